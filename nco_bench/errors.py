@@ -1,0 +1,42 @@
+"""What a user can cause and mend: one line that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NcoBenchError(Exception):
+    """A mistake that the user can mend; the command line prints it as one line and exits with status 2."""
+
+
+class UnknownNameError(NcoBenchError):
+    """A name (solver, dataset, decoding, ...) that nothing answers to; the message suggests the nearest ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        suggestion = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+        if not near and len(names) <= 12:
+            suggestion = f" Known: {', '.join(names)}."
+        super().__init__(f"Unknown {kind} {name!r}.{suggestion}{' ' + hint if hint else ''}")
+
+
+class BadInputError(NcoBenchError):
+    """A file or value that does not hold what it should; the message names the place (file, line) and the cause."""
+
+
+class BadWeightsError(NcoBenchError):
+    """A weights file that is damaged, changed, missing, or belongs to another model."""
+
+
+class MissingDependencyError(NcoBenchError):
+    """An optional package or program that is not installed; the message holds the command that installs it."""
+
+
+class ResultsError(NcoBenchError):
+    """A results folder that cannot be read or written, or records that do not fit together."""
+
+
+class SolverFailedError(NcoBenchError):
+    """A solver that crashed, hung or returned nonsense on one instance; recorded, and the run goes on."""

@@ -1,0 +1,150 @@
+"""
+The interface of path policies: models that build a solution by solving shrinking *path* problems.
+
+A path problem has an origin (where the partial solution ends), a destination (where it must end) and the
+nodes still to be visited in between; for the CVRP also demands and the capacity that is left. TSP is the
+path whose two ends coincide, and a segment of a tour is a path too, so one interface serves greedy and beam
+construction, RRC and PRC re-construction, supervised training on sub-paths and self-improved training.
+
+A policy is a ``torch.nn.Module`` with two methods:
+
+``embed(nodes)``
+    What depends on a node alone (or on all nodes at once, as LEHD's encoder), computed once per problem.
+``scores(state)``
+    One unnormalised log-probability per candidate, from the rows that are still in play.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PathNodes:
+    """
+    The nodes of a batch of path problems, as raw features.
+
+    Attributes
+    ----------
+    coords
+        ``(B, N, 2)`` coordinates; for the CVRP row 0 is the depot.
+    demand
+        ``(B, N)`` demand divided by the vehicle's capacity (0 at the depot), or None for the TSP.
+    instance_size
+        Number of nodes (customers for the CVRP) of the whole test instance, which logit scales may use; equal
+        for the whole batch. In re-construction it stays the size of the instance, not of the segment.
+    """
+
+    coords: Tensor
+    demand: Tensor | None
+    instance_size: int
+
+
+@dataclass(frozen=True)
+class PathState:
+    """
+    What a policy sees at one step: rows ``[origin, candidates ..., destination]``, visited nodes left out.
+
+    Attributes
+    ----------
+    features
+        ``(B, M + 2, E)``: rows of what `embed` returned.
+    coords
+        ``(B, M + 2, 2)``: coordinates of the same rows.
+    demand
+        ``(B, M + 2)`` demands as shares of the capacity, or None for the TSP.
+    remaining
+        ``(B,)`` capacity left in the vehicle as a share of the capacity, or None for the TSP.
+    closed
+        True at the first step of a TSP tour, where origin and destination are the same node (both rows are given).
+        For the CVRP: True while nothing is visited yet, so that the origin row is the depot itself.
+    instance_size
+        As in `PathNodes`.
+    """
+
+    features: Tensor
+    coords: Tensor
+    demand: Tensor | None
+    remaining: Tensor | None
+    closed: bool
+    instance_size: int
+
+    @property
+    def candidates(self) -> int:
+        """Number of nodes that can come next."""
+        return self.features.shape[1] - 2
+
+
+@runtime_checkable
+class PathPolicy(Protocol):
+    """
+    A network for path problems.
+
+    ``scores`` returns ``(B, M)`` for the TSP. For the CVRP it returns ``(B, M, 2)``: channel 0 goes to the
+    customer directly, channel 1 via the depot; entries that the model itself forbids are ``-inf``.
+    """
+
+    problem: str
+
+    def embed(self, nodes: PathNodes) -> Tensor:
+        """Return per-node features, ``(B, N, E)``."""
+
+    def scores(self, state: PathState) -> Tensor:
+        """Return logits of the candidates, ``(B, M)`` or ``(B, M, 2)``."""
+
+
+def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """
+    Pick rows of a batch of tables.
+
+    Parameters
+    ----------
+    table
+        ``(B, N, E)`` or ``(B, N)``.
+    rows
+        ``(B, M)`` int64 indices into the second axis.
+
+    Returns
+    -------
+    Tensor
+        ``(B, M, E)`` or ``(B, M)``.
+    """
+    if table.dim() == 2:
+        return table.gather(1, rows)
+    return table.gather(1, rows.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
+
+
+def path_state(
+    nodes: PathNodes, features: Tensor, rows: Tensor, *, closed: bool = False, remaining: Tensor | None = None
+) -> PathState:
+    """
+    Assemble the state of the path problem whose rows (origin, candidates, destination) are given.
+
+    Parameters
+    ----------
+    nodes
+        The whole problem.
+    features
+        ``(B, N, E)``, from the policy's ``embed(nodes)``.
+    rows
+        ``(B, M + 2)`` int64 node indices: origin, candidates, destination.
+    closed, remaining
+        As in `PathState`.
+    """
+    return PathState(
+        features=gather_rows(features, rows),
+        coords=gather_rows(nodes.coords, rows),
+        demand=None if nodes.demand is None else gather_rows(nodes.demand, rows),
+        remaining=remaining,
+        closed=closed,
+        instance_size=nodes.instance_size,
+    )
+
+
+def scaled(nodes: PathNodes, factor: float) -> PathNodes:
+    """Multiply all coordinates by `factor` (the stretch of PENS, section 5; 1 leaves the nodes as they are)."""
+    return nodes if factor == 1.0 else replace(nodes, coords=torch.mul(nodes.coords, factor))
