@@ -1,0 +1,151 @@
+"""A dataset: an immutable batch of instances that knows where it comes from and what it is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.errors import BadInputError
+from nco_bench.problems import Instance
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """
+    The best known solution of one instance.
+
+    Attributes
+    ----------
+    cost
+        Under the instance's own convention.
+    solver
+        Who found it: a solver name, or the source of a published value.
+    solution
+        The solution, or None where only the value is published.
+    optimal
+        True where optimality is proven.
+    seconds, params
+        What it took, where known.
+    """
+
+    cost: float
+    solver: str
+    solution: NDArray[np.integer] | None = None
+    optimal: bool = False
+    seconds: float | None = None
+    params: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a dataset comes from: generator (or source), its version, distribution, seed and parameters."""
+
+    generator: str
+    version: str = ""
+    distribution: str = ""
+    seed: int | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """
+    Instances of one problem.
+
+    Attributes
+    ----------
+    name
+        Structured name, see `nco_bench.datasets.names`.
+    problem
+        Name of the problem.
+    instances
+        At least one instance.
+    references
+        One per instance, None where nothing is known.
+    origin
+        Where the instances come from.
+    first_index
+        Index of the first instance in the dataset this is a slice of; seeds and record keys use the index in
+        the whole dataset, so that ``--limit 10-20`` solves the same thing as the whole.
+    whole_sha256
+        Content hash of the dataset this is a slice of, None for a whole one.
+    """
+
+    name: str
+    problem: str
+    instances: Sequence[Instance]
+    references: Sequence[Reference | None]
+    origin: Origin
+    first_index: int = 0
+    whole_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.instances):
+            raise BadInputError(f"{self.name}: a dataset needs at least one instance.")
+        if len(self.references) != len(self.instances):
+            raise BadInputError(
+                f"{self.name}: {len(self.references)} references for {len(self.instances)} instances."
+            )
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    def __iter__(self) -> Iterator[Instance]:
+        return iter(self.instances)
+
+    @property
+    def convention(self) -> str:
+        """The scoring convention, or ``mixed`` (then each record names its own)."""
+        names = {instance.convention for instance in self.instances}
+        return names.pop() if len(names) == 1 else "mixed"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Smallest and largest n."""
+        sizes = [instance.n for instance in self.instances]
+        return min(sizes), max(sizes)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Content hash of problem, conventions and arrays (not of names and references); of the whole set for a slice."""
+        return self.whole_sha256 or content_sha256(self.problem, self.instances)
+
+    def slice(self, start: int, stop: int) -> Dataset:
+        """Return instances ``start .. stop - 1`` (0-based), keeping name, hash and indices of the whole."""
+        if not 0 <= start < stop <= len(self):
+            raise BadInputError(
+                f"{self.name} holds instances 0..{len(self) - 1}; cannot take {start}..{stop - 1}."
+            )
+        return replace(
+            self,
+            instances=self.instances[start:stop],
+            references=self.references[start:stop],
+            first_index=self.first_index + start,
+            whole_sha256=self.sha256,
+        )
+
+    def with_references(self, references: Sequence[Reference | None]) -> Dataset:
+        """Return the same instances with other references."""
+        return replace(self, references=tuple(references))
+
+
+def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
+    """
+    Hash what is solved: problem, and per instance convention, array names, dtypes, shapes and bytes.
+
+    Arrays are hashed C-contiguous and little-endian, so the value is the same on every machine.
+    """
+    digest = hashlib.sha256(f"{problem}\n{len(instances)}\n".encode())
+    for instance in instances:
+        digest.update(f"{instance.convention}\n".encode())
+        for key, array in sorted(instance.arrays().items()):
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"{key} {little.dtype.str} {little.shape}\n".encode())
+            digest.update(little.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,141 @@
+"""
+The symmetric travelling salesman problem: instances, feasibility and cost.
+
+Instance: N >= 2 nodes, given by coordinates and a distance convention, or by an explicit matrix.
+Solution: a permutation of 0..N-1, any start, either direction.
+Cost: length of the closed tour under the instance's convention, float64. Lower is better.
+
+Version history: 1 (first).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.errors import BadInputError
+from nco_bench.problems.distances import cycle_length, edge_rule
+
+NAME = "tsp"
+VERSION = "1"
+OBJECTIVE = "min"
+
+
+@dataclass(frozen=True, eq=False)
+class TSPInstance:
+    """
+    One TSP instance.
+
+    Attributes
+    ----------
+    name
+        Unique within its dataset.
+    coords
+        ``(N, 2)`` float64 raw coordinates; for a matrix instance its display data or None.
+    convention
+        Name of the distance rule, see `nco_bench.problems.distances`; ``explicit`` reads `matrix`.
+    matrix
+        ``(N, N)`` float64 distances, for the convention ``explicit`` only.
+    fixed_edges
+        Pairs of nodes that a tour must join (TSPLIB's FIXED_EDGES_SECTION, linhp318).
+    """
+
+    name: str
+    coords: NDArray[np.float64] | None
+    convention: str = "euclidean"
+    matrix: NDArray[np.float64] | None = None
+    fixed_edges: tuple[tuple[int, int], ...] = ()
+    problem: str = field(default=NAME, init=False)
+
+    def __post_init__(self) -> None:
+        if self.convention == "explicit":
+            if self.matrix is None:
+                raise BadInputError(f"{self.name}: convention 'explicit' needs a distance matrix.")
+        else:
+            edge_rule(self.convention)
+            if self.coords is None:
+                raise BadInputError(f"{self.name}: convention {self.convention!r} needs coordinates.")
+        if self.coords is not None and not np.isfinite(self.coords).all():
+            row = int(np.flatnonzero(~np.isfinite(self.coords).all(-1))[0])
+            raise BadInputError(f"{self.name}: the coordinates of node {row} are not finite numbers.")
+        if self.n < 2:
+            raise BadInputError(f"{self.name}: a TSP instance needs at least 2 nodes, this one has {self.n}.")
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        if self.matrix is not None:
+            return len(self.matrix)
+        return 0 if self.coords is None else len(self.coords)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that define the instance, for hashing and storage."""
+        out: dict[str, NDArray[Any]] = {}
+        if self.coords is not None:
+            out["coords"] = self.coords
+        if self.matrix is not None:
+            out["matrix"] = self.matrix
+        if self.fixed_edges:
+            out["fixed_edges"] = np.asarray(self.fixed_edges, dtype=np.int64)
+        return out
+
+
+def violations(instance: TSPInstance, solution: NDArray[np.integer]) -> tuple[str, ...]:
+    """
+    Say what is wrong with a tour; empty for a feasible one.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    solution
+        Candidate tour; any array is accepted and judged.
+    """
+    tour = np.asarray(solution)
+    n = instance.n
+    if tour.ndim != 1 or not np.issubdtype(tour.dtype, np.integer):
+        return (f"a tour is a flat array of integers, got {tour.dtype} with shape {tour.shape}",)
+    if len(tour) != n:
+        return (f"{len(tour)} visits for {n} nodes",)
+    outside = (tour < 0) | (tour >= n)
+    if outside.any():
+        return (f"node {int(tour[outside][0])} is outside 0..{n - 1}",)
+    visits = np.bincount(tour, minlength=n)
+    if (visits != 1).any():
+        twice, missing = int(visits.argmax()), int(visits.argmin())
+        return (f"node {twice} is visited {int(visits[twice])} times, node {missing} never",)
+    return _missing_fixed_edges(instance, tour)
+
+
+def _missing_fixed_edges(instance: TSPInstance, tour: NDArray[np.integer]) -> tuple[str, ...]:
+    if not instance.fixed_edges:
+        return ()
+    position = np.empty(instance.n, dtype=np.int64)
+    position[tour] = np.arange(instance.n)
+    apart = [
+        (a, b)
+        for a, b in instance.fixed_edges
+        if (position[a] - position[b]) % instance.n not in (1, instance.n - 1)
+    ]
+    return tuple(f"the fixed edge {a}-{b} is not in the tour" for a, b in apart)
+
+
+def score(instance: TSPInstance, solution: NDArray[np.integer]) -> float:
+    """
+    Length of a feasible tour, recomputed in float64 from the raw instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    solution
+        ``(N,)`` permutation of the nodes; check with `violations` first.
+    """
+    if instance.convention == "explicit":
+        assert instance.matrix is not None
+        return float(instance.matrix[solution, np.roll(solution, -1)].sum())
+    assert instance.coords is not None
+    return cycle_length(instance.coords, solution, instance.convention)

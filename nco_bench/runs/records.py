@@ -1,0 +1,278 @@
+"""
+Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run.
+
+A run's folder holds four files, all append-only, so that a killed run loses at most the line it was writing:
+
+``run.json``
+    Facts that stand once: schema, command, seed, environment. Written first.
+``cells.jsonl``
+    One line per cell (solver x decoding x dataset) when it starts and one when it ends; later lines add to earlier ones.
+``records.jsonl``
+    One `Record` per line.
+``solutions.bin``
+    The solutions as little-endian int32, one after the other; a record holds offset and number of integers.
+
+Solutions are written before their record, so a record that can be read has its solution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from nco_bench.errors import ResultsError
+
+SCHEMA = 1
+STATUSES = ("ok", "infeasible", "failed", "timeout", "oom")
+
+
+@dataclass(slots=True)
+class Record:
+    """
+    What became of one instance.
+
+    Attributes
+    ----------
+    key
+        Hash of solver configuration, weights, dataset, instance, decoding, seed, repeat and versions.
+    cell
+        Index of the cell in this run's ``cells.jsonl``.
+    instance, name, n
+        Index in the whole dataset, name, size.
+    repeat, seed
+        Repeat number from 0, and the seed this instance was solved with.
+    status
+        One of `STATUSES`.
+    cost
+        Recomputed by nco-bench; None unless status is ``ok``.
+    reference
+        Cost of the reference solution when the record was made, or None.
+    gap_percent
+        100 (cost - reference) / reference, or None. For a score where higher is better the sign is turned, so that
+        a positive gap is always worse than the reference.
+    seconds
+        Wall time of this instance; its share of the batch where a batch was solved at once.
+    optimal
+        The solver's own proof of optimality.
+    solution
+        (offset, length) in ``solutions.bin`` in integers, or None.
+    solution_sha256
+        Hash of the little-endian int32 bytes of the solution, first 16 hex digits.
+    convention
+        Scoring rule of this instance.
+    message
+        Violations or error, one line; empty for ``ok``.
+    """
+
+    key: str
+    cell: int
+    instance: int
+    name: str
+    n: int
+    repeat: int
+    seed: int
+    status: str
+    cost: float | None
+    reference: float | None
+    gap_percent: float | None
+    seconds: float
+    optimal: bool
+    solution: tuple[int, int] | None
+    solution_sha256: str | None
+    convention: str
+    message: str = ""
+
+
+@dataclass
+class Cell:
+    """
+    Facts shared by all records of one solver, decoding and dataset.
+
+    Attributes
+    ----------
+    cell
+        Index within the run.
+    solver, label, solver_version, decoding, kind
+        ``solver`` is the registry name, ``label`` what a table prints (the name with its options).
+    options
+        All settings as given and resolved (params, logit scale, coordinate scale, time limit, batch size).
+    config_sha256
+        Hash of everything above that can move a number.
+    weights
+        None, or name, sha256 and the manifest's summary (steps, samples, training size and distribution, share of
+        the paper's budget).
+    dataset, dataset_sha256, problem, problem_version, objective, convention, origin
+        As in `nco_bench.datasets`; objective is ``min`` or ``max``.
+    reference_solver
+        Who made the references, or None.
+    device, batch_size
+        Where and in which portions.
+    latency_seconds
+        Median wall time of one instance alone (batch size 1) after warm-up, None where not measured.
+    seconds_total
+        Wall time of all timed solve calls of this cell in this run.
+    peak_memory_mb, peak_device_memory_mb
+        Peak memory of the process (or its child) and of the device while solving.
+    """
+
+    cell: int
+    solver: str
+    label: str
+    solver_version: str
+    decoding: str
+    kind: str
+    options: dict[str, Any]
+    config_sha256: str
+    weights: dict[str, Any] | None
+    dataset: str
+    dataset_sha256: str
+    problem: str
+    problem_version: str
+    objective: str
+    convention: str
+    origin: dict[str, Any]
+    instances: int
+    repeats: int
+    seed: int
+    reference_solver: str | None
+    device: str
+    batch_size: int
+    latency_seconds: float | None = None
+    seconds_total: float | None = None
+    peak_memory_mb: float | None = None
+    peak_device_memory_mb: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def record_key(parts: dict[str, Any]) -> str:
+    """Hash the parts that identify a record, order-independently, to 32 hex digits."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def solution_bytes(solution: NDArray[np.integer]) -> bytes:
+    """Return a solution's canonical bytes: little-endian int32."""
+    return np.ascontiguousarray(solution, dtype="<i4").tobytes()
+
+
+def solution_sha256(raw: bytes) -> str:
+    """Return the first 16 hex digits of the SHA-256 of a solution's bytes."""
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+class Run:
+    """
+    A stored run, read lazily.
+
+    Parameters
+    ----------
+    folder
+        Folder with ``run.json``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.info: dict[str, Any] = _read_json(folder / "run.json")
+        schema = self.info.get("schema")
+        if schema != SCHEMA:
+            raise ResultsError(
+                f"{folder}: records of schema {schema}, this version reads {SCHEMA}; "
+                f"install the nco-bench that wrote them ({self.info.get('version', 'unknown')}) or move the folder away."
+            )
+
+    @property
+    def run_id(self) -> str:
+        """Name of the folder."""
+        return self.folder.name
+
+    def cells(self) -> list[Cell]:
+        """Return the cells, later lines merged over earlier ones."""
+        merged: dict[int, dict[str, Any]] = {}
+        for line in _lines(self.folder / "cells.jsonl"):
+            merged.setdefault(line["cell"], {}).update(line)
+        return [Cell(**merged[index]) for index in sorted(merged)]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records in the order they were written; a torn last line is left out."""
+        for line in _lines(self.folder / "records.jsonl"):
+            yield Record(**line)
+
+    def raw_records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records as plain dicts, for bulk readers."""
+        return _lines(self.folder / "records.jsonl")
+
+    def solution(self, record: Record) -> NDArray[np.int32]:
+        """
+        Read the stored solution of a record.
+
+        Raises
+        ------
+        ResultsError
+            If the solutions file is shorter than the record says.
+        """
+        if record.solution is None:
+            raise ResultsError(f"{self.folder}: record {record.key} ({record.name}) has no solution.")
+        offset, length = record.solution
+        path = self.folder / "solutions.bin"
+        try:
+            with path.open("rb") as file:
+                file.seek(4 * offset)
+                raw = file.read(4 * length)
+        except OSError as error:
+            raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
+        if len(raw) != 4 * length:
+            raise ResultsError(f"{path}: ends before the solution of {record.name} (record {record.key}).")
+        return np.frombuffer(raw, dtype="<i4")
+
+
+def find_runs(results: Path) -> list[Run]:
+    """Return all runs below a results folder, by name; an absent folder has none."""
+    if not results.exists():
+        return []
+    return [Run(path.parent) for path in sorted(results.glob("*/run.json"))]
+
+
+def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
+    """Serialise one line of a ``.jsonl`` file."""
+    plain = value if isinstance(value, dict) else asdict(value) if isinstance(value, Cell) else _record_dict(value)
+    return orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _record_dict(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in Record.__slots__}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
+    except orjson.JSONDecodeError as error:
+        raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                if _is_padding(line):
+                    continue
+                raise ResultsError(f"{path}:{number}: damaged record ({error}).") from error
+
+
+def _is_padding(line: bytes) -> bool:
+    """A crash can leave a torn line that a later writer closed with a newline; writers mark it with a leading ``#``."""
+    return line.startswith(b"#") or b"#torn" in line

@@ -1,0 +1,155 @@
+"""The protocol that every solver follows, and the options that a user can give to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems import Instance
+
+Progress = Callable[[int], None]
+"""Called with the number of instances of the batch that are done so far."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """
+    What a solver returns in place of a solution for an instance that it could not solve.
+
+    Attributes
+    ----------
+    status
+        ``failed`` (crash, nonsense), ``timeout`` (nothing found in time) or ``oom``.
+    message
+        One line for the record: the cause, with the end of the program's stderr where there is one.
+    """
+
+    status: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Solved:
+    """
+    A solution with facts about how it was found; a solver may return a bare array instead.
+
+    Attributes
+    ----------
+    solution
+        Integer array, see the problem's module.
+    optimal
+        True if the solver proved optimality.
+    seconds
+        Time of this instance alone, where the solver solves a batch one by one and clocks itself; the runner
+        uses it to split the batch time and never lets the sum exceed the time it measured.
+    trace
+        Anytime solvers: (seconds, cost as the solver sees it) pairs; kept for plots, never for tables.
+    """
+
+    solution: NDArray[np.integer]
+    optimal: bool = False
+    seconds: float | None = None
+    trace: tuple[tuple[float, float], ...] = ()
+
+
+Outcome = NDArray[np.integer] | Solved | Failure
+
+
+class Solver(Protocol):
+    """
+    A solver: ``Class(options)`` must be cheap; everything slow belongs into `prepare`.
+
+    A solver returns solutions, never costs: costs are recomputed from the raw instance. The seed of instance j of a
+    batch is ``seed + j``, so that solutions do not depend on how a dataset is cut into batches.
+    """
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return why this solver cannot run on the dataset, or None."""
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load weights, start child processes, compile and warm up; not timed."""
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> Sequence[Outcome]:
+        """Return one outcome per instance; timed. `time_limit` is in seconds per instance."""
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Instances per call that suit this solver on this dataset (``--batch-size auto``)."""
+
+    def close(self) -> None:
+        """Free what `prepare` took."""
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """
+    What a user can set on a solver from the command line.
+
+    Attributes
+    ----------
+    decoding
+        Decoding name such as ``greedy`` or ``beam:16``; None means the solver's default.
+    weights, logit_scale, coordinate_scale
+        For neural solvers; None means the model's default.
+    device
+        ``cpu``, ``cuda`` or ``cuda:i`` (``auto`` is resolved before).
+    params
+        Further ``KEY=VALUE`` settings of this solver, as strings.
+    """
+
+    decoding: str | None = None
+    weights: str | None = None
+    logit_scale: str | None = None
+    coordinate_scale: str | None = None
+    device: str = "cpu"
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]) -> dict[str, Any]:
+    """
+    Parse a solver's parameters.
+
+    Parameters
+    ----------
+    solver
+        Name, for messages.
+    given
+        ``KEY=VALUE`` settings as strings.
+    known
+        Name to (type, default); bool, int, float and str are understood.
+
+    Raises
+    ------
+    UnknownNameError
+        For a key that the solver does not have.
+    BadInputError
+        For a value that is not of the type.
+    """
+    values = {key: default for key, (_, default) in known.items()}
+    for key, text in given.items():
+        if key not in known:
+            raise UnknownNameError(
+                f"parameter of {solver}", key, known, hint=f"See 'nco-bench show {solver}'."
+            )
+        values[key] = _parse(solver, key, text, known[key][0])
+    return values
+
+
+def _parse(solver: str, key: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off"):
+            return False
+        raise BadInputError(f"{solver}: parameter {key}={text!r} is neither true nor false.")
+    try:
+        return kind(text)
+    except ValueError:
+        raise BadInputError(f"{solver}: parameter {key}={text!r} is not {kind.__name__}.") from None
