@@ -17,8 +17,7 @@ from nco_bench.problems import Instance
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """
-    The best known solution of one instance.
+    """The best known solution of one instance.
 
     Attributes
     ----------
@@ -55,8 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """
-    Instances of one problem.
+    """Instances of one problem.
 
     Attributes
     ----------
@@ -136,8 +134,7 @@ class Dataset:
 
 
 def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
-    """
-    Hash what is solved: problem, and per instance convention, array names, dtypes, shapes and bytes.
+    """Hash what is solved: problem, and per instance convention, array names, dtypes, shapes and bytes.
 
     Arrays are hashed C-contiguous and little-endian, so the value is the same on every machine.
     """

@@ -1,5 +1,4 @@
-"""
-Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run.
+"""Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run.
 
 A run's folder holds four files, all append-only, so that a killed run loses at most the line it was writing:
 
@@ -35,8 +34,7 @@ STATUSES = ("ok", "infeasible", "failed", "timeout", "oom")
 
 @dataclass(slots=True)
 class Record:
-    """
-    What became of one instance.
+    """What became of one instance.
 
     Attributes
     ----------
@@ -92,8 +90,7 @@ class Record:
 
 @dataclass
 class Cell:
-    """
-    Facts shared by all records of one solver, decoding and dataset.
+    """Facts shared by all records of one solver, decoding and dataset.
 
     Attributes
     ----------
@@ -167,8 +164,7 @@ def solution_sha256(raw: bytes) -> str:
 
 
 class Run:
-    """
-    A stored run, read lazily.
+    """A stored run, read lazily.
 
     Parameters
     ----------
@@ -208,8 +204,7 @@ class Run:
         return _lines(self.folder / "records.jsonl")
 
     def solution(self, record: Record) -> NDArray[np.int32]:
-        """
-        Read the stored solution of a record.
+        """Read the stored solution of a record.
 
         Raises
         ------
@@ -240,7 +235,13 @@ def find_runs(results: Path) -> list[Run]:
 
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
-    plain = value if isinstance(value, dict) else asdict(value) if isinstance(value, Cell) else _record_dict(value)
+    plain = (
+        value
+        if isinstance(value, dict)
+        else asdict(value)
+        if isinstance(value, Cell)
+        else _record_dict(value)
+    )
     return orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -268,11 +269,4 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                if _is_padding(line):
-                    continue
                 raise ResultsError(f"{path}:{number}: damaged record ({error}).") from error
-
-
-def _is_padding(line: bytes) -> bool:
-    """A crash can leave a torn line that a later writer closed with a newline; writers mark it with a leading ``#``."""
-    return line.startswith(b"#") or b"#torn" in line

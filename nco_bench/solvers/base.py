@@ -19,8 +19,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """
-    What a solver returns in place of a solution for an instance that it could not solve.
+    """What a solver returns in place of a solution for an instance that it could not solve.
 
     Attributes
     ----------
@@ -36,8 +35,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Solved:
-    """
-    A solution with facts about how it was found; a solver may return a bare array instead.
+    """A solution with facts about how it was found; a solver may return a bare array instead.
 
     Attributes
     ----------
@@ -62,8 +60,7 @@ Outcome = NDArray[np.integer] | Solved | Failure
 
 
 class Solver(Protocol):
-    """
-    A solver: ``Class(options)`` must be cheap; everything slow belongs into `prepare`.
+    """A solver: ``Class(options)`` must be cheap; everything slow belongs into `prepare`.
 
     A solver returns solutions, never costs: costs are recomputed from the raw instance. The seed of instance j of a
     batch is ``seed + j``, so that solutions do not depend on how a dataset is cut into batches.
@@ -89,8 +86,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """
-    What a user can set on a solver from the command line.
+    """What a user can set on a solver from the command line.
 
     Attributes
     ----------
@@ -113,8 +109,7 @@ class SolverOptions:
 
 
 def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]) -> dict[str, Any]:
-    """
-    Parse a solver's parameters.
+    """Parse a solver's parameters.
 
     Parameters
     ----------

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.solvers.base import Solver, SolverOptions
+
+ENTRY_POINTS = "nco_bench.solvers"
+C = TypeVar("C", bound=type)
 
 
 @dataclass(frozen=True)
 class SolverInfo:
-    """
-    What is known about a solver without importing it.
+    """What is known about a solver without importing it.
 
     Attributes
     ----------
@@ -20,18 +32,24 @@ class SolverInfo:
         Problems it solves.
     kind
         ``exact``, ``heuristic``, ``metaheuristic``, ``neural`` or ``external``.
-    paper
+    paper, venue
         Title, authors and year of the source.
+    graph
+        What it looks at: ``complete``, ``knn``, ... ; empty where it does not apply.
+    parameters
+        Number of weights, for neural solvers.
     decodings
         Decodings it understands, the default first; empty for classical solvers.
     version
         Bumped whenever its solutions change; part of every record's key.
     packages
         Importable modules it needs; any alternative within a tuple is enough.
-    licence
-        Licence of the program or package behind it.
+    licence, install
+        Licence of the program or package behind it, and the one command that installs it.
     params
         Its parameters with their meaning and default, for ``nco-bench show``.
+    deterministic
+        Whether the same seed gives the same solution when no time limit is set.
     """
 
     name: str
@@ -48,3 +66,179 @@ class SolverInfo:
     licence: str = "MIT"
     install: str = ""
     params: tuple[tuple[str, str], ...] = ()
+    deterministic: bool = True
+
+
+@dataclass(frozen=True)
+class SolverChoice:
+    """A solver with the options it was asked for; `label` is what tables print."""
+
+    info: SolverInfo
+    options: SolverOptions
+    label: str
+
+
+_registered: dict[str, tuple[SolverInfo, type]] = {}
+"""Solvers of user files, registered while the file is imported."""
+
+
+def register(
+    name: str,
+    *,
+    problems: tuple[str, ...],
+    paper: str = "",
+    version: str = "1",
+    decodings: tuple[str, ...] = (),
+) -> Callable[[C], C]:
+    """Register a class of a user's file as a solver.
+
+    Raises
+    ------
+    BadInputError
+        If the name is taken by a built-in solver.
+    """
+    if name in builtin_solvers():
+        raise BadInputError(f"The solver name {name!r} is taken by a built-in solver; choose another.")
+
+    def decorate(cls: C) -> C:
+        info = SolverInfo(
+            name, f"{cls.__module__}:{cls.__qualname__}", tuple(problems), "external", paper,
+            decodings=decodings, version=version,
+        )  # fmt: skip
+        _registered[name] = (info, cls)
+        return cls
+
+    return decorate
+
+
+def builtin_solvers() -> dict[str, SolverInfo]:
+    """Return the built-in solvers by name, classical ones first."""
+    from nco_bench.solvers.classical.table import CLASSICAL
+    from nco_bench.solvers.neural_table import neural_solvers
+
+    table: dict[str, SolverInfo] = {}
+    for info in (*CLASSICAL, *neural_solvers()):
+        if info.name in table:
+            raise ValueError(f"two solvers are called {info.name!r}")
+        table[info.name] = info
+    return table
+
+
+def all_solvers() -> dict[str, SolverInfo]:
+    """Return built-in solvers, those of installed packages and those of files loaded so far."""
+    table = builtin_solvers()
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        table.setdefault(
+            point.name,
+            SolverInfo(
+                point.name, point.value, (), "external", f"package {point.dist.name if point.dist else ''}"
+            ),
+        )
+    table.update({name: info for name, (info, _) in _registered.items()})
+    return table
+
+
+def choose(text: str, defaults: SolverOptions) -> SolverChoice:
+    """Parse a solver name with options, such as ``lkh3:runs=10`` or ``am:weights=official-tsp100``.
+
+    Parameters
+    ----------
+    text
+        Registry name or path to a ``.py`` file (``FILE.py`` or ``FILE.py:NAME``), followed by ``:KEY=VALUE``.
+    defaults
+        Options given for all solvers of the command; those in the name win.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown solver.
+    BadInputError
+        For options that are not ``KEY=VALUE``.
+    """
+    name, *rest = text.split(":")
+    if name.endswith(".py"):
+        wanted = rest.pop(0) if rest and "=" not in rest[0] else None
+        info = load_file(Path(name), wanted)
+    else:
+        table = all_solvers()
+        if name not in table:
+            raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
+        info = table[name]
+    given = dict(_key_value(item, text) for item in rest)
+    special = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
+    options = replace(defaults, params={**defaults.params, **given}, **special)
+    label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
+    return SolverChoice(info, options, label)
+
+
+def _key_value(item: str, text: str) -> tuple[str, str]:
+    key, equals, value = item.partition("=")
+    if not equals or not key:
+        raise BadInputError(f"{text!r}: expected KEY=VALUE after the solver's name, got {item!r}.")
+    return key.replace("-", "_"), value
+
+
+def create(choice: SolverChoice) -> Solver:
+    """Make the solver; cheap, everything slow is in its ``prepare``."""
+    registered = _registered.get(choice.info.name)
+    return (registered[1] if registered else _import_class(choice.info))(choice.options)
+
+
+def _import_class(info: SolverInfo) -> type:
+    module, _, name = info.target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def load_file(path: Path, name: str | None = None) -> SolverInfo:
+    """Import a user's file and return the solver it registers.
+
+    Raises
+    ------
+    BadInputError
+        If the file is missing, fails to import, registers nothing, or several solvers and none is named.
+    """
+    if not path.is_file():
+        raise BadInputError(f"{path}: no such solver file.")
+    before = {n for n, (_, cls) in _registered.items() if cls.__module__ != _module_name(path)}
+    if _module_name(path) not in sys.modules:
+        _execute(path)
+    mine = {n: info for n, (info, _) in _registered.items() if n not in before}
+    if not mine:
+        raise BadInputError(
+            f"{path}: registers no solver; decorate a class with @nco_bench.solvers.register(...)."
+        )
+    if name is None and len(mine) > 1:
+        raise BadInputError(f"{path}: registers {', '.join(sorted(mine))}; name one as {path}:NAME.")
+    if name is not None and name not in mine:
+        raise UnknownNameError(f"solver of {path}", name, mine)
+    return mine[name or next(iter(mine))]
+
+
+def _module_name(path: Path) -> str:
+    return f"nco_bench_user_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
+
+
+def _execute(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(_module_name(path), path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        if isinstance(error, BadInputError):
+            raise
+        raise BadInputError(f"{path}: cannot be imported ({type(error).__name__}: {error}).") from error
+
+
+def resolved_options(options: SolverOptions) -> Mapping[str, Any]:
+    """Return the options that can move a solution, for configuration hashes and records."""
+    return {
+        "decoding": options.decoding,
+        "weights": options.weights,
+        "logit_scale": options.logit_scale,
+        "coordinate_scale": options.coordinate_scale,
+        "params": dict(sorted(options.params.items())),
+    }

@@ -1,0 +1,120 @@
+"""From a name to a dataset.
+
+Looked up in this order:
+
+1. a path to any supported file;
+2. a library or test-set name (``tsplib``, ``tsplib/berlin52``, ``cvrplib:X``, ``fu_tsp500``);
+3. a generated name (``tsp100``, ``tsp10000:clustered:seed=7:count=16``, ``kool-tsp100``). A stored set of that name
+   wins, with its references; a bare name without a count takes the largest stored set of that generator, which
+   is right because generators are prefix-stable; otherwise the set is generated on the spot.
+
+Whatever it is, the reference ledger's better solutions are laid over it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nco_bench.datasets import ledger
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.formats import read_file
+from nco_bench.datasets.generate import (
+    DISTRIBUTION_EXAMPLES,
+    GenerationSpec,
+    generate_spec,
+    generated_aliases,
+    parse_generated,
+)
+from nco_bench.datasets.libraries import library_names, resolve_library
+from nco_bench.datasets.storage import load_saved
+from nco_bench.errors import BadInputError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where datasets are looked for.
+
+    Attributes
+    ----------
+    instances
+        Folder of generated and pulled sets, and of the reference ledger.
+    mirror
+        ``NCO_BENCH_MIRROR``: a local folder that stands in for the network.
+    """
+
+    instances: Path
+    mirror: Path | None = None
+
+    @staticmethod
+    def from_environment(instances: Path | None = None) -> Places:
+        """Take ``--instances`` (or ``NCO_BENCH_INSTANCES``, or ``instances``) and ``NCO_BENCH_MIRROR``."""
+        folder = instances or Path(os.environ.get("NCO_BENCH_INSTANCES", "instances"))
+        mirror = os.environ.get("NCO_BENCH_MIRROR")
+        return Places(folder, Path(mirror) if mirror else None)
+
+
+def load_dataset(name: str, places: Places) -> Dataset:
+    """Find a dataset by name or path.
+
+    Raises
+    ------
+    UnknownNameError
+        When nothing answers to the name; the message suggests the nearest names.
+    BadInputError
+        When what answers is damaged or makes no sense.
+    """
+    dataset = _find(name, places)
+    return ledger.load(dataset, places.instances)
+
+
+def _find(name: str, places: Places) -> Dataset:
+    path = Path(name)
+    if path.is_file():
+        return load_path(path)
+    if path.suffix in (".npz", ".tsp", ".vrp", ".txt", ".pkl", ".pickle", ".pt", ".gz") or name.startswith(
+        (".", "/")
+    ):
+        raise BadInputError(f"{name}: no such file.")
+    found = resolve_library(name, places.instances, places.mirror)
+    if found is not None:
+        return found
+    spec = parse_generated(name)
+    if spec is None:
+        known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
+        raise UnknownNameError("dataset", name, known, hint="See 'nco-bench list datasets'.")
+    stored = _stored(spec, places.instances)
+    return load_saved(stored) if stored else generate_spec(spec)
+
+
+def load_path(path: Path) -> Dataset:
+    """Read a file: our own npz (with its manifest beside it), or any format of `nco_bench.datasets.formats`."""
+    if path.suffix == ".npz" and path.with_suffix(".json").exists():
+        return load_saved(path)
+    return read_file(path)
+
+
+def stored_path(name: str, instances: Path) -> Path:
+    """Return the file that a generated dataset is stored in; names become file names by ``:`` to ``_``."""
+    return instances / f"{name.replace(':', '_')}.npz"
+
+
+def _stored(spec: GenerationSpec, instances: Path) -> Path | None:
+    exact = stored_path(spec.name, instances)
+    if exact.exists():
+        return exact
+    if spec.count_given:
+        return None
+    siblings = [(_count_of(path, spec), path) for path in instances.glob(f"{spec.problem}{spec.n}*.npz")]
+    counted = [(count, path) for count, path in siblings if count]
+    return max(counted)[1] if counted else None
+
+
+def _count_of(path: Path, spec: GenerationSpec) -> int:
+    """Count of a stored set that differs from `spec` in nothing but the count, else 0."""
+    try:
+        other = parse_generated(path.stem.replace("_", ":"))
+    except (BadInputError, UnknownNameError):
+        return 0
+    return other.count if other is not None and other.same_stream(spec) else 0

@@ -1,0 +1,313 @@
+"""Storage of datasets: ``NAME.npz`` with the arrays, ``NAME.json`` with the manifest.
+
+The manifest carries name, problem, origin, content hash and the hash of the npz file. It is written last, both
+files are written beside their place and renamed, so a set that can be read is complete. Reading checks the
+content hash, so a damaged or edited file is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.problems import Instance
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+
+FORMAT_VERSION = 1
+Arrays = dict[str, NDArray[Any]]
+
+
+def _tsp(name: str, convention: str, arrays: Arrays) -> TSPInstance:
+    fixed = tuple((int(a), int(b)) for a, b in arrays.get("fixed_edges", ()))
+    return TSPInstance(name, arrays.get("coords"), convention, arrays.get("matrix"), fixed)
+
+
+def _cvrp(name: str, convention: str, arrays: Arrays) -> CVRPInstance:
+    limit = arrays.get("max_route_length")
+    return CVRPInstance(
+        name=name,
+        depot=arrays.get("depot"),
+        customers=arrays.get("customers"),
+        demand=arrays["demand"],
+        capacity=arrays["capacity"].item(),
+        convention=convention,
+        matrix=arrays.get("matrix"),
+        max_route_length=None if limit is None else float(limit),
+    )
+
+
+BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {"tsp": _tsp, "cvrp": _cvrp}
+"""Problem name to the function that builds an instance from its stored arrays."""
+
+
+def save_dataset(dataset: Dataset, path: Path) -> Path:
+    """Write a dataset; nothing half-written is ever read back.
+
+    Parameters
+    ----------
+    dataset
+        What to write.
+    path
+        The ``.npz`` file; the manifest goes beside it as ``.json``.
+
+    Raises
+    ------
+    BadInputError
+        When the place cannot be written (no permission, disk full); what stood there before stays.
+    """
+    arrays: Arrays = {"convention": np.array([i.convention for i in dataset.instances])}
+    names = [i.name for i in dataset.instances]
+    arrays["name"] = np.array(names)
+    keys = sorted({key for instance in dataset.instances for key in instance.arrays()})
+    per_instance = [instance.arrays() for instance in dataset.instances]
+    for key in keys:
+        arrays.update(_pack(f"x_{key}", [a.get(key) for a in per_instance]))
+    arrays.update(_pack_references(dataset.references))
+    manifest = {
+        "format": FORMAT_VERSION,
+        "name": dataset.name,
+        "problem": dataset.problem,
+        "count": len(dataset),
+        "sizes": list(dataset.sizes),
+        "convention": dataset.convention,
+        "content_sha256": dataset.sha256,
+        "origin": {
+            "generator": dataset.origin.generator,
+            "version": dataset.origin.version,
+            "distribution": dataset.origin.distribution,
+            "seed": dataset.origin.seed,
+            "params": dataset.origin.params,
+        },
+        "references": reference_summary(dataset),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        manifest["npz_sha256"] = _write_npz(path, arrays)
+        _write_atomic(path.with_suffix(".json"), (json.dumps(manifest, indent=1) + "\n").encode())
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    return path
+
+
+def reference_summary(dataset: Dataset) -> dict[str, Any]:
+    """Summarise who made the references: count, mean cost, solvers, proven optima."""
+    known = [r for r in dataset.references if r is not None]
+    if not known:
+        return {"count": 0}
+    return {
+        "count": len(known),
+        "mean_cost": float(np.mean([r.cost for r in known])),
+        "solvers": sorted({r.solver for r in known}),
+        "params": sorted({r.params for r in known if r.params}),
+        "proven_optimal": sum(r.optimal for r in known),
+    }
+
+
+def load_saved(path: Path) -> Dataset:
+    """Read a dataset that `save_dataset` wrote.
+
+    Raises
+    ------
+    BadInputError
+        For a missing or damaged file, or content that does not have the hash in its manifest.
+    """
+    manifest = _read_manifest(path.with_suffix(".json"))
+    arrays = _read_npz(path)
+    try:
+        dataset = _build(manifest, arrays)
+    except NcoBenchError as error:
+        raise BadInputError(f"{path}: {error}") from error
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise BadInputError(
+            f"{path}: damaged or not a dataset of nco-bench ({type(error).__name__}: {error}); make it anew."
+        ) from error
+    if dataset.sha256 != manifest["content_sha256"]:
+        raise BadInputError(
+            f"{path}: the content has hash {dataset.sha256[:16]}, its manifest says {manifest['content_sha256'][:16]}; "
+            "the file was changed after it was made. Make it anew with 'nco-bench generate'."
+        )
+    return dataset
+
+
+def _build(manifest: dict[str, Any], arrays: Arrays) -> Dataset:
+    conventions, names = arrays["convention"], arrays["name"]
+    count = len(names)
+    if len(conventions) != count or manifest["count"] != count:
+        raise ValueError(f"{count} names, {len(conventions)} conventions, manifest says {manifest['count']}")
+    columns = {
+        key: _unpack(arrays, f"x_{key}", count)
+        for key in sorted({k[2:].split(".")[0] for k in arrays if k.startswith("x_")})
+    }
+    if manifest["problem"] not in BUILDERS:
+        raise ValueError(f"unknown problem {manifest['problem']!r}")
+    build = BUILDERS[manifest["problem"]]
+    instances = [
+        build(
+            str(names[i]),
+            str(conventions[i]),
+            {key: value for key, column in columns.items() if (value := column[i]) is not None},
+        )
+        for i in range(count)
+    ]
+    origin = manifest["origin"]
+    return Dataset(
+        name=manifest["name"],
+        problem=manifest["problem"],
+        instances=tuple(instances),
+        references=_unpack_references(arrays, count),
+        origin=Origin(
+            origin["generator"], origin["version"], origin["distribution"], origin["seed"], origin["params"]
+        ),
+    )
+
+
+def _pack(key: str, values: Sequence[NDArray[Any] | None]) -> Arrays:
+    """Stack equal shapes; otherwise store them flat with their shapes (a missing one has shape (-1,))."""
+    first = values[0]
+    if all(v is not None and first is not None and v.shape == first.shape for v in values):
+        return {key: np.stack([v for v in values if v is not None])}
+    shapes = [(-1,) if v is None else v.shape for v in values]
+    width = max(len(s) for s in shapes)
+    table = np.full((len(values), width), -2, dtype=np.int64)
+    for row, shape in enumerate(shapes):
+        table[row, : len(shape)] = shape
+    present = [v.ravel() for v in values if v is not None]
+    return {f"{key}.shapes": table, f"{key}.flat": np.concatenate(present)}
+
+
+def _unpack(arrays: Arrays, key: str, count: int) -> list[NDArray[Any] | None]:
+    if key in arrays:
+        if len(arrays[key]) != count:
+            raise ValueError(f"{key} has {len(arrays[key])} rows for {count} instances")
+        return list(arrays[key])
+    out: list[NDArray[Any] | None] = []
+    flat, offset = arrays[f"{key}.flat"], 0
+    for row in arrays[f"{key}.shapes"]:
+        shape = tuple(int(x) for x in row if x != -2)
+        if shape == (-1,):
+            out.append(None)
+            continue
+        size = int(np.prod(shape))
+        out.append(flat[offset : offset + size].reshape(shape))
+        offset += size
+    return out
+
+
+def _pack_references(references: Sequence[Reference | None]) -> Arrays:
+    if not any(references):
+        return {}
+    arrays: Arrays = {
+        "reference_cost": np.array([np.nan if r is None else r.cost for r in references]),
+        "reference_optimal": np.array([r is not None and r.optimal for r in references]),
+        "reference_seconds": np.array(
+            [np.nan if r is None or r.seconds is None else r.seconds for r in references]
+        ),
+        "reference_solver": np.array(["" if r is None else r.solver for r in references]),
+        "reference_params": np.array(["" if r is None else r.params for r in references]),
+    }
+    solutions = [None if r is None or r.solution is None else r.solution.astype(np.int32) for r in references]
+    if any(s is not None for s in solutions):
+        arrays.update(_pack("reference_solution", solutions))
+    return arrays
+
+
+def _unpack_references(arrays: Arrays, count: int) -> tuple[Reference | None, ...]:
+    if "reference_cost" not in arrays:
+        return (None,) * count
+    has_solutions = "reference_solution" in arrays or "reference_solution.flat" in arrays
+    solutions = _unpack(arrays, "reference_solution", count) if has_solutions else [None] * count
+    seconds = arrays["reference_seconds"]
+    return tuple(
+        None
+        if np.isnan(cost)
+        else Reference(
+            cost=float(cost),
+            solver=str(arrays["reference_solver"][i]),
+            solution=solutions[i],
+            optimal=bool(arrays["reference_optimal"][i]),
+            seconds=None if np.isnan(seconds[i]) else float(seconds[i]),
+            params=str(arrays["reference_params"][i]),
+        )
+        for i, cost in enumerate(arrays["reference_cost"])
+    )
+
+
+def _write_npz(path: Path, arrays: Arrays) -> str:
+    """Write beside the target, rename, and return the SHA-256 of the file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        with open(temporary, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return digest
+
+
+def _write_atomic(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadInputError(
+            f"{path}: the manifest is missing; a dataset is an .npz with its .json. Make it anew with 'nco-bench generate'."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{path}: damaged manifest ({error}).") from error
+    needed = {"format", "name", "problem", "count", "content_sha256", "origin"}
+    if not isinstance(manifest, dict) or not needed <= manifest.keys():
+        lacking = sorted(needed - manifest.keys()) if isinstance(manifest, dict) else ["an object"]
+        raise BadInputError(f"{path}: damaged manifest (lacks {', '.join(lacking)}).")
+    if manifest["format"] != FORMAT_VERSION:
+        raise BadInputError(
+            f"{path}: dataset format {manifest['format']}, this version reads {FORMAT_VERSION}; make the dataset anew."
+        )
+    return manifest
+
+
+def _read_npz(path: Path) -> Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise BadInputError(f"{path}: no such file.") from None
+    except (
+        OSError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+    ) as error:
+        raise BadInputError(f"{path}: damaged npz ({error}); make the dataset anew.") from error

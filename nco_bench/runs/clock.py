@@ -1,0 +1,97 @@
+"""Honest clocks: synchronise, clock, solve, synchronise, clock, in one place.
+
+Nothing here imports torch; a device is synchronised only if torch is already loaded and the solver runs on CUDA.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+T = TypeVar("T")
+CHILD_SAMPLE_SECONDS = 0.5
+
+
+def synchronise(device: str) -> None:
+    """Wait until the device has done all that was asked of it (GPU work is asynchronous)."""
+    if device.startswith("cuda") and "torch" in sys.modules:
+        sys.modules["torch"].cuda.synchronize(device)
+
+
+def timed(call: Callable[[], T], device: str) -> tuple[T, float]:
+    """Return the call's value and its wall time in seconds."""
+    synchronise(device)
+    start = time.perf_counter()
+    value = call()
+    synchronise(device)
+    return value, time.perf_counter() - start
+
+
+class PeakMemory:
+    """Peak memory while solving, in MiB: of this process (and its children) and of the CUDA device.
+
+    On Linux the kernel's high-water mark is reset at the start; elsewhere memory is sampled after each batch.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._process = psutil.Process()
+        self._device = device
+        self._peak_children = 0.0
+        self._peak_sampled = self._process.memory_info().rss
+        self._next_sample = 0.0
+        self._resettable = _reset_high_water_mark()
+        torch = self._torch()
+        if torch is not None:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def _torch(self) -> Any:
+        return sys.modules.get("torch") if self._device.startswith("cuda") else None
+
+    def sample(self, *, force: bool = False) -> None:
+        """Look at the children's memory, at most every half second, since asking costs about a millisecond."""
+        now = time.monotonic()
+        if now < self._next_sample and not force:
+            return
+        self._next_sample = now + CHILD_SAMPLE_SECONDS
+        self._peak_sampled = max(self._peak_sampled, self._process.memory_info().rss)
+        children = 0.0
+        for child in self._process.children(recursive=True):
+            try:
+                children += child.memory_info().rss
+            except psutil.Error:
+                continue
+        self._peak_children = max(self._peak_children, children)
+
+    def host_mb(self) -> float:
+        """Peak of this process plus peak of its children."""
+        self.sample(force=True)
+        own = _high_water_mark() if self._resettable else None
+        return round(((own or self._peak_sampled) + self._peak_children) / 2**20, 1)
+
+    def device_mb(self) -> float | None:
+        """Peak of allocated CUDA memory, None without a GPU."""
+        torch = self._torch()
+        return None if torch is None else round(torch.cuda.max_memory_allocated(self._device) / 2**20, 1)
+
+
+def _reset_high_water_mark() -> bool:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _high_water_mark() -> int | None:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

@@ -1,0 +1,112 @@
+"""Where a run happens: here, in several processes, or as a SLURM job array. What comes out is the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from typing import Any
+
+from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError
+from nco_bench.runs.records import Cell
+from nco_bench.runs.request import RunRequest, load_datasets
+from nco_bench.runs.runner import Display, RunOutcome, run
+
+EXECUTORS = ("local", "slurm")
+
+
+def execute(request: RunRequest, display: Display) -> RunOutcome:
+    """Run a request with its executor and number of jobs.
+
+    With several jobs each dataset is cut into shards of neighbouring instances, and every shard writes a run folder of
+    its own; reading the results folder merges them. Their times are not those of an idle machine, so
+    the cells say how many jobs ran at once.
+
+    Raises
+    ------
+    BadInputError
+        For an unknown executor or fewer than one job.
+    """
+    if request.executor not in EXECUTORS:
+        raise BadInputError(f"--executor {request.executor!r}: expected {' or '.join(EXECUTORS)}.")
+    if request.jobs < 1:
+        raise BadInputError(f"--jobs {request.jobs}: expected at least 1.")
+    if request.executor == "slurm":
+        return _on_slurm(request, display)
+    if request.jobs == 1:
+        return run(request, display)
+    return _in_processes(request, display)
+
+
+def shards(request: RunRequest) -> list[RunRequest]:
+    """Cut a request into one request per dataset and share of its instances; at most `jobs` shares each."""
+    out = []
+    for name, dataset in zip(request.datasets, load_datasets(request), strict=True):
+        jobs = min(request.jobs, len(dataset))
+        bounds = [len(dataset) * k // jobs + dataset.first_index for k in range(jobs + 1)]
+        out += [
+            replace(request, datasets=(name,), limit=(start, stop), jobs=1, executor="local")
+            for start, stop in zip(bounds, bounds[1:], strict=False)
+        ]
+    return out
+
+
+def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
+    parts = shards(request)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=request.jobs, mp_context=context) as pool:
+        futures = [pool.submit(run_shard, part) for part in parts]
+        return _merge(request, (future.result() for future in as_completed(futures)), display)
+
+
+def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
+    try:
+        import submitit
+    except ImportError:
+        raise MissingDependencyError(
+            "--executor slurm needs submitit: pip install 'nco-bench[slurm]'"
+        ) from None
+    executor = submitit.AutoExecutor(folder=str(request.results / "slurm"))
+    executor.update_parameters(name="nco-bench", timeout_min=24 * 60, slurm_array_parallelism=request.jobs)
+    jobs = executor.map_array(run_shard, shards(request))
+    return _merge(request, (job.result() for job in jobs), display)
+
+
+def run_shard(request: RunRequest) -> RunOutcome | str:
+    """Run one shard in a process of its own; a user's mistake comes back as its message."""
+    try:
+        return run(request, QuietDisplay())
+    except NcoBenchError as error:
+        return str(error)
+
+
+def _merge(request: RunRequest, results: Iterator[Any], display: Display) -> RunOutcome:
+    merged = RunOutcome()
+    for result in results:
+        if isinstance(result, str):
+            raise BadInputError(result)
+        merged.run_ids += result.run_ids
+        merged.failed += result.failed
+        merged.skipped += [line for line in result.skipped if line not in merged.skipped]
+        known = {(c.config_sha256, c.dataset_sha256) for c in merged.cells}
+        merged.cells += [c for c in result.cells if (c.config_sha256, c.dataset_sha256) not in known]
+        display.message(f"shard done: {', '.join(f'{c.label} on {c.dataset}' for c in result.cells)}")
+    merged.run_ids.sort()
+    display.message(f"{request.jobs} jobs ran at once: their times are not those of an idle machine")
+    return merged
+
+
+class QuietDisplay:
+    """A display for worker processes: messages go to stderr, nothing else is shown."""
+
+    def start_cell(self, cell: Cell, total: int, done: int) -> None:
+        """Show nothing."""
+
+    def advance(self, count: int, mean_gap_percent: float | None) -> None:
+        """Show nothing."""
+
+    def message(self, text: str) -> None:
+        """Print the line to stderr."""
+        print(text, file=sys.stderr)

@@ -1,0 +1,159 @@
+"""What a run is asked to do, resolved to cells: solver x decoding x dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.load import Places, load_dataset
+from nco_bench.errors import BadInputError
+from nco_bench.solvers.base import SolverOptions
+from nco_bench.solvers.registry import SolverChoice, choose
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The arguments of ``nco-bench run``.
+
+    Attributes
+    ----------
+    limit
+        Instances ``limit[0] .. limit[1] - 1`` of each dataset (0-based), or None for all.
+    time_limit
+        Seconds per instance.
+    batch_size
+        None lets each solver choose.
+    fresh
+        Compute again what is already stored.
+    """
+
+    solvers: tuple[str, ...]
+    datasets: tuple[str, ...]
+    results: Path
+    places: Places
+    decodings: tuple[str, ...] = ()
+    weights: str | None = None
+    logit_scale: str | None = None
+    coordinate_scale: str | None = None
+    device: str = "auto"
+    seed: int = 1234
+    repeats: int = 1
+    batch_size: int | None = None
+    limit: tuple[int, int | None] | None = None
+    time_limit: float | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    jobs: int = 1
+    executor: str = "local"
+    fresh: bool = False
+    update_references: bool = False
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One cell to run."""
+
+    choice: SolverChoice
+    dataset: Dataset
+
+
+def parse_limit(text: str | None) -> tuple[int, int | None] | None:
+    """Parse ``--limit``: ``K`` means the first K instances, ``A-B`` instances A to B counted from 1, both included.
+
+    Raises
+    ------
+    BadInputError
+        For anything else.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not match:
+        raise BadInputError(f"--limit {text!r}: expected K or A-B, for instance 100 or 11-20.")
+    first, last = int(match[1]), match[2]
+    start, stop = (0, first) if last is None else (first - 1, int(last))
+    if start < 0 or stop <= start:
+        raise BadInputError(f"--limit {text!r}: holds no instance; they are counted from 1.")
+    return start, stop
+
+
+def resolve_device(name: str) -> str:
+    """Turn ``auto`` into ``cuda`` where there is a GPU, else ``cpu``; torch is asked only for cuda and auto.
+
+    Raises
+    ------
+    BadInputError
+        For an unknown device, or a GPU that is not there.
+    """
+    if name == "cpu":
+        return name
+    if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
+        raise BadInputError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N.")
+    try:
+        import torch
+    except ImportError:
+        if name == "auto":
+            return "cpu"
+        raise BadInputError(f"--device {name}: torch is not installed; see 'nco-bench doctor'.") from None
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return "cuda" if found else "cpu"
+    index = int(name.partition(":")[2] or 0)
+    if index >= found:
+        raise BadInputError(f"--device {name}: this machine has {found} CUDA devices; use --device cpu.")
+    return name
+
+
+def load_datasets(request: RunRequest) -> list[Dataset]:
+    """Load the datasets of a request and cut them to its limit."""
+    out = []
+    for name in request.datasets:
+        dataset = load_dataset(name, request.places)
+        if request.limit is not None:
+            start, stop = request.limit
+            dataset = dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
+        out.append(dataset)
+    return out
+
+
+def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
+    """Pair solvers, decodings and datasets; names are checked before anything runs.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown solver or decoding.
+    """
+    choices = [choice for text in request.solvers for choice in _choices(request, text)]
+    return [CellPlan(choice, dataset) for dataset in datasets for choice in choices]
+
+
+def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
+    from nco_bench.decoding.spec import parse_decoding
+
+    defaults = SolverOptions(
+        weights=request.weights,
+        logit_scale=request.logit_scale,
+        coordinate_scale=request.coordinate_scale,
+        params=request.params,
+    )
+    for decoding in request.decodings:
+        parse_decoding(decoding)
+    choice = choose(text, defaults)
+    options = replace(choice.options, device=_device_for(choice, request.device))
+    if not choice.info.decodings:
+        return [replace(choice, options=replace(options, decoding=None, weights=None))]
+    named = (options.decoding,) if options.decoding else request.decodings or (choice.info.decodings[0],)
+    return [replace(choice, options=replace(options, decoding=d)) for d in named]
+
+
+def _device_for(choice: SolverChoice, device: str) -> str:
+    """Classical solvers run on the CPU whatever the device; asking torch for them would cost its import."""
+    return (
+        resolve_device(device)
+        if choice.info.kind in ("neural", "external") and choice.info.decodings
+        else "cpu"
+    )

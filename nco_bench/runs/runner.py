@@ -1,0 +1,311 @@
+"""The runner: load, warm up, then for each batch synchronise, clock, solve, synchronise, clock; score; append.
+
+A record is keyed by everything that can move it, so a second start of the same command continues where the
+first one stopped, and two processes can share a results folder.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from nco_bench.datasets import ledger
+from nco_bench.datasets.dataset import Dataset, Reference
+from nco_bench.errors import BadInputError
+from nco_bench.problems import problem as problem_module
+from nco_bench.runs.clock import PeakMemory
+from nco_bench.runs.environment import capture
+from nco_bench.runs.judge import Judged, judge
+from nco_bench.runs.records import Cell, Record, record_key
+from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
+from nco_bench.runs.solving import solve_batch
+from nco_bench.runs.store import RunWriter, done_keys
+from nco_bench.solvers.base import Solver
+from nco_bench.solvers.registry import create, resolved_options
+
+LATENCY_REPEATS = 3
+LATENCY_BUDGET_SECONDS = 5.0
+NEGATIVE_GAP_PERCENT = -1e-7
+"""Gaps below this beat the reference; above it they are float64 rounding."""
+
+
+class Display(Protocol):
+    """What the runner tells while it works; the command line shows it as bars or plain lines."""
+
+    def start_cell(self, cell: Cell, total: int, done: int) -> None:
+        """Announce a cell with `total` solutions to find, `done` of them stored before."""
+
+    def advance(self, count: int, mean_gap_percent: float | None) -> None:
+        """Tell that `count` more instances are solved."""
+
+    def message(self, text: str) -> None:
+        """Tell one line."""
+
+
+@dataclass
+class RunOutcome:
+    """Run folders written, cells in order, and how many instances failed."""
+
+    run_ids: list[str] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+
+def run(request: RunRequest, display: Display) -> RunOutcome:
+    """Run all cells of a request in this process.
+
+    Raises
+    ------
+    BadInputError
+        When no solver of the request can run on any of its datasets.
+    """
+    datasets = load_datasets(request)
+    plans = plan_cells(request, datasets)
+    outcome = RunOutcome()
+    info = {"command": request.command, "seed": request.seed, "environment": capture()}
+    ready: list[tuple[CellPlan, Solver]] = []
+    for plan in plans:
+        solver = create(plan.choice)
+        reason = unsupported(plan, solver)
+        if reason is None:
+            ready.append((plan, solver))
+        else:
+            outcome.skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
+    if not ready:
+        raise BadInputError("; ".join(dict.fromkeys(outcome.skipped)) + ".")
+    for line in outcome.skipped:
+        display.message(f"skipped {line}")
+    with RunWriter(request.results, info) as writer:
+        for index, (plan, solver) in enumerate(ready):
+            cell, failed = _run_cell(request, plan, solver, index, writer, display)
+            outcome.cells.append(cell)
+            outcome.failed += failed
+        outcome.run_ids.append(writer.run_id)
+    return outcome
+
+
+def unsupported(plan: CellPlan, solver: Solver) -> str | None:
+    """Return why the solver cannot run on the dataset, or None."""
+    problems = plan.choice.info.problems
+    if problems and plan.dataset.problem not in problems:
+        return f"solves {' and '.join(problems)}, not {plan.dataset.problem}"
+    return solver.unsupported(plan.dataset)
+
+
+def _run_cell(
+    request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display
+) -> tuple[Cell, int]:
+    dataset = plan.dataset
+    solver.prepare(dataset)
+    try:
+        cell = _describe(request, plan, solver, index)
+        keys = _Keys(cell, request)
+        done = set() if request.fresh else done_keys(request.results, cell.config_sha256, dataset.sha256)
+        pending = list(
+            _batches(request.repeats, dataset, cell.batch_size, lambda i, r: keys.key(i, r) in done)
+        )
+        total = request.repeats * len(dataset)
+        left = sum(len(indices) for _, indices in pending)
+        display.start_cell(cell, total, total - left)
+        if not pending:
+            return cell, 0
+        writer.cell(cell)
+        peak = PeakMemory(cell.device)
+        latency = _latency(solver, dataset, request, cell)
+        worker = _CellWorker(request, plan, solver, cell, keys, writer, display, peak)
+        for repeat, indices in pending:
+            worker.solve(repeat, indices)
+        cell.latency_seconds = latency if latency is not None else worker.median_seconds()
+        cell.seconds_total = round(worker.elapsed, 6)
+        cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
+        cell.notes = [*getattr(solver, "notes", lambda: [])()]
+        writer.cell(asdict(cell))
+        worker.finish()
+        return cell, worker.failed
+    finally:
+        getattr(solver, "close", lambda: None)()
+
+
+def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -> Cell:
+    choice, dataset = plan.choice, plan.dataset
+    module = problem_module(dataset.problem)
+    size = request.batch_size or getattr(solver, "batch_size", lambda _: 1)(dataset)
+    weights = getattr(solver, "weights_facts", lambda: None)()
+    options = {**resolved_options(choice.options), "time_limit": request.time_limit}
+    config = {
+        "solver": choice.info.name,
+        "solver_version": choice.info.version,
+        "options": options,
+        "weights": None if weights is None else weights["sha256"],
+        "problem_version": module.VERSION,
+        "device": choice.options.device.partition(":")[0],
+    }
+    references = [r.solver for r in dataset.references if r is not None]
+    return Cell(
+        cell=index,
+        solver=choice.info.name,
+        label=choice.label,
+        solver_version=choice.info.version,
+        decoding=choice.options.decoding or "",
+        kind=choice.info.kind,
+        options=options,
+        config_sha256=record_key(config),
+        weights=weights,
+        dataset=dataset.name,
+        dataset_sha256=dataset.sha256,
+        problem=dataset.problem,
+        problem_version=module.VERSION,
+        objective=module.OBJECTIVE,
+        convention=dataset.convention,
+        origin=asdict(dataset.origin),
+        instances=len(dataset),
+        repeats=request.repeats,
+        seed=request.seed,
+        reference_solver=statistics.mode(references) if references else None,
+        device=choice.options.device,
+        batch_size=max(1, min(size, len(dataset))),
+    )
+
+
+class _Keys:
+    """Keys and seeds of a cell's records."""
+
+    def __init__(self, cell: Cell, request: RunRequest) -> None:
+        self._base = {"config": cell.config_sha256, "dataset": cell.dataset_sha256, "seed": request.seed}
+        self._seed = request.seed
+
+    def key(self, index: int, repeat: int) -> str:
+        return record_key({**self._base, "instance": index, "repeat": repeat})
+
+    def seed(self, index: int, repeat: int) -> int:
+        """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""
+        return (self._seed + 1_000_003 * repeat + index) % (2**31 - 1)
+
+
+def _batches(
+    repeats: int, dataset: Dataset, size: int, is_done: Callable[[int, int], bool]
+) -> Iterator[tuple[int, range]]:
+    """Cut what is not done into runs of neighbours within blocks of `size`, the same blocks at every start."""
+    first, last = dataset.first_index, dataset.first_index + len(dataset)
+    for repeat in range(repeats):
+        start: int | None = None
+        for index in range(first, last + 1):
+            open_block = start is not None and index // size == start // size
+            free = index < last and not is_done(index, repeat)
+            if start is not None and not (free and open_block):
+                yield repeat, range(start, index)
+                start = None
+            if free and start is None:
+                start = index
+
+
+def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> float | None:
+    """Warm up and measure one instance alone; None where the batch size is 1 and the records say it.
+
+    A first solution that takes longer than the budget is itself the measurement: warm-up no longer matters then.
+    """
+    if cell.batch_size == 1 and cell.kind != "neural":
+        return None
+    times: list[float] = []
+    deadline = time.monotonic() + LATENCY_BUDGET_SECONDS
+    instance = dataset.instances[0]
+    for _ in range(1 + LATENCY_REPEATS):
+        batch = solve_batch(
+            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=cell.device,
+            progress=lambda _: None,
+        )  # fmt: skip
+        times.append(batch.elapsed)
+        if time.monotonic() > deadline:
+            break
+    warm = times[1:] or times
+    return statistics.median(warm)
+
+
+class _CellWorker:
+    """Solves, judges and appends the batches of one cell."""
+
+    def __init__(
+        self, request: RunRequest, plan: CellPlan, solver: Solver, cell: Cell, keys: _Keys, writer: RunWriter,
+        display: Display, peak: PeakMemory,
+    ) -> None:  # fmt: skip
+        self._request, self._dataset, self._solver, self._cell = request, plan.dataset, solver, cell
+        self._keys, self._writer, self._display, self._peak = keys, writer, display, peak
+        self._problem = problem_module(plan.dataset.problem)
+        self._better: dict[int, Reference] = {}
+        self._gap_sum, self._gap_count, self._seconds = 0.0, 0, list[float]()
+        self.elapsed, self.failed = 0.0, 0
+
+    def solve(self, repeat: int, indices: range) -> None:
+        offset = self._dataset.first_index
+        batch = self._dataset.instances[indices.start - offset : indices.stop - offset]
+        seed = self._keys.seed(indices.start, repeat)
+        solved = solve_batch(
+            self._solver, batch, seed=seed, time_limit=self._request.time_limit, device=self._cell.device,
+            progress=lambda _: None,
+        )  # fmt: skip
+        self.elapsed += solved.elapsed
+        self._peak.sample()
+        records = []
+        for position, (index, outcome, seconds) in enumerate(
+            zip(indices, solved.outcomes, solved.seconds, strict=True)
+        ):
+            facts = {
+                "key": self._keys.key(index, repeat),
+                "cell": self._cell.cell,
+                "instance": index,
+                "repeat": repeat,
+                "seed": seed + position,
+                "seconds": seconds,
+            }
+            reference = self._dataset.references[index - offset]
+            judged = judge(self._problem, batch[position], reference, outcome, facts)
+            records.append(self._stored(judged))
+            self._note(judged, index, reference, seconds)
+        self._writer.append(records)
+        self._display.advance(len(records), self._gap_sum / self._gap_count if self._gap_count else None)
+
+    def _stored(self, judged: Judged) -> Record:
+        record = judged.record
+        if judged.solution is not None:
+            record.solution, record.solution_sha256 = self._writer.store(judged.solution)
+        return record
+
+    def _note(self, judged: Judged, index: int, reference: Reference | None, seconds: float) -> None:
+        record = judged.record
+        self._seconds.append(seconds)
+        if record.status != "ok":
+            self.failed += 1
+            self._display.message(f"{self._cell.label} on {record.name}: {record.status}: {record.message}")
+            return
+        if record.gap_percent is not None:
+            self._gap_sum += record.gap_percent
+            self._gap_count += 1
+        better = record.gap_percent is not None and record.gap_percent < NEGATIVE_GAP_PERCENT
+        new = reference is None and self._request.update_references
+        if (better or new) and record.cost is not None:
+            self._better[index - self._dataset.first_index] = Reference(
+                record.cost,
+                self._cell.label,
+                judged.solution,
+                record.optimal,
+                seconds,
+                str(self._cell.options),
+            )
+
+    def median_seconds(self) -> float | None:
+        return statistics.median(self._seconds) if self._seconds else None
+
+    def finish(self) -> None:
+        """Say which references were beaten, and store them where that was asked for."""
+        if not self._better:
+            return
+        stored = "" if self._request.update_references else "; --update-references keeps them"
+        self._display.message(
+            f"{self._cell.label} beats {len(self._better)} references of {self._dataset.name}{stored}"
+        )
+        if self._request.update_references:
+            ledger.improve(self._dataset, self._better, self._request.places.instances)

@@ -1,0 +1,96 @@
+"""Solving one batch under the clock, whatever the solver does: run out of memory, crash, return too little."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nco_bench.errors import NcoBenchError, SolverFailedError
+from nco_bench.problems import Instance
+from nco_bench.runs.clock import timed
+from nco_bench.solvers.base import Failure, Outcome, Progress, Solved, Solver
+
+
+@dataclass(frozen=True)
+class SolvedBatch:
+    """Outcomes in the order of the batch, seconds per instance, and the wall time of the successful calls."""
+
+    outcomes: list[Outcome]
+    seconds: list[float]
+    elapsed: float
+
+
+def solve_batch(
+    solver: Solver,
+    batch: Sequence[Instance],
+    *,
+    seed: int,
+    time_limit: float | None,
+    device: str,
+    progress: Progress,
+) -> SolvedBatch:
+    """Solve a batch; out of memory halves it, any other error is tracked down to its instance.
+
+    At batch size 1 an out-of-memory becomes an ``oom`` outcome and an exception a ``failed`` one, so that one bad
+    instance never ends a run. User mistakes (`NcoBenchError` other than `SolverFailedError`) pass through.
+    """
+    try:
+        returned, elapsed = timed(
+            lambda: solver.solve(batch, seed=seed, time_limit=time_limit, progress=progress), device
+        )
+    except SolverFailedError as error:
+        status, message = "failed", str(error)
+    except NcoBenchError:
+        raise
+    except Exception as error:
+        status = "oom" if is_out_of_memory(error) else "failed"
+        message = _one_line(error)
+    else:
+        outcomes = list(returned) if returned is not None else []
+        if len(outcomes) == len(batch):
+            return SolvedBatch(outcomes, _split(outcomes, elapsed), elapsed)
+        status, message = "failed", f"returned {len(outcomes)} solutions for {len(batch)} instances"
+    if len(batch) == 1:
+        return SolvedBatch([Failure(status, message)], [0.0], 0.0)
+    middle = len(batch) // 2
+    parts = [
+        solve_batch(
+            solver,
+            part,
+            seed=seed + offset,
+            time_limit=time_limit,
+            device=device,
+            progress=lambda done, offset=offset: progress(offset + done),
+        )  # fmt: skip
+        for part, offset in ((batch[:middle], 0), (batch[middle:], middle))
+    ]
+    return SolvedBatch(
+        [o for p in parts for o in p.outcomes],
+        [s for p in parts for s in p.seconds],
+        sum(p.elapsed for p in parts),
+    )
+
+
+def _split(outcomes: Sequence[Outcome], elapsed: float) -> list[float]:
+    """Share the batch's wall time among instances: by the solver's own clock where it has one, else evenly."""
+    own = [o.seconds if isinstance(o, Solved) else None for o in outcomes]
+    known = [s for s in own if s is not None]
+    if len(known) == len(own) and sum(known) > 0:
+        factor = elapsed / sum(known)
+        return [s * factor for s in known]
+    return [elapsed / len(outcomes)] * len(outcomes)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an out-of-memory on host or device from other errors, without importing torch."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "not enough memory" in text)
+
+
+def _one_line(error: BaseException) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
+    place = f" at {where.filename.rsplit('/', 1)[-1]}:{where.lineno}" if where else ""
+    return " ".join(f"{type(error).__name__}: {error}{place}".split())

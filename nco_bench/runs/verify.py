@@ -1,0 +1,165 @@
+"""Re-score stored solutions and check every hash: what a record claims must follow from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.load import Places, load_dataset
+from nco_bench.errors import NcoBenchError, ResultsError
+from nco_bench.problems import problem as problem_module
+from nco_bench.runs.judge import gap_percent
+from nco_bench.runs.records import Cell, Record, Run, find_runs, record_key, solution_bytes, solution_sha256
+
+COST_TOLERANCE = 1e-9
+"""Relative; the same code on the same arrays gives the same float64, other NumPy versions may round a sum elsewhere."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that does not hold: the run, the place in it, and what is wrong."""
+
+    run: str
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.place}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How much was checked, and what does not hold."""
+
+    runs: int
+    records: int
+    findings: tuple[Finding, ...]
+
+
+def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
+    """Check runs.
+
+    Parameters
+    ----------
+    results
+        Folder of all runs.
+    names
+        Run ids, or none for all.
+    places
+        Where the datasets are.
+
+    Raises
+    ------
+    ResultsError
+        For an unknown run id or an empty folder.
+    """
+    runs = find_runs(results)
+    if names:
+        known = {run.run_id: run for run in runs}
+        for name in names:
+            if name not in known:
+                raise ResultsError(f"{results}: no run {name!r}; it holds {', '.join(known) or 'none'}.")
+        runs = [known[name] for name in names]
+    if not runs:
+        raise ResultsError(f"{results}: no runs to verify; 'nco-bench run' makes them.")
+    cache: dict[tuple[str, str], Dataset | str] = {}
+    findings: list[Finding] = []
+    count = 0
+    for run in runs:
+        checker = _RunChecker(run, places, cache)
+        findings += checker.check()
+        count += checker.records
+    return Verified(len(runs), count, tuple(findings))
+
+
+class _RunChecker:
+    def __init__(self, run: Run, places: Places, cache: dict[tuple[str, str], Dataset | str]) -> None:
+        self._run, self._places, self._cache = run, places, cache
+        self.records = 0
+
+    def check(self) -> Iterator[Finding]:
+        try:
+            cells = {cell.cell: cell for cell in self._run.cells()}
+            for cell in cells.values():
+                dataset = self._dataset(cell)
+                if isinstance(dataset, str):
+                    yield self._finding(f"dataset {cell.dataset}", dataset)
+            for record in self._run.records():
+                self.records += 1
+                for text in self._check_record(record, cells.get(record.cell)):
+                    yield self._finding(
+                        f"{record.name} (instance {record.instance}, repeat {record.repeat})", text
+                    )
+        except ResultsError as error:
+            yield self._finding("records", str(error))
+        except (TypeError, KeyError, ValueError) as error:
+            yield self._finding("records", f"not readable as records ({error})")
+
+    def _finding(self, place: str, text: str) -> Finding:
+        return Finding(self._run.run_id, place, text)
+
+    def _dataset(self, cell: Cell) -> Dataset | str:
+        """Load a cell's dataset, or say why it is not the one that was solved."""
+        key = (cell.dataset, cell.dataset_sha256)
+        if key not in self._cache:
+            try:
+                dataset = load_dataset(cell.dataset, self._places)
+                if dataset.sha256 == cell.dataset_sha256:
+                    self._cache[key] = dataset
+                else:
+                    self._cache[key] = (
+                        f"its content has hash {dataset.sha256[:16]}, the run solved {cell.dataset_sha256[:16]}"
+                    )
+            except NcoBenchError as error:
+                self._cache[key] = str(error)
+        return self._cache[key]
+
+    def _check_record(self, record: Record, cell: Cell | None) -> Iterator[str]:
+        if cell is None:
+            yield f"belongs to cell {record.cell}, which the run does not have"
+            return
+        expected = record_key(
+            {
+                "config": cell.config_sha256,
+                "dataset": cell.dataset_sha256,
+                "seed": cell.seed,
+                "instance": record.instance,
+                "repeat": record.repeat,
+            }
+        )
+        if record.key != expected:
+            yield f"its key {record.key} does not follow from its configuration (expected {expected})"
+        if record.solution is None:
+            if record.status == "ok":
+                yield "status is ok but no solution is stored"
+            return
+        solution = self._run.solution(record)
+        found = solution_sha256(solution_bytes(solution))
+        if found != record.solution_sha256:
+            yield f"the stored solution has hash {found}, the record says {record.solution_sha256}"
+        dataset = self._dataset(cell)
+        if not isinstance(dataset, str):
+            yield from self._check_cost(record, cell, dataset, solution)
+
+    def _check_cost(self, record: Record, cell: Cell, dataset: Dataset, solution: object) -> Iterator[str]:
+        if not 0 <= record.instance < len(dataset):
+            yield f"instance {record.instance} is not in {dataset.name}"
+            return
+        instance, module = dataset.instances[record.instance], problem_module(cell.problem)
+        wrong = module.violations(instance, solution)  # type: ignore[arg-type]
+        if wrong:
+            if record.status != "infeasible":
+                yield f"the stored solution is infeasible: {wrong[0]}"
+            return
+        if record.status != "ok" or record.cost is None:
+            yield f"status is {record.status}, but the stored solution is feasible"
+            return
+        cost = module.score(instance, solution)  # type: ignore[arg-type]
+        if abs(cost - record.cost) > COST_TOLERANCE * max(1.0, abs(cost)):
+            yield f"the record says cost {record.cost!r}, the stored solution costs {cost!r}"
+        if record.reference is not None and record.gap_percent is not None:
+            gap = gap_percent(cost, record.reference, cell.objective)
+            if gap is not None and abs(gap - record.gap_percent) > 1e-6:
+                yield f"the record says gap {record.gap_percent!r} %, it is {gap!r} %"
