@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def shards(request: RunRequest) -> list[RunRequest]:
         bounds = [len(dataset) * k // jobs + dataset.first_index for k in range(jobs + 1)]
         out += [
             replace(request, datasets=(name,), limit=(start, stop), jobs=1, executor="local")
-            for start, stop in zip(bounds, bounds[1:], strict=False)
+            for start, stop in itertools.pairwise(bounds)
         ]
     return out
 

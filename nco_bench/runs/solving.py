@@ -62,7 +62,7 @@ def solve_batch(
             time_limit=time_limit,
             device=device,
             progress=lambda done, offset=offset: progress(offset + done),
-        )  # fmt: skip
+        )
         for part, offset in ((batch[:middle], 0), (batch[middle:], middle))
     ]
     return SolvedBatch(

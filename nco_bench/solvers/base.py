@@ -90,6 +90,8 @@ class SolverOptions:
 
     Attributes
     ----------
+    solver
+        Registry name under which the solver was asked for; one class may serve several names.
     decoding
         Decoding name such as ``greedy`` or ``beam:16``; None means the solver's default.
     weights, logit_scale, coordinate_scale
@@ -100,6 +102,7 @@ class SolverOptions:
         Further ``KEY=VALUE`` settings of this solver, as strings.
     """
 
+    solver: str = ""
     decoding: str | None = None
     weights: str | None = None
     logit_scale: str | None = None

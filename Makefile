@@ -1,0 +1,42 @@
+# Two commands set everything up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint install clean
+
+install: $(STAMP)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Torch comes first so that a machine without a GPU keeps the CPU build. ml4co-kit is taken without its 23 dependencies:
+# only the compiled Concorde inside it is used.
+$(STAMP): $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/pip install --quiet -e '.[neural,classical,plots,html,dev]'
+	-$(BIN)/pip install --quiet --no-deps ml4co-kit
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/nco-bench generate tsp --n 100 --count 16 --reference concorde --instances demo/instances
+	$(BIN)/nco-bench run concorde lkh3 random-insertion nearest-neighbor decoder-6x128 --data tsp100 \
+	    --instances demo/instances --results demo/runs
+	$(BIN)/nco-bench report --results demo/runs --latex --out demo/table.tex
+	$(BIN)/nco-bench plot tour --solver decoder-6x128 --data tsp100 --instances demo/instances \
+	    --results demo/runs --out demo/tour.png
+	@echo "The table is in demo/table.tex, the picture in demo/tour.png."
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow and not gpu and not network"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,100 @@
+"""
+The command line: parse, call one function, print. No logic here, and no heavy import before a command runs.
+
+One place turns errors into exit statuses: 0 done, 1 some instances failed, 2 the user's mistake (one line on
+stderr), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from nco_bench import __version__
+
+app = typer.Typer(
+    name="nco-bench",
+    help="Generate instances, run published models and classical solvers on them, write the tables of the papers.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+COMMANDS = (
+    "generate", "run", "report", "compare", "verify", "reference", "train", "listing", "show", "score", "parity",
+    "convert", "instances", "weights", "plot", "test_solver", "doctor",
+)  # fmt: skip
+"""Modules of `nco_bench.cli`, each of which adds its command; they import nothing heavy at the top."""
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"nco-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Generate, run and report for neural combinatorial optimisation."""
+
+
+def build() -> typer.Typer:
+    """Return the application with all its commands."""
+    for name in COMMANDS:
+        importlib.import_module(f"nco_bench.cli.{name}").add_to(app)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """
+    Run the command line.
+
+    Parameters
+    ----------
+    arguments
+        Without the program's name.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    from nco_bench.errors import NcoBenchError
+
+    command = typer.main.get_command(build())
+    try:
+        status = command.main(arguments, prog_name="nco-bench", standalone_mode=False)
+    except NcoBenchError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        print("interrupted; what was done is kept", file=sys.stderr)
+        return 130
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "nco-bench"
+        print(f"error: {' '.join(error.format_message().split())} See '{path} --help'.", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return status if isinstance(status, int) else 0

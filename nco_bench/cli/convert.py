@@ -1,0 +1,33 @@
+"""``nco-bench convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import Json
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="File to read.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
+    from_format: Annotated[str | None, typer.Option("--from", help="Format of IN; default: recognised.")] = None,
+    to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; default: by its name.")] = None,
+    json: Json = False,
+) -> None:
+    """Convert a dataset from one file format to another."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.datasets.convert import convert_file
+
+    dataset = convert_file(source, target, from_format, to_format)
+    if json:
+        print_json({"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256})
+    else:
+        say(f"{len(dataset)} {dataset.problem} instances written to {target}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(convert)

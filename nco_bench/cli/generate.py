@@ -1,0 +1,57 @@
+"""``nco-bench generate``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, TimeLimit
+
+
+def generate(
+    problem: Annotated[str, typer.Argument(help="tsp or cvrp.")],
+    n: Annotated[int, typer.Option("--n", help="Nodes (TSP) or customers (CVRP).")],
+    count: Annotated[int | None, typer.Option("--count", help="Instances; default: the literature's.")] = None,
+    distribution: Annotated[
+        str, typer.Option("--distribution", help="See 'nco-bench list distributions'.")
+    ] = "uniform",
+    seed: Seed = 1234,
+    capacity: Annotated[float | None, typer.Option("--capacity", help="CVRP; default: the literature's.")] = None,
+    param: Annotated[list[str] | None, typer.Option("--param", help="Further KEY=VALUE of the generator.")] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Solver for the references, such as lkh3:runs=10.")
+    ] = None,
+    time_limit: TimeLimit = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes for --reference; default: all cores.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File; default: in the instances folder.")] = None,
+    instances: Instances = DEFAULT_INSTANCES,
+    json: Json = False,
+) -> None:
+    """Make a dataset, with references where a solver is named."""
+    from nco_bench.cli.output import RunDisplay, print_json, say
+    from nco_bench.cli.parsing import key_values
+    from nco_bench.datasets.load import Places
+    from nco_bench.runs.environment import command_line
+    from nco_bench.runs.generating import GenerateRequest, generate_dataset
+
+    params = key_values("--param", param)
+    if capacity is not None:
+        params["capacity"] = f"{capacity:g}"
+    request = GenerateRequest(
+        problem, n, count, distribution, seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
+        command_line(),
+    )  # fmt: skip
+    with RunDisplay() as display:
+        made = generate_dataset(request, Places.from_environment(instances), display)
+    if json:
+        print_json(made.as_dict())
+    else:
+        say(made.describe())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(generate)

@@ -1,0 +1,35 @@
+"""``nco-bench list``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
+
+
+def listing(
+    what: Annotated[
+        str, typer.Argument(help="solvers, datasets, distributions, decodings, models, weights, tables or papers.")
+    ],
+    instances: Instances = DEFAULT_INSTANCES,
+    json: Json = False,
+) -> None:
+    """List what there is."""
+    from nco_bench.cli.inventory import list_objects
+    from nco_bench.cli.output import print_json
+    from nco_bench.datasets.load import Places
+
+    objects = list_objects(what, Places.from_environment(instances))
+    if json:
+        print_json(objects)
+        return
+    from nco_bench.cli.tables import print_objects
+
+    print_objects(objects)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("list")(listing)

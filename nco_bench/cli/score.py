@@ -1,0 +1,33 @@
+"""``nco-bench score``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import Json
+
+
+def score(
+    instance_file: Annotated[Path, typer.Argument(help="An instance file of any supported format.")],
+    solution_file: Annotated[Path, typer.Argument(help="A .tour, .sol or JSON list.")],
+    convention: Annotated[str | None, typer.Option("--convention", help="Score under another convention.")] = None,
+    json: Json = False,
+) -> int:
+    """Score one solution of one instance; status 1 if it is infeasible."""
+    from nco_bench.cli.output import print_json
+    from nco_bench.runs.scoring import score_file
+
+    scored = score_file(instance_file, solution_file, convention)
+    if json:
+        print_json(scored.as_dict())
+    else:
+        typer.echo(scored.describe())
+    return 0 if scored.feasible else 1
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(score)

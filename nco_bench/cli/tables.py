@@ -1,0 +1,54 @@
+"""Terminal tables and key-value lists, by rich, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def console() -> Console:
+    """Return a console for stdout; wide where the output is no terminal, so that nothing is cut."""
+    out = Console()
+    return out if out.is_terminal else Console(width=200)
+
+
+def print_objects(objects: Sequence[dict[str, Any]]) -> None:
+    """Print a list of objects with equal keys as a table."""
+    if not objects:
+        console().print("nothing here yet")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    keys = list(dict.fromkeys(key for o in objects for key in o))
+    for key in keys:
+        table.add_column(key.replace("_", " "), overflow="fold", no_wrap=key == "name")
+    for o in objects:
+        table.add_row(*(_text(o.get(key)) for key in keys))
+    console().print(table)
+
+
+def print_object(known: dict[str, Any]) -> None:
+    """Print one object as key and value lines."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in known.items():
+        table.add_row(key.replace("_", " "), _text(value))
+    console().print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "\n".join(f"{k}: {_text(v)}" for k, v in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        separator = "\n" if any(isinstance(v, dict | list) for v in value) else ", "
+        return separator.join(_text(v) for v in value) or "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,36 @@
+"""``nco-bench verify``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
+
+
+def verify(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids; default: all.")] = None,
+    results: Results = DEFAULT_RESULTS,
+    instances: Instances = DEFAULT_INSTANCES,
+    json: Json = False,
+) -> int:
+    """Score stored solutions again and check every hash; status 1 if something does not hold."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.datasets.load import Places
+    from nco_bench.runs.verify import verify as verify_runs
+
+    checked = verify_runs(results, tuple(runs or ()), Places.from_environment(instances))
+    if json:
+        findings = [{"run": f.run, "place": f.place, "problem": f.problem} for f in checked.findings]
+        print_json({"runs": checked.runs, "records": checked.records, "ok": not findings, "findings": findings})
+    else:
+        for finding in checked.findings:
+            typer.echo(str(finding))
+        say(f"{checked.runs} runs, {checked.records} records checked, {len(checked.findings)} findings")
+    return 1 if checked.findings else 0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(verify)

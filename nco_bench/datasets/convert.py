@@ -1,0 +1,39 @@
+"""Converting a dataset file from one format to another, for ``nco-bench convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.formats import read_file, write_file
+from nco_bench.datasets.load import load_path
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import BadInputError
+
+OWN_FORMAT = "nco-bench"
+
+
+def convert_file(source: Path, target: Path, from_format: str | None, to_format: str | None) -> Dataset:
+    """
+    Read a dataset in one format and write it in another.
+
+    Parameters
+    ----------
+    source, target
+        Files.
+    from_format, to_format
+        Format names of `nco_bench.datasets.formats`, ``nco-bench`` for our npz, or None to go by content and suffix.
+
+    Raises
+    ------
+    BadInputError
+        For a missing or damaged source, or a target format that cannot hold the dataset.
+    """
+    if not source.is_file():
+        raise BadInputError(f"{source}: no such file.")
+    dataset = load_path(source) if from_format in (None, OWN_FORMAT) else read_file(source, from_format)
+    if to_format == OWN_FORMAT or (to_format is None and target.suffix == ".npz"):
+        save_dataset(dataset, target)
+    else:
+        write_file(dataset, target, to_format)
+    return dataset

@@ -1,0 +1,103 @@
+"""Making a dataset file: generate, store, and fill in references by an ordinary run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places, stored_path
+from nco_bench.datasets.storage import load_saved, reference_summary, save_dataset
+from nco_bench.errors import BadInputError
+from nco_bench.runs.references import ReferenceRun, compute_references, merge
+from nco_bench.runs.runner import Display
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """The arguments of ``nco-bench generate``."""
+
+    problem: str
+    n: int
+    count: int | None
+    distribution: str
+    seed: int
+    params: Mapping[str, str]
+    reference: str | None
+    time_limit: float | None
+    jobs: int
+    out: Path | None
+    command: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """A dataset file that was written."""
+
+    dataset: Dataset
+    path: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return name, file, hash, count and reference summary."""
+        return {
+            "name": self.dataset.name,
+            "path": str(self.path),
+            "problem": self.dataset.problem,
+            "count": len(self.dataset),
+            "sha256": self.dataset.sha256,
+            "references": reference_summary(self.dataset),
+        }
+
+    def describe(self) -> str:
+        """Return one line for people."""
+        summary = reference_summary(self.dataset)
+        mean = f", mean reference {summary['mean_cost']:.6g}" if summary["count"] else ""
+        return (
+            f"{self.dataset.name}: {len(self.dataset)} instances, {summary['count']} references{mean}, "
+            f"sha256 {self.dataset.sha256[:16]} -> {self.path}"
+        )
+
+
+def generate_dataset(request: GenerateRequest, places: Places, display: Display) -> Made:
+    """
+    Generate a dataset, store it, and compute its references if a solver is named.
+
+    References that the file already holds are kept where the new ones are no better.
+
+    Raises
+    ------
+    BadInputError
+        For values that make no sense, or a file in the way that holds something else.
+    """
+    dataset = generate(
+        request.problem, request.n, request.count, request.distribution, request.seed, **request.params
+    )
+    path = _target(request, dataset, places)
+    if path.exists():
+        dataset = _keep_known(dataset, path)
+    save_dataset(dataset, path)
+    if request.reference is not None:
+        how = ReferenceRun(request.reference, request.jobs, request.seed, request.time_limit, request.command)
+        found = compute_references(dataset, str(path), how, places, display)
+        dataset = dataset.with_references(merge(dataset.references, found))
+        save_dataset(dataset, path)
+    return Made(dataset, path)
+
+
+def _target(request: GenerateRequest, dataset: Dataset, places: Places) -> Path:
+    if request.out is None:
+        return stored_path(dataset.name, places.instances)
+    if request.out.suffix != ".npz":
+        raise BadInputError(f"--out {request.out}: expected a name that ends in .npz; 'nco-bench convert' writes other formats.")
+    return request.out
+
+
+def _keep_known(dataset: Dataset, path: Path) -> Dataset:
+    """Take over the references of a file with the same content."""
+    stored = load_saved(path)
+    if stored.sha256 != dataset.sha256:
+        raise BadInputError(f"{path}: holds another dataset ({stored.name}); choose another --out or move it away.")
+    return dataset.with_references(stored.references)
