@@ -18,6 +18,7 @@ Version history: 1 (first).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,7 @@ class CVRPInstance:
         """Return the arrays that define the instance, for hashing and storage."""
         out: dict[str, NDArray[Any]] = {
             "demand": self.demand,
-            "capacity": np.float64(self.capacity).reshape(()),
+            "capacity": np.array(self.capacity, dtype=np.float64),
         }
         if self.depot is not None and self.customers is not None:
             out["depot"] = self.depot
@@ -145,7 +146,7 @@ class CVRPInstance:
         if self.matrix is not None:
             out["matrix"] = self.matrix
         if self.max_route_length is not None:
-            out["max_route_length"] = np.float64(self.max_route_length).reshape(())
+            out["max_route_length"] = np.array(self.max_route_length, dtype=np.float64)
         return out
 
 
@@ -294,7 +295,7 @@ def routes(solution: NDArray[np.integer]) -> list[NDArray[np.integer]]:
     sequence = np.asarray(solution)
     stops = np.flatnonzero(sequence == 0)
     bounds = [-1, *stops.tolist(), len(sequence)]
-    return [sequence[a + 1 : b] for a, b in zip(bounds, bounds[1:], strict=False) if b > a + 1]
+    return [sequence[a + 1 : b] for a, b in pairwise(bounds) if b > a + 1]
 
 
 def _edges(instance: CVRPInstance, sequence: NDArray[np.integer], convention: str) -> NDArray[np.float64]:
@@ -302,7 +303,8 @@ def _edges(instance: CVRPInstance, sequence: NDArray[np.integer], convention: st
     if instance.convention == "explicit":
         assert instance.matrix is not None
         return instance.matrix[sequence[:-1], sequence[1:]]
-    assert instance.depot is not None and instance.customers is not None
+    assert instance.depot is not None
+    assert instance.customers is not None
     points = np.concatenate([instance.depot[None], instance.customers])[sequence]
     rule = euclidean if convention == "euclidean" else edge_rule(convention)
     return rule(points[:-1], points[1:])
