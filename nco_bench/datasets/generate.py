@@ -1,5 +1,4 @@
-"""
-Generated datasets: a name describes one set completely, and parses back.
+"""Generated datasets: a name describes one set completely, and parses back.
 
 ``tsp100``, ``tsp10000:clustered:seed=7``, ``cvrp1000:capacity=250``, ``tsp100:explosion:radius=0.2:count=1000``,
 ``tsp100:range=-1..1``, ``cvrp100:capacity=10:demand=unit:range=-1..1``, ``kool-tsp100``: the problem with its size,
@@ -63,8 +62,7 @@ def default_count(n: int) -> int:
 
 @dataclass(frozen=True)
 class GenerationSpec:
-    """
-    A complete description of a generated set; make one with `parse_generated` or `specify`.
+    """A complete description of a generated set; make one with `parse_generated` or `specify`.
 
     Attributes
     ----------
@@ -119,8 +117,7 @@ def _point_distribution_parameters(name: str) -> Collection[str]:
 
 @dataclass(frozen=True)
 class Generator:
-    """
-    How the instances of one problem are made.
+    """How the instances of one problem are made.
 
     Attributes
     ----------
@@ -165,8 +162,7 @@ def generate(
     seed: int = DEFAULT_SEED,
     **params: Any,
 ) -> Dataset:
-    """
-    Generate a dataset; the same arguments give the same bytes on every machine.
+    """Generate a dataset; the same arguments give the same bytes on every machine.
 
     Parameters
     ----------
@@ -295,8 +291,7 @@ GENERATORS: dict[str, Generator] = {
 
 
 def parse_generated(name: str) -> GenerationSpec | None:
-    """
-    Read the name of a generated set; the inverse of `canonical_name`, which also takes parts in any order.
+    """Read the name of a generated set; the inverse of `canonical_name`, which also takes parts in any order.
 
     Returns
     -------

@@ -1,5 +1,4 @@
-"""
-The sets of Kool et al. (2019), made exactly as their ``generate_data.py`` does with NumPy's legacy generator.
+"""The sets of Kool et al. (2019), made exactly as their ``generate_data.py`` does with NumPy's legacy generator.
 
 Seed 1234 is the test set that most routing papers report on, 4321 the validation set; 10,000 instances of 20, 50
 and 100 nodes. TSP is prefix-stable: the first 1,000 of 10,000 are the set of 1,000. CVRP is not: all depots are
@@ -43,8 +42,7 @@ def kool_name(problem: str, n: int, seed: int = TEST_SEED, count: int = COUNT) -
 
 
 def kool_tsp(n: int, seed: int = TEST_SEED, count: int = COUNT) -> Dataset:
-    """
-    Make Kool et al.'s TSP set: coordinates U(0, 1), float64.
+    """Make Kool et al.'s TSP set: coordinates U(0, 1), float64.
 
     Raises
     ------
@@ -58,8 +56,7 @@ def kool_tsp(n: int, seed: int = TEST_SEED, count: int = COUNT) -> Dataset:
 
 
 def kool_vrp(n: int, seed: int = TEST_SEED, count: int = COUNT) -> Dataset:
-    """
-    Make Kool et al.'s CVRP set: depot and customers U(0, 1), demands 1..9, capacity by n.
+    """Make Kool et al.'s CVRP set: depot and customers U(0, 1), demands 1..9, capacity by n.
 
     Raises
     ------

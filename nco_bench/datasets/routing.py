@@ -1,5 +1,4 @@
-"""
-How TSP and CVRP instances are drawn, and what the parameters of their dataset names mean.
+"""How TSP and CVRP instances are drawn, and what the parameters of their dataset names mean.
 
 Parameters: ``range`` (the square, ``0..1`` by default; the EIE paper uses ``-1..1``), for CVRP also ``capacity``
 and ``demand``: ``integer`` is 1..9 as in Kool et al., ``unit`` real numbers in (0, 1] as in the EIE paper.

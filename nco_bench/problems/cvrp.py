@@ -1,5 +1,4 @@
-"""
-The capacitated vehicle routing problem: instances, feasibility and cost.
+"""The capacitated vehicle routing problem: instances, feasibility and cost.
 
 Instance: one depot (node 0), N >= 1 customers (nodes 1..N) with demands, one vehicle capacity, any number of
 vehicles. Golden 1-8 and Li also limit the length of a route.
@@ -43,8 +42,7 @@ SHOWN_ROUTES = 5
 
 @dataclass(frozen=True, eq=False)
 class CVRPInstance:
-    """
-    One CVRP instance. Messages and solutions number customers from 1, arrays hold customer k at index k - 1.
+    """One CVRP instance. Messages and solutions number customers from 1, arrays hold customer k at index k - 1.
 
     Attributes
     ----------
@@ -85,6 +83,11 @@ class CVRPInstance:
     def __post_init__(self) -> None:
         object.__setattr__(self, "demand", _checked_demand(self.name, self.demand))
         object.__setattr__(self, "capacity", _checked_capacity(self.name, self.capacity, self.demand))
+        # The referee computes in float64, whatever precision the coordinates came in.
+        for key in ("depot", "customers", "matrix"):
+            value = getattr(self, key)
+            if value is not None:
+                object.__setattr__(self, key, np.asarray(value, dtype=np.float64))
         if (self.depot is None) != (self.customers is None):
             raise BadInputError(
                 f"{self.name}: give coordinates for both the depot and the customers, or for neither."
@@ -186,8 +189,7 @@ def _load_limit(capacity: float, demand: NDArray[Any]) -> float:
 
 
 def violations(instance: CVRPInstance, solution: NDArray[np.integer]) -> tuple[str, ...]:
-    """
-    Say what is wrong with a solution; empty for a feasible one. O(N) time and memory.
+    """Say what is wrong with a solution; empty for a feasible one. O(N) time and memory.
 
     Parameters
     ----------
@@ -261,8 +263,7 @@ def _listed(messages: list[str]) -> list[str]:
 
 
 def score(instance: CVRPInstance, solution: NDArray[np.integer]) -> float:
-    """
-    Total length of a feasible solution, recomputed in float64 from the raw instance. O(N) time and memory.
+    """Total length of a feasible solution, recomputed in float64 from the raw instance. O(N) time and memory.
 
     Parameters
     ----------
@@ -279,8 +280,7 @@ def score(instance: CVRPInstance, solution: NDArray[np.integer]) -> float:
 
 
 def routes(solution: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-    """
-    Split a node sequence into its routes, without the depot and without empty ones.
+    """Split a node sequence into its routes, without the depot and without empty ones.
 
     Parameters
     ----------

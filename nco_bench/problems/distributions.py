@@ -1,5 +1,4 @@
-"""
-Random point sets in the unit square: the distributions that routing papers train and test on.
+"""Random point sets in the unit square: the distributions that routing papers train and test on.
 
 A distribution is named as text, with its parameters after colons: ``explosion``, ``explosion:radius=0.2``,
 ``gaussian-mixture:c=3:l=10``. `parse_distribution` turns the text into a `Sampler`, whose ``name`` is the
@@ -42,8 +41,7 @@ def uniform(rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def clustered(rng: np.random.Generator, n: int, *, clusters: int = 3, std: float = 0.07) -> FloatArray:
-    """
-    Draw all points from Gaussian clusters of equal size [3]_.
+    """Draw all points from Gaussian clusters of equal size [3]_.
 
     Centres are U(0.2, 0.8)^2, points are normal around them with `std` in each coordinate and are clipped to the
     unit square. Notes: differs from the source in the order of the nodes, which is random here, so that an index
@@ -63,8 +61,7 @@ def mixed(rng: np.random.Generator, n: int, *, clusters: int = 1, std: float = 0
 
 
 def explosion(rng: np.random.Generator, n: int, *, radius: float = 0.3) -> FloatArray:
-    """
-    Blow a hole into uniform points [2]_.
+    """Blow a hole into uniform points [2]_.
 
     Around a uniform centre c, each point p nearer than `radius` moves to ``c + (c - p) / |c - p| (radius + s)``,
     s exponential with mean 0.1; what leaves the square is placed anew, uniformly. The published operator throws a
@@ -82,8 +79,7 @@ def explosion(rng: np.random.Generator, n: int, *, radius: float = 0.3) -> Float
 
 
 def implosion(rng: np.random.Generator, n: int, *, radius: float = 0.3) -> FloatArray:
-    """
-    Drag the uniform points around a uniform centre together [2]_.
+    """Drag the uniform points around a uniform centre together [2]_.
 
     Each point p nearer than `radius` to the centre c moves to ``c + (p - c) min(|w|, radius)``, w standard normal.
     Notes: this is the dense cluster that the paper describes and that INViT [5]_ draws (with one w for all
@@ -99,8 +95,7 @@ def implosion(rng: np.random.Generator, n: int, *, radius: float = 0.3) -> Float
 
 
 def expansion(rng: np.random.Generator, n: int, *, width: float = 0.3) -> FloatArray:
-    """
-    Sweep uniform points away from a random line [2]_.
+    """Sweep uniform points away from a random line [2]_.
 
     The line has intercept b ~ U(0, 1) and slope U(0, 3) if b < 0.5, else U(-3, 0). A point nearer to it than
     `width` moves, at right angles and to its own side, to the distance ``width + s``, s exponential with mean 0.1;
@@ -122,8 +117,7 @@ def expansion(rng: np.random.Generator, n: int, *, width: float = 0.3) -> FloatA
 
 
 def grid(rng: np.random.Generator, n: int, *, box: float = 0.3) -> FloatArray:
-    """
-    Align the uniform points within a random square box on a grid [2]_.
+    """Align the uniform points within a random square box on a grid [2]_.
 
     Of the m points in a `box` x `box` square at a random place, a random ``floor(sqrt(m))^2`` take the places of
     a regular grid that fills the box. tspgen draws both sides from U(0.1, 0.3) and can rotate and jitter the grid;
@@ -142,8 +136,7 @@ def grid(rng: np.random.Generator, n: int, *, box: float = 0.3) -> FloatArray:
 
 
 def rotation(rng: np.random.Generator, n: int, *, share: float = 0.4) -> FloatArray:
-    """
-    Rotate a random subset of uniform points about the origin and shift it [2]_.
+    """Rotate a random subset of uniform points about the origin and shift it [2]_.
 
     Each point belongs to the subset with probability `share`; the angle is U(0, 360) degrees, the shift
     U(0, 1)^2; what leaves the square is placed anew, uniformly. tspgen's own default share is 0.1; 0.4 is that
@@ -158,8 +151,7 @@ def rotation(rng: np.random.Generator, n: int, *, share: float = 0.4) -> FloatAr
 
 
 def gaussian_mixture(rng: np.random.Generator, n: int, *, c: int = 3, l: float = 10.0) -> FloatArray:  # noqa: E741
-    """
-    Draw from c unit Gaussians with centres U(0, l)^2, then scale each axis to [0, 1] by its extremes [4]_.
+    """Draw from c unit Gaussians with centres U(0, l)^2, then scale each axis to [0, 1] by its extremes [4]_.
 
     Numbers of points per Gaussian are multinomial with equal odds. Notes: differs from the source in that the order
     of the nodes is random; the source's own special case ``(1, 1)``, a correlated Gaussian, is not made here.
@@ -191,8 +183,7 @@ def _replace_outside(rng: np.random.Generator, points: FloatArray) -> FloatArray
 
 @dataclass(frozen=True)
 class Parameter:
-    """
-    A number that shapes a distribution.
+    """A number that shapes a distribution.
 
     Attributes
     ----------
@@ -221,8 +212,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Distribution:
-    """
-    An entry of the table of distributions.
+    """An entry of the table of distributions.
 
     Attributes
     ----------
@@ -314,8 +304,7 @@ class Sampler:
 
 
 def parse_distribution(text: str) -> Sampler:
-    """
-    Read a distribution's name with its parameters.
+    """Read a distribution's name with its parameters.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-The symmetric travelling salesman problem: instances, feasibility and cost.
+"""The symmetric travelling salesman problem: instances, feasibility and cost.
 
 Instance: N >= 2 nodes, given by coordinates and a distance convention, or by an explicit matrix.
 Solution: a permutation of 0..N-1, any start, either direction.
@@ -26,8 +25,7 @@ OBJECTIVE = "min"
 
 @dataclass(frozen=True, eq=False)
 class TSPInstance:
-    """
-    One TSP instance.
+    """One TSP instance.
 
     Attributes
     ----------
@@ -51,18 +49,45 @@ class TSPInstance:
     problem: str = field(default=NAME, init=False)
 
     def __post_init__(self) -> None:
+        # The referee computes in float64, whatever precision the coordinates came in.
+        for key in ("coords", "matrix"):
+            value = getattr(self, key)
+            if value is not None:
+                object.__setattr__(self, key, np.asarray(value, dtype=np.float64))
         if self.convention == "explicit":
-            if self.matrix is None:
-                raise BadInputError(f"{self.name}: convention 'explicit' needs a distance matrix.")
+            self._check_matrix()
         else:
             edge_rule(self.convention)
             if self.coords is None:
                 raise BadInputError(f"{self.name}: convention {self.convention!r} needs coordinates.")
-        if self.coords is not None and not np.isfinite(self.coords).all():
-            row = int(np.flatnonzero(~np.isfinite(self.coords).all(-1))[0])
-            raise BadInputError(f"{self.name}: the coordinates of node {row} are not finite numbers.")
+        if self.coords is not None:
+            self._check_coordinates(self.coords)
         if self.n < 2:
             raise BadInputError(f"{self.name}: a TSP instance needs at least 2 nodes, this one has {self.n}.")
+
+    def _check_matrix(self) -> None:
+        if self.matrix is None:
+            raise BadInputError(f"{self.name}: convention 'explicit' needs a distance matrix.")
+        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
+            raise BadInputError(
+                f"{self.name}: the distance matrix has shape {self.matrix.shape}; expected (N, N)."
+            )
+        if not np.isfinite(self.matrix).all():
+            a, b = (int(k) for k in np.argwhere(~np.isfinite(self.matrix))[0])
+            raise BadInputError(
+                f"{self.name}: the distance from node {a} to node {b} is not a finite number."
+            )
+
+    def _check_coordinates(self, coords: NDArray[np.float64]) -> None:
+        if coords.ndim != 2 or coords.shape[1] != 2:
+            raise BadInputError(f"{self.name}: the coordinates have shape {coords.shape}; expected (N, 2).")
+        if self.matrix is not None and len(coords) != len(self.matrix):
+            raise BadInputError(
+                f"{self.name}: {len(coords)} coordinates for a matrix of {len(self.matrix)} nodes."
+            )
+        if not np.isfinite(coords).all():
+            row = int(np.flatnonzero(~np.isfinite(coords).all(-1))[0])
+            raise BadInputError(f"{self.name}: the coordinates of node {row} are not finite numbers.")
 
     @property
     def n(self) -> int:
@@ -84,8 +109,7 @@ class TSPInstance:
 
 
 def violations(instance: TSPInstance, solution: NDArray[np.integer]) -> tuple[str, ...]:
-    """
-    Say what is wrong with a tour; empty for a feasible one.
+    """Say what is wrong with a tour; empty for a feasible one.
 
     Parameters
     ----------
@@ -103,6 +127,7 @@ def violations(instance: TSPInstance, solution: NDArray[np.integer]) -> tuple[st
     outside = (tour < 0) | (tour >= n)
     if outside.any():
         return (f"node {int(tour[outside][0])} is outside 0..{n - 1}",)
+    tour = tour.astype(np.int64, copy=False)
     visits = np.bincount(tour, minlength=n)
     if (visits != 1).any():
         twice, missing = int(visits.argmax()), int(visits.argmin())
@@ -124,8 +149,7 @@ def _missing_fixed_edges(instance: TSPInstance, tour: NDArray[np.integer]) -> tu
 
 
 def score(instance: TSPInstance, solution: NDArray[np.integer]) -> float:
-    """
-    Length of a feasible tour, recomputed in float64 from the raw instance.
+    """Length of a feasible tour, recomputed in float64 from the raw instance.
 
     Parameters
     ----------
