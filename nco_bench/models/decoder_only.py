@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.errors import UnknownNameError
+from nco_bench.models.layers import attend
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, log_ratio
 from nco_bench.models.path import PathNodes, PathState
 
@@ -60,6 +62,14 @@ def table_1(depth: int, width: int) -> DecoderOnlyConfig:
     return DecoderOnlyConfig(depth, width, heads, head_dim, ffn=4 * width)
 
 
+def config_for(name: str, problem: str) -> DecoderOnlyConfig:
+    """Return the configuration of a registered name, ``decoder-DEPTHxWIDTH``."""
+    if problem != "tsp":
+        raise UnknownNameError(f"problem of {name}", problem, ["tsp"])
+    depth, width = name.removeprefix("decoder-").split("x")
+    return table_1(int(depth), int(width))
+
+
 class GatedAttention(nn.Module):
     """Multi-head self-attention whose output is gated: MHA(X) * sigmoid(X W_G) (appendix B)."""
 
@@ -71,12 +81,12 @@ class GatedAttention(nn.Module):
         self.out = nn.Linear(inner, config.width)
         self.gate = nn.Linear(config.width, config.width) if config.gate else None
 
-    def forward(self, x: Tensor, scale: float) -> Tensor:
+    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
         """Attend over all tokens, ``(B, T, W)`` to ``(B, T, W)``; logits are multiplied by `scale`."""
         batch, tokens, _ = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-        heads = F.scaled_dot_product_attention(query, key, value, scale=scale / math.sqrt(self.head_dim))
+        heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
         mixed = self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
         return mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x))
 
@@ -92,7 +102,7 @@ class DecoderLayer(nn.Module):
         self.alpha_attention = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
         self.alpha_ffn = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
 
-    def forward(self, x: Tensor, scale: float) -> Tensor:
+    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
         x = x + self.alpha_attention * self.attention(x, scale)
         return x + self.alpha_ffn * self.ffn_out(F.relu(self.ffn_in(x)))
@@ -133,3 +143,8 @@ class DecoderOnly(nn.Module):
         for layer in self.layers:
             x = layer(x, scale)
         return self.score(x[:, 1:-1]).squeeze(-1)
+
+
+def build(config: DecoderOnlyConfig, logit_scale: LogitScale | None = None) -> DecoderOnly:
+    """Build the policy with fresh weights; ReZero makes an untrained one ignore attention."""
+    return DecoderOnly(config, logit_scale or log_ratio)

@@ -8,11 +8,17 @@ attention model can be run with any of them. A scale returns the factor by which
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nco_bench.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TRAINING_SIZE = 100
 
@@ -32,15 +38,20 @@ class ScaleContext:
         Width of one attention head.
     training_size
         Instance size that the weights were trained on.
+    divisor
+        By what the model's usual logits q.k are already divided; None means the square root of `head_dim`
+        (BQ-NCO divides by 1).
     """
 
     tokens: int
     instance_size: int
     head_dim: int
     training_size: int = TRAINING_SIZE
+    divisor: float | None = None
 
 
-LogitScale = Callable[[ScaleContext], float]
+# A learned scale may return a tensor, so that gradients reach its parameters.
+LogitScale = Callable[[ScaleContext], "float | Tensor"]
 
 
 def none(context: ScaleContext) -> float:
@@ -59,27 +70,45 @@ def log_ratio(context: ScaleContext) -> float:
 
 
 def esf(context: ScaleContext) -> float:
-    """Entropy-based scaling factor (Xiao et al. 2025), dynamic reading: log of the current tokens to base n_train."""
+    """
+    Entropy-based scaling factor (Xiao et al. 2025), dynamic reading: log of the current tokens to base n_train.
+
+    The static reading (nodes of the test instance) is `log_ratio`, also known as ``esf-static``.
+    """
     return math.log(context.tokens) / math.log(context.training_size)
 
 
 def ln_n_over_d(context: ScaleContext) -> float:
     """EIE's rival scale: logits become (ln n / d) q.k instead of q.k / sqrt(d) (EIE, Table 2)."""
-    return math.log(context.tokens) / math.sqrt(context.head_dim)
+    divisor = math.sqrt(context.head_dim) if context.divisor is None else context.divisor
+    return math.log(context.tokens) * divisor / context.head_dim
 
+
+# Scales that live with a network of their own, imported when asked for: name -> "module:function", a function
+# without arguments that returns the LogitScale.
+LAZY_SCALES = {"eie": "nco_bench.models.eie:logit_scale"}
 
 SCALES: dict[str, LogitScale] = {
     "none": none,
     "ssmax": ssmax,
     "log-ratio": log_ratio,
     "esf": esf,
+    "esf-static": log_ratio,
     "ln-n-over-d": ln_n_over_d,
 }
 
 
+def register(name: str, scale: LogitScale) -> None:
+    """Make a scale known under `name`, for plugins and learned scales."""
+    SCALES[name] = scale
+
+
 def logit_scale(name: str) -> LogitScale:
     """Return the scale called `name`; raises `UnknownNameError` for any other."""
-    try:
+    if name in SCALES:
         return SCALES[name]
-    except KeyError:
-        raise UnknownNameError("logit scale", name, SCALES) from None
+    if name in LAZY_SCALES:
+        module, _, function = LAZY_SCALES[name].partition(":")
+        if importlib.util.find_spec(module) is not None:
+            return getattr(importlib.import_module(module), function)()
+    raise UnknownNameError("logit scale", name, SCALES)

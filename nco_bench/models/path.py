@@ -86,6 +86,17 @@ class PathPolicy(Protocol):
 
     ``scores`` returns ``(B, M)`` for the TSP. For the CVRP it returns ``(B, M, 2)``: channel 0 goes to the
     customer directly, channel 1 via the depot; entries that the model itself forbids are ``-inf``.
+
+    A policy may also have these attributes, which decoding reads with the defaults given here:
+
+    ``repairs = False``
+        True if a CVRP policy may prefer a direct visit that exceeds the capacity left, to be made via the depot.
+    ``knn_counts_ends = False``
+        True if a k-nearest-neighbour limit counts the current node and the destination, as BQ-NCO's does.
+    ``default_knn = None``
+        The limit that the published results used when none is named.
+    ``reseed(seed)``
+        Chooses the randomness of policies that have some (the node vectors of PENS).
     """
 
     problem: str
@@ -115,7 +126,10 @@ def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
     """
     if table.dim() == 2:
         return table.gather(1, rows)
-    return table.gather(1, rows.unsqueeze(-1).expand(-1, -1, table.shape[-1]))
+    # Whole rows are copied at once, which `gather` does not do.
+    batch, count, width = table.shape
+    flat = rows + torch.arange(batch, device=rows.device)[:, None] * count
+    return table.reshape(batch * count, width).index_select(0, flat.reshape(-1)).view(*rows.shape, width)
 
 
 def path_state(

@@ -1,0 +1,96 @@
+"""
+Greedy construction and sampling: one pass that adds a node at a time.
+
+Letters in shapes: B batch, C solutions per instance, M candidates, A actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nco_bench.decoding.problem import Path, PathProblem
+from nco_bench.decoding.step import action_scores, advance, candidate_limit, split_action, start
+from nco_bench.models.path import PathPolicy
+
+Choose = Callable[[Tensor, int], Tensor]
+"""Picks actions: ``(B C, A)`` scores and the number of the step to ``(B C,)`` indices."""
+
+
+@torch.inference_mode()
+def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) -> Path:
+    """
+    Build one solution per problem by always taking the best-scored action.
+
+    Parameters
+    ----------
+    policy
+        A path policy in evaluation mode.
+    problem
+        B path problems.
+    knn
+        Show the network only the nearest candidates, counted as the policy's paper counts them; None is the
+        policy's default.
+    """
+    return construct(policy, problem, lambda scores, step: scores.argmax(dim=1), knn=knn)
+
+
+@torch.inference_mode()
+def sample(
+    policy: PathPolicy, problem: PathProblem, count: int, generator: torch.Generator, *, knn: int | None = None
+) -> Path:
+    """
+    Draw `count` solutions per problem, step by step from the softmax of the scores.
+
+    The random numbers of sample c are the same for all instances of a batch, so a solution does not depend on
+    the batch that its instance is solved in.
+
+    Returns
+    -------
+    Path
+        ``(B count, M)``, instance by instance.
+    """
+    draws = torch.rand(problem.candidates, count, generator=generator, dtype=torch.float64)
+    draws = draws.to(problem.rows.device)
+
+    def choose(scores: Tensor, step: int) -> Tensor:
+        cumulative = torch.softmax(scores.double(), dim=1).cumsum(dim=1)
+        target = draws[step].repeat(scores.shape[0] // count)[:, None] * cumulative[:, -1:]
+        return torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp(max=scores.shape[1] - 1)
+
+    return construct(policy, problem, choose, copies=count, knn=knn)
+
+
+@torch.inference_mode()
+def construct(
+    policy: PathPolicy, problem: PathProblem, choose: Choose, *, copies: int = 1, knn: int | None = None
+) -> Path:
+    """
+    Build `copies` solutions per problem with a rule that picks actions; the only loop is over steps.
+
+    Returns
+    -------
+    Path
+        ``(B copies, M)``, instance by instance.
+    """
+    features = policy.embed(problem.nodes)
+    limit = candidate_limit(policy, knn)
+    frontier = start(problem, copies)
+    total, cvrp = frontier.rows.shape[0], problem.load is not None
+    device = frontier.rows.device
+    order = torch.empty(total, problem.candidates, dtype=torch.int64, device=device)
+    flags = torch.empty(total, problem.candidates, dtype=torch.bool, device=device) if cvrp else None
+    for step in range(problem.candidates):
+        if frontier.candidates == 1 and not cvrp:  # nothing to decide
+            action, shown = torch.zeros(total, dtype=torch.int64, device=device), None
+        else:
+            scores, shown = action_scores(policy, problem, features, frontier, limit)
+            action = choose(scores, step)
+        choice, via = split_action(action, shown, cvrp=cvrp)
+        frontier, node, via = advance(problem, frontier, choice, via)
+        order[:, step] = node
+        if flags is not None and via is not None:
+            flags[:, step] = via
+    return Path(order, flags)

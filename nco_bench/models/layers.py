@@ -1,0 +1,72 @@
+"""
+Layers that several path policies really share.
+
+Letters in shapes: B batch, T tokens, W width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> Tensor:
+    """
+    Softmax attention without mask: ``softmax(scale * query key^T) value``.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(B, H, T, K)`` each; query may have another number of tokens.
+    scale
+        Factor of the logits. A tensor (a learned scale) is folded into the queries, so gradients reach it.
+    """
+    if isinstance(scale, Tensor):
+        return F.scaled_dot_product_attention(query * scale, key, value, scale=1.0)
+    return F.scaled_dot_product_attention(query, key, value, scale=scale)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention over all tokens, logits divided by sqrt(K) and multiplied by a scale."""
+
+    def __init__(self, width: int, heads: int, head_dim: int, *, qkv_bias: bool) -> None:
+        super().__init__()
+        self.heads, self.head_dim = heads, head_dim
+        self.qkv = nn.Linear(width, 3 * heads * head_dim, bias=qkv_bias)
+        self.out = nn.Linear(heads * head_dim, width)
+
+    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+        """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (1 for plain attention)."""
+        batch, tokens, _ = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
+        return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+
+
+class FeedForward(nn.Module):
+    """Linear, ReLU (or exact GELU), Linear, with biases."""
+
+    def __init__(self, width: int, hidden: int, *, gelu: bool = False) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
+        self.gelu = gelu
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform each token, ``(..., W)`` to ``(..., W)``."""
+        hidden = self.inner(x)
+        return self.outer(F.gelu(hidden) if self.gelu else F.relu(hidden))
+
+
+def with_column(x: Tensor, column: Tensor) -> Tensor:
+    """Append one number per instance to every token: ``(B, T, W)`` and ``(B,)`` to ``(B, T, W + 1)``."""
+    return torch.cat([x, column[:, None, None].expand(-1, x.shape[1], 1).to(x.dtype)], dim=2)
+
+
+def fuse_qkv(state: dict[str, Tensor], names: tuple[str, str, str]) -> Tensor:
+    """Stack the official query, key and value matrices into one, and remove them from `state`."""
+    return torch.cat([state.pop(name) for name in names])

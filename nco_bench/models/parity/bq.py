@@ -1,0 +1,125 @@
+"""Parity of BQ-NCO (naver/bq-nco) and of BQ-NCO + ESF: scores, greedy, kNN, beam search, training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nco_bench.decoding.beam import beam
+from nco_bench.decoding.construct import greedy
+from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
+from nco_bench.models.bq import Bq, BqConfig, build
+from nco_bench.models.logit_scale import esf, log_ratio, none
+from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.models.path import PathNodes, path_state
+from nco_bench.models.registry import load_official
+
+
+def policy_of(fixture: Fixture, config: BqConfig) -> Bq:
+    """Build the policy and load the fixture's weights through the official importer."""
+    policy = build(config).eval()
+    load_official(policy, "bq", fixture.state_dict, str(fixture.path))
+    return policy
+
+
+def check(fixture: Fixture) -> ParityResult:
+    """Compare everything that a BQ-NCO fixture holds."""
+    problem = fixture.meta["problem"].lower()
+    config = BqConfig(
+        problem,
+        fixture.size("emb_size"),
+        fixture.size("nb_heads"),
+        fixture.size("dim_ff"),
+        fixture.size("nb_layers_encoder"),
+    )
+    policy, checks = policy_of(fixture, config), Checks()
+    with torch.inference_mode():
+        (_check_tsp if problem == "tsp" else _check_cvrp)(fixture, policy, checks)
+    return result(fixture, "bq", problem, checks)
+
+
+def _sequence_scores(policy: Bq, nodes: PathNodes, remaining: Tensor | None = None) -> Tensor:
+    """Score a path problem given as a sequence origin ... destination; -inf at both ends, flattened for the CVRP."""
+    rows = torch.arange(nodes.coords.shape[1]).expand(nodes.coords.shape[0], -1)
+    scores = policy.scores(path_state(nodes, policy.embed(nodes), rows, remaining=remaining))
+    ends = torch.full_like(scores[:, :1], -torch.inf)
+    return torch.cat([ends, scores, ends], dim=1).flatten(1)
+
+
+def _check_tsp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
+    coords = fixture.input("coords")
+    for name, points in (("full", coords), ("sub", fixture.input("sub_coords"))):
+        nodes = PathNodes(points, None, coords.shape[1] - 1)
+        checks.close(f"scores_{name}", _sequence_scores(policy, nodes), fixture.expected(f"scores_{name}"))
+    problem = tsp_problem(coords[:, :-1])
+    knn, width = fixture.option("knns"), fixture.option("beam")
+    paths = {
+        "greedy": greedy(policy, problem),
+        "greedy_knn": greedy(policy, problem, knn=knn),
+        "beam": beam(policy, problem, width),
+        "beam_knn": beam(policy, problem, width, knn=knn),
+    }
+    for name, path in paths.items():
+        tours = torch.cat([problem.rows[:, :1], path.order], dim=1)
+        checks.same(f"{name}.tours", tours, fixture.expected(f"{name}.tours"))
+        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.expected(f"{name}.lengths"))
+
+
+def _check_cvrp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
+    coords, demand, capacity = (fixture.input(name) for name in ("coords", "demands", "capacities"))
+    size = coords.shape[1] - 2
+    nodes = PathNodes(coords, shares(demand, capacity, coords.dtype), size)
+    full = torch.ones(len(coords))
+    checks.close("scores_full", _sequence_scores(policy, nodes, full), fixture.expected("scores_full"))
+    sub_demand = shares(fixture.input("sub_demands"), capacity, coords.dtype)
+    sub = PathNodes(fixture.input("sub_coords"), sub_demand, size)
+    remaining = shares(fixture.input("sub_remaining"), capacity, coords.dtype)
+    checks.close("scores_sub", _sequence_scores(policy, sub, remaining), fixture.expected("scores_sub"))
+
+    problem = cvrp_problem(coords[:, :-1], demand[:, :-1].long(), capacity.long())
+    knn, width = fixture.option("knns"), fixture.option("beam")
+    paths = {
+        "greedy": greedy(policy, problem),
+        "greedy_knn": greedy(policy, problem, knn=knn),
+        "beam": beam(policy, problem, width),
+        "beam_knn": beam(policy, problem, width, knn=knn),
+    }
+    for name, path in paths.items():
+        _compare_routes(fixture, coords, path, name, checks)
+
+
+def _compare_routes(fixture: Fixture, coords: Tensor, path: Path, name: str, checks: Checks) -> None:
+    """Compare with BQ's rows: depot, customers, depot; the depot rows carry fixed flags."""
+    expected_path, expected_via = fixture.expected(f"{name}.paths"), fixture.expected(f"{name}.via_depot")
+    assert path.via is not None
+    checks.same(f"{name}.paths", path.order, expected_path[:, 1:-1])
+    checks.same(f"{name}.via_depot", path.via, expected_via[:, 1:-1])
+    checks.close(f"{name}.lengths", route_lengths(coords, path.order, path.via), fixture.expected(f"{name}.lengths"))
+
+
+def check_esf(fixture: Fixture) -> ParityResult:
+    """Compare BQ-NCO under the three readings of ESF: none, static, dynamic."""
+    config = BqConfig(
+        "tsp",
+        fixture.size("dim_emb"),
+        fixture.size("nb_heads"),
+        fixture.size("dim_ff"),
+        fixture.size("nb_layers_encoder"),
+        training_size=fixture.size("n_train"),
+    )
+    policy, checks = policy_of(fixture, config), Checks()
+    coords, sub = fixture.input("coords"), fixture.input("sub_coords")
+    size = coords.shape[1] - 1
+    problem = tsp_problem(coords[:, :-1])
+    with torch.inference_mode():
+        for reading, scale in (("none", none), ("static", log_ratio), ("dynamic", esf)):
+            policy.logit_scale = scale
+            for name, points in (("scores", coords), ("sub_scores", sub)):
+                scores = _sequence_scores(policy, PathNodes(points, None, size))
+                checks.close(f"{reading}.{name}", scores, fixture.expected(f"{reading}.{name}"))
+            for prefix, knn in (("", None), ("knn_", fixture.option("knns"))):
+                tours = torch.cat([problem.rows[:, :1], greedy(policy, problem, knn=knn).order], dim=1)
+                checks.same(f"{reading}.{prefix}tours", tours, fixture.expected(f"{reading}.{prefix}tours"))
+                lengths = tour_lengths(coords, tours)
+                checks.close(f"{reading}.{prefix}lens", lengths, fixture.expected(f"{reading}.{prefix}lens"))
+    return result(fixture, "bq-esf", "tsp", checks)

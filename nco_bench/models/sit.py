@@ -1,0 +1,250 @@
+"""
+SIT, "Boosting Neural Combinatorial Optimization for Large-Scale Vehicle Routing Problems" (Luo et al., ICLR 2025).
+
+Linear cross-attention through 16 representative tokens: the first node once and the last node 15 times, each through
+a linear map of its own (the equations of the paper show two; its appendix says the last is repeated). Each layer reads
+all tokens into the representatives, then updates all tokens from the representatives: O(N) per step. Logits are divided
+by the square root of the head width (the paper writes the width). No normalisation, raw unit-square coordinates.
+
+What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (never
+changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`), and
+greedy decoding starts at node 0.
+
+The attention is computed in an equivalent, cheaper order: keys and values are never formed for all tokens, the few
+representatives are mapped instead (`read` and `write` below). At inference all tokens pass a layer in chunks that fit
+the processor's cache, so memory stays a few copies of the tokens even at 100,000 nodes.
+
+Letters in shapes: B batch, N nodes, M candidates, R representatives, T = R + M tokens, W width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.models.layers import FeedForward, with_column
+from nco_bench.models.lehd import rename
+from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
+from nco_bench.models.path import PathNodes, PathState
+
+CHUNK_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class SitConfig:
+    """
+    Sizes of SIT (paper, appendix); the defaults are the published model.
+
+    Attributes
+    ----------
+    problem
+        ``tsp`` or ``cvrp``.
+    width, heads, head_dim, ffn, layers
+        Embedding width, attention heads, width of each head, hidden width, number of layers.
+    repeats
+        How often the last node appears among the representatives.
+    training_size
+        Instance size the weights were trained on, for logit scales (the published models: one per size).
+    """
+
+    problem: str = "tsp"
+    width: int = 128
+    heads: int = 8
+    head_dim: int = 16
+    ffn: int = 512
+    layers: int = 6
+    repeats: int = 15
+    training_size: int = 1000
+
+
+def config_for(name: str, problem: str) -> SitConfig:
+    """Return the configuration of the registered name ``sit``."""
+    return SitConfig(problem)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention between few representatives and many tokens, in either direction."""
+
+    def __init__(self, config: SitConfig) -> None:
+        super().__init__()
+        self.heads, self.head_dim = config.heads, config.head_dim
+        inner = config.heads * config.head_dim
+        self.query = nn.Linear(config.width, inner, bias=False)
+        self.key = nn.Linear(config.width, inner, bias=False)
+        self.value = nn.Linear(config.width, inner, bias=False)
+        self.out = nn.Linear(inner, config.width)
+
+    def read(self, few: Tensor, many: Tensor, scale: float | Tensor) -> Tensor:
+        """
+        Let the representatives attend to all tokens.
+
+        Since q.(W_k g) = (W_k^T q).g, the key map is applied to the R H queries instead of the T tokens, and the value
+        map to the R H pooled tokens.
+
+        Parameters
+        ----------
+        few, many
+            Queries ``(B, R, W)``; keys and values ``(B, T, W)``.
+        scale
+            Factor of the logits, 1/sqrt(K) included.
+        """
+        query = self._per_head(self.query(few)) * scale  # (B, H, R, K)
+        probes = query @ self._head_weights(self.key)  # (B, H, R, W)
+        batch, heads, repeats, width = probes.shape
+        weights = torch.softmax(probes.flatten(1, 2) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
+        pooled = (weights @ many).view(batch, heads, repeats, width)
+        mixed = pooled @ self._head_weights(self.value).transpose(1, 2)  # (B, H, R, K)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def write(self, few: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Prepare the attention of all tokens to the representatives.
+
+        Returns ``probes`` and ``answers``, each ``(B, H R, W)``: logits are ``tokens @ probes^T``, and the output is
+        ``softmax @ answers`` plus the bias of the output map.
+        """
+        key = self._per_head(self.key(few)) * scale
+        probes = key @ self._head_weights(self.query)
+        answers = self._per_head(self.value(few)) @ self._head_weights_out()
+        return probes.flatten(1, 2), answers.flatten(1, 2)
+
+    def _per_head(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.heads, self.head_dim)).transpose(1, 2)
+
+    def _head_weights(self, linear: nn.Linear) -> Tensor:
+        return linear.weight.view(self.heads, self.head_dim, -1)  # (H, K, W)
+
+    def _head_weights_out(self) -> Tensor:
+        return self.out.weight.T.view(self.heads, self.head_dim, -1)  # (H, K, W)
+
+
+class Layer(nn.Module):
+    """Representatives read all tokens, then all tokens read the representatives; each with its own weights."""
+
+    def __init__(self, config: SitConfig) -> None:
+        super().__init__()
+        self.reading = CrossAttention(config)
+        self.few_feed_forward = FeedForward(config.width, config.ffn)
+        self.writing = CrossAttention(config)
+        self.many_feed_forward = FeedForward(config.width, config.ffn)
+
+    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``; at inference `many` is overwritten."""
+        few = few + self.reading.read(few, many, scale)
+        few = few + self.few_feed_forward(few)
+        probes, answers = self.writing.write(few, scale)
+        if torch.is_grad_enabled():
+            return few, self._update(many, probes, answers, few.shape[1])
+        for rows, columns in chunks(many):
+            chunk = many[rows, columns]
+            chunk.copy_(self._update(chunk, probes[rows], answers[rows], few.shape[1]))
+        return few, many
+
+    def _update(self, many: Tensor, probes: Tensor, answers: Tensor, repeats: int) -> Tensor:
+        logits = (many @ probes.transpose(1, 2)).unflatten(2, (-1, repeats))
+        weights = torch.softmax(logits, dim=3).flatten(2)
+        many = many + torch.baddbmm(self.writing.out.bias, weights, answers)
+        return many + self.many_feed_forward(many)
+
+
+def chunks(tokens: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Cut ``(B, T, W)`` into pieces of about `CHUNK_TOKENS` tokens; far larger ones on a GPU."""
+    size = CHUNK_TOKENS if tokens.device.type == "cpu" else 256 * CHUNK_TOKENS
+    batch, length, _ = tokens.shape
+    instances = max(1, size // length)
+    for row in range(0, batch, instances):
+        for column in range(0, length, size):
+            yield slice(row, row + instances), slice(column, column + size)
+
+
+class Sit(nn.Module):
+    """The whole policy: a linear embedding, representatives, `layers` linear cross-attention layers, a linear score."""
+
+    repairs = True
+
+    def __init__(self, config: SitConfig, logit_scale: LogitScale = none) -> None:
+        super().__init__()
+        self.config = config
+        self.problem = config.problem
+        self.logit_scale = logit_scale
+        cvrp = config.problem == "cvrp"
+        self.embedding = nn.Linear(3 if cvrp else 2, config.width)
+        self.first = nn.Linear(config.width + cvrp, config.width)
+        self.last = nn.Linear(config.width + cvrp, config.repeats * config.width)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.score = nn.Linear(config.width, 2 if cvrp else 1)
+
+    def embed(self, nodes: PathNodes) -> Tensor:
+        """Embed coordinates (and demand shares), ``(B, N, 2)`` to ``(B, N, W)``."""
+        if nodes.demand is None:
+            return self.embedding(nodes.coords)
+        return self.embedding(torch.cat([nodes.coords, nodes.demand.unsqueeze(-1)], dim=2))
+
+    def scores(self, state: PathState) -> Tensor:
+        """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
+        origin, destination = state.features[:, :1], state.features[:, -1:]
+        if state.remaining is not None:
+            origin, destination = with_column(origin, state.remaining), with_column(destination, state.remaining)
+        repeated = self.last(origin).unflatten(2, (self.config.repeats, -1)).squeeze(1)
+        few = torch.cat([self.first(destination), repeated], dim=1)
+        many = torch.cat([few, state.features[:, 1:-1]], dim=1)
+        context = ScaleContext(
+            many.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
+        )
+        scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
+        for layer in self.layers:
+            few, many = layer(few, many, scale)
+        scores = F.linear(many, self.score.weight, self.score.bias)[:, few.shape[1] :]
+        return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+
+def build(config: SitConfig, logit_scale: LogitScale | None = None) -> Sit:
+    """Build the policy with fresh weights (PyTorch's default initialisation, as the official code)."""
+    if config.problem not in ("tsp", "cvrp"):
+        raise UnknownNameError("problem of sit", config.problem, ["tsp", "cvrp"])
+    return Sit(config, logit_scale or none)
+
+
+OFFICIAL_PREFIXES = {
+    "encoder.embedding.": "embedding.",
+    "decoder.embedding_first_node.": "first.",
+    "decoder.Linear_final.": "score.",
+}
+OFFICIAL_LAYER = {
+    "Wq.": "reading.query.",
+    "Wk.": "reading.key.",
+    "Wv.": "reading.value.",
+    "multi_head_combine.": "reading.out.",
+    "feedForward.W1.": "few_feed_forward.inner.",
+    "feedForward.W2.": "few_feed_forward.outer.",
+    "Wq_2.": "writing.query.",
+    "Wk_2.": "writing.key.",
+    "Wv_2.": "writing.value.",
+    "multi_head_combine_2.": "writing.out.",
+    "feedForward_2.W1.": "many_feed_forward.inner.",
+    "feedForward_2.W2.": "many_feed_forward.outer.",
+}
+
+
+def from_official(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Translate a state dict of CIAM-Group/SIL; unknown keys stay as they are."""
+    left = dict(state)
+    # Order of the official test code: last_2 ... last_15, last (the order does not matter to the attention).
+    lasts = sorted(
+        {key.rsplit(".", 1)[0] for key in left if key.startswith("decoder.embedding_last_node_")},
+        key=lambda name: int(name.rsplit("_", 1)[1]),
+    )
+    lasts.append("decoder.embedding_last_node")
+    ours = {
+        f"last.{kind}": torch.cat([left.pop(f"{name}.{kind}") for name in lasts]) for kind in ("weight", "bias")
+    }
+    for i in range(sum(key.endswith(".Wq_2.weight") for key in state)):
+        prefix = f"decoder.layers.{i}."
+        ours |= rename(left, {prefix + old: f"layers.{i}.{new}" for old, new in OFFICIAL_LAYER.items()})
+    return ours | rename(left, OFFICIAL_PREFIXES) | left
