@@ -162,7 +162,10 @@ def generate(
     seed: int = DEFAULT_SEED,
     **params: Any,
 ) -> Dataset:
-    """Generate a dataset; the same arguments give the same bytes on every machine.
+    """Generate a dataset; the same arguments give the same instances.
+
+    Uniform sets have the same bytes on every machine. The others pass through sine, cosine or logarithm, whose last
+    bit may depend on the machine; the content hash tells.
 
     Parameters
     ----------

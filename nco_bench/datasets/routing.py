@@ -65,7 +65,7 @@ def _generators(spec: GenerationSpec) -> Callable[[int], np.random.Generator]:
     key = np.random.SeedSequence((spec.seed, STREAM_VERSION, stream)).generate_state(2, np.uint64)
     philox = np.random.Philox(key=key)
     generator = np.random.Generator(philox)
-    fresh: dict[str, Any] = philox.state
+    fresh: Any = philox.state
 
     def at(index: int) -> np.random.Generator:
         fresh["state"]["counter"][3] = index

@@ -106,7 +106,7 @@ def expansion(rng: np.random.Generator, n: int, *, width: float = 0.3) -> FloatA
     along = np.array([1.0, slope if intercept < 0.5 else -slope])
     along /= np.linalg.norm(along)
     relative = points - np.array([0.0, intercept])
-    feet = (relative @ along)[:, None] * along
+    feet = (relative[:, :1] * along[0] + relative[:, 1:] * along[1]) * along
     away = relative - feet
     distance = np.linalg.norm(away, axis=1, keepdims=True)
     inside = distance[:, 0] < width
@@ -145,8 +145,11 @@ def rotation(rng: np.random.Generator, n: int, *, share: float = 0.4) -> FloatAr
     points = uniform(rng, n)
     chosen = rng.random(n) < share
     angle = rng.uniform(0.0, 2.0 * np.pi)
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    points[chosen] = points[chosen] @ turn.T + rng.random(2)
+    x, y = points[chosen].T
+    turned = np.stack(
+        [math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y], axis=1
+    )
+    points[chosen] = turned + rng.random(2)
     return _replace_outside(rng, points)
 
 
