@@ -6,9 +6,9 @@ then the distribution with its parameters, the problem's parameters, seed and co
 left out of the canonical name, but CVRP's capacity never is: papers differ in it for the same n.
 
 Every instance has a random stream of its own, keyed by seed, index and the stream's name (problem, size,
-distribution), so the first 1,000 instances of 10,000 are the set of 1,000, and no two sets share points. Kool's sets
-come from NumPy's legacy generator instead, as published; there TSP is prefix-stable, CVRP is not, because its
-depots are drawn first.
+distribution), so the first 1,000 instances of 10,000 are the set of 1,000, and sets of another problem, size or distribution
+share nothing with it. Another capacity keeps the points and demands. Kool's sets come from NumPy's legacy generator
+instead, as published; there TSP is prefix-stable, CVRP is not, because its depots are drawn first.
 
 A further problem adds itself by one entry in `GENERATORS`.
 """
@@ -247,11 +247,11 @@ def canonical_name(
 
 def generate_spec(spec: GenerationSpec) -> Dataset:
     """Make the set that `spec` describes; raises `BadInputError` when it does not fit into memory."""
+    generator = GENERATORS[spec.problem]
+    _check_memory(spec, generator.bytes_per_node)
     if spec.family == "kool":
         make = kool_tsp if spec.problem == "tsp" else kool_vrp
         return make(spec.n, spec.seed, spec.count)
-    generator = GENERATORS[spec.problem]
-    _check_memory(spec, generator.bytes_per_node)
     instances = generator.build(spec)
     origin = Origin("nco-bench", GENERATOR_VERSION, spec.distribution, spec.seed, dict(spec.params))
     return Dataset(spec.name, spec.problem, tuple(instances), (None,) * len(instances), origin)
