@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,7 +48,11 @@ def run(
     from nco_bench.cli.output import RunDisplay, print_json
     from nco_bench.cli.parsing import key_values, parse_batch_size
     from nco_bench.datasets.load import Places
-    from nco_bench.reports.cells import summaries_of_cells
+    from nco_bench.cli.tables import console
+    from nco_bench.reports.aggregate import summarise
+    from nco_bench.reports.render_terminal import show
+    from nco_bench.reports.selection import frame_of_cells
+    from nco_bench.reports.table import build_table
     from nco_bench.runs.environment import command_line
     from nco_bench.runs.executors import execute
     from nco_bench.runs.request import RunRequest, parse_limit
@@ -78,13 +81,12 @@ def run(
     )
     with RunDisplay() as display:
         outcome = execute(request, display)
-    cells = summaries_of_cells(Path(results), outcome.cells, request.limit)
+    frame = frame_of_cells(results, outcome.cells, request.limit, repeats)
     if json:
-        print_json({"cells": [cell.as_dict() for cell in cells], "run_ids": outcome.run_ids})
+        cells = [summary.as_dict() for summary in summarise(frame)]
+        print_json({"cells": cells, "run_ids": outcome.run_ids, "skipped": outcome.skipped})
     else:
-        from nco_bench.cli.tables import print_summaries
-
-        print_summaries(cells)
+        show(build_table("main", frame), console())
     return 1 if outcome.failed else 0
 
 

@@ -32,6 +32,10 @@ SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
 
 
+DONE = frozenset({"ok", "infeasible", "timeout", "oom"})
+"""Results; a crash (``failed``) is none, so the next start tries it again."""
+
+
 class RunWriter:
     """A new run's folder, open for appending.
 
@@ -140,5 +144,7 @@ def done_keys(results: Path, config_sha256: str, dataset_sha256: str) -> set[str
             if c.config_sha256 == config_sha256 and c.dataset_sha256 == dataset_sha256
         }
         if cells:
-            keys.update(line["key"] for line in run.raw_records() if line["cell"] in cells)
+            keys.update(
+                line["key"] for line in run.raw_records() if line["cell"] in cells and line["status"] in DONE
+            )
     return keys

@@ -1,0 +1,255 @@
+"""What `list`, `show` and `doctor` know, gathered from the tables of the packages; nothing heavy is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+from nco_bench import __version__
+from nco_bench.datasets.load import Places
+from nco_bench.errors import UnknownNameError
+
+EXTRAS = (
+    ("neural", "torch", "neural solvers and training", "pip install 'nco-bench[neural]'"),
+    ("plots", "matplotlib", "plots and tour pictures", "pip install 'nco-bench[plots]'"),
+    ("html", "bokeh", "HTML reports", "pip install 'nco-bench[html]'"),
+    ("slurm", "submitit", "--executor slurm", "pip install 'nco-bench[slurm]'"),
+    ("tensorboard", "tensorboard", "TensorBoard logs of training", "pip install 'nco-bench[tensorboard]'"),
+)
+Objects = list[dict[str, Any]]
+
+
+def list_objects(what: str, places: Places) -> Objects:
+    """
+    List solvers, datasets, distributions, decodings, models, weights, tables or papers.
+
+    Raises
+    ------
+    UnknownNameError
+        For any other kind.
+    """
+    if what not in KINDS:
+        raise UnknownNameError("kind of thing", what, KINDS)
+    return KINDS[what](places)
+
+
+def _solvers(places: Places) -> Objects:
+    from nco_bench.solvers.availability import availability
+    from nco_bench.solvers.registry import all_solvers
+
+    out = []
+    for info in all_solvers().values():
+        found = availability(info)
+        out.append(
+            {
+                "name": info.name,
+                "problems": list(info.problems),
+                "kind": info.kind,
+                "paper": f"{info.paper} ({info.venue})" if info.venue else info.paper,
+                "decodings": list(info.decodings),
+                "available": found.available,
+                "missing": found.missing,
+            }
+        )
+    return out
+
+
+def _datasets(places: Places) -> Objects:
+    from nco_bench.datasets.generate import DISTRIBUTION_EXAMPLES, generated_aliases
+    from nco_bench.datasets.libraries import library_names
+
+    stored = [
+        {"name": path.stem.replace("_", ":"), "source": f"stored in {path}"}
+        for path in sorted(places.instances.glob("*.npz"))
+    ]
+    return [
+        *stored,
+        *({"name": name, "source": "library"} for name in library_names()),
+        *({"name": name, "source": "published set, made from its seed"} for name in generated_aliases()),
+        *({"name": name, "source": "generated on demand (an example)"} for name in DISTRIBUTION_EXAMPLES),
+    ]
+
+
+def _distributions(places: Places) -> Objects:
+    from nco_bench.problems.distributions import DISTRIBUTIONS
+
+    return [
+        {"name": name, "description": entry.description, "source": entry.source}
+        for name, entry in DISTRIBUTIONS.items()
+    ]
+
+
+def _decodings(places: Places) -> Objects:
+    from nco_bench.decoding.spec import DECODINGS
+
+    return [{"name": name, "description": text} for name, text in DECODINGS.items()]
+
+
+def _models(places: Places) -> Objects:
+    from nco_bench.models.registry import PATH_MODELS
+
+    return [
+        {
+            "name": name,
+            "problems": list(entry.problems),
+            "parameters": dict(entry.parameters),
+            "paper": entry.paper,
+            "venue": entry.venue,
+            "repository": entry.repository or None,
+            "note": entry.note or None,
+        }
+        for name, entry in PATH_MODELS.items()
+    ]
+
+
+def _weights(places: Places) -> Objects:
+    from nco_bench.weights.store import list_weights
+
+    return [weights.summary() for weights in list_weights()]
+
+
+def _tables(places: Places) -> Objects:
+    from nco_bench.reports.presets import PRESETS
+    from nco_bench.reports.published import list_tables
+
+    made = [{"name": name, "description": preset.description} for name, preset in PRESETS.items()]
+    published = [
+        {"name": f"{table.paper} table {table.number}", "description": f"published: {table.title}"}
+        for table in list_tables()
+    ]
+    return made + published
+
+
+def _papers(places: Places) -> Objects:
+    from nco_bench.reports.published import list_tables
+
+    out: dict[str, list[int]] = {}
+    for table in list_tables():
+        out.setdefault(table.paper, []).append(table.number)
+    return [{"name": paper, "tables": numbers} for paper, numbers in out.items()]
+
+
+KINDS: dict[str, Callable[[Places], Objects]] = {
+    "solvers": _solvers,
+    "datasets": _datasets,
+    "distributions": _distributions,
+    "decodings": _decodings,
+    "models": _models,
+    "weights": _weights,
+    "tables": _tables,
+    "papers": _papers,
+}
+
+
+def show_object(name: str, places: Places) -> dict[str, Any]:
+    """
+    Tell all that is known about a solver, weights file, distribution, decoding, table or dataset.
+
+    Raises
+    ------
+    UnknownNameError
+        When nothing is called so.
+    """
+    from nco_bench.solvers.registry import all_solvers
+
+    solvers = all_solvers()
+    if name in solvers:
+        return _show_solver(solvers[name])
+    for kind in ("weights", "distributions", "decodings", "tables", "models"):
+        for known in list_objects(kind, places):
+            if known["name"] == name:
+                return {"kind": kind.removesuffix("s"), **known}
+    try:
+        return _show_dataset(name, places)
+    except UnknownNameError:
+        others = [o["name"] for kind in ("distributions", "decodings", "tables", "datasets") for o in list_objects(kind, places)]
+        raise UnknownNameError("name", name, [*solvers, *others], "See 'nco-bench list solvers|datasets|...'.") from None
+
+
+def _show_solver(info: Any) -> dict[str, Any]:
+    from nco_bench.solvers.availability import availability
+
+    found = availability(info)
+    known = {
+        "kind": "solver",
+        "name": info.name,
+        "problems": list(info.problems),
+        "method": info.kind,
+        "paper": info.paper,
+        "venue": info.venue or None,
+        "parameters": info.parameters,
+        "decodings": list(info.decodings),
+        "settings": dict(info.params),
+        "version": info.version,
+        "deterministic": info.deterministic,
+        "licence": info.licence,
+        "available": found.available,
+        "where": found.where,
+        "missing": found.missing,
+        "weights": [w for w in _weights(Places.from_environment()) if w.get("model") == info.name],
+    }
+    return {key: value for key, value in known.items() if value not in (None, [], {}, "")}
+
+
+def _show_dataset(name: str, places: Places) -> dict[str, Any]:
+    from nco_bench.datasets.load import load_dataset
+    from nco_bench.datasets.storage import reference_summary
+
+    dataset = load_dataset(name, places)
+    return {
+        "kind": "dataset",
+        "name": dataset.name,
+        "problem": dataset.problem,
+        "count": len(dataset),
+        "sizes": list(dataset.sizes),
+        "convention": dataset.convention,
+        "sha256": dataset.sha256,
+        "generator": dataset.origin.generator,
+        "version": dataset.origin.version,
+        "distribution": dataset.origin.distribution,
+        "seed": dataset.origin.seed,
+        "parameters": dict(dataset.origin.params),
+        "references": reference_summary(dataset),
+    }
+
+
+def diagnose() -> dict[str, Any]:
+    """Return the machine, every solver with where it comes from and its licence, and the optional extras."""
+    from nco_bench.runs.environment import cpu_model, gpus
+    from nco_bench.solvers.availability import availability
+    from nco_bench.solvers.registry import all_solvers
+
+    solvers = []
+    for info in all_solvers().values():
+        found = availability(info)
+        solvers.append(
+            {
+                "name": info.name,
+                "available": found.available,
+                "where": found.where,
+                "licence": info.licence,
+                "fix": None if found.available else found.missing,
+            }
+        )
+    machine = {
+        "nco-bench": __version__,
+        "python": sys.version.split()[0],
+        "processor": cpu_model(),
+        "gpu": ", ".join(gpu["name"] for gpu in gpus()) or None,
+        "mirror": str(Places.from_environment().mirror or "") or None,
+    }
+    return {"machine": machine, "solvers": solvers, "extras": [_extra(*extra) for extra in EXTRAS]}
+
+
+def _extra(name: str, module: str, purpose: str, command: str) -> dict[str, Any]:
+    found = importlib.util.find_spec(module) is not None
+    try:
+        version = metadata.version(module) if found else None
+    except metadata.PackageNotFoundError:
+        version = None
+    return {"extra": name, "installed": found, "version": version, "for": purpose, "fix": None if found else command}
+
+

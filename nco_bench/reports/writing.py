@@ -1,0 +1,60 @@
+"""From a table's name and an output format to text, and text to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from nco_bench.errors import ResultsError
+from nco_bench.reports import render_csv, render_json, render_latex, render_markdown, render_terminal
+from nco_bench.reports.load import ResultFrame
+from nco_bench.reports.table import build_table
+
+
+def render(form: str | None, name: str, frame: ResultFrame, *, gap: str, document: bool = False) -> str:
+    """
+    Return a table in a format.
+
+    Parameters
+    ----------
+    form
+        ``latex``, ``markdown``, ``csv``, ``json``, ``html``, or None for plain text.
+    name, frame, gap
+        As `nco_bench.reports.table.build_table`.
+    document
+        LaTeX: a whole document instead of a table environment.
+    """
+    if form == "html":
+        from nco_bench.reports import render_html
+
+        return render_html.render(frame, gap=gap)
+    table = build_table(name, frame, gap=gap)
+    if form == "latex":
+        return render_latex.render(table, document=document)
+    if form is None:
+        return render_terminal.render(table)
+    renderers = {"markdown": render_markdown.render, "csv": render_csv.render, "json": render_json.render}
+    return renderers[form](table)
+
+
+def write_text(path: Path, text: str) -> None:
+    """
+    Write a file whole or not at all.
+
+    Raises
+    ------
+    ResultsError
+        When the place cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise ResultsError(f"{path}: cannot be written ({error.strerror}).") from error

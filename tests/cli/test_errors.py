@@ -1,0 +1,109 @@
+"""Bad input gets one clear line on stderr and exit status 2; nothing is lost or half-written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.storage import save_dataset
+
+
+def nco_bench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nco_bench", *arguments], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *fragments: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    for fragment in fragments:
+        assert fragment in lines[0]
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        (["run", "lkh33", "--data", "tsp20:count=2"], ["solver 'lkh33'", "'lkh3'"]),
+        (["run", "nearest-neighbor", "--data", "tps100"], ["dataset 'tps100'", "'tsp100'"]),
+        (["run", "decoder-6x128", "--data", "tsp20:count=2", "--decoding", "greedi"], ["decoding", "greedy"]),
+        (["run", "nearest-neighbor", "--data", "tsp1"], ["tsp1", "at least 2 nodes"]),
+        (["run", "nearest-neighbor", "--data", "no/such.tsp"], ["no such file"]),
+        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--limit", "0"], ["--limit"]),
+        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--batch-size", "0"], ["--batch-size"]),
+        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--param", "colour=red"], ["colour"]),
+        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--param", "colour"], ["KEY=VALUE"]),
+        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--limit", "3-4"], ["cannot take"]),
+        (["run", "nearest-neighbor"], ["--data"]),
+        (["run", "nearest-neighbor", "--data", "tsp20", "--colour"], ["--colour"]),
+        (["generate", "tsp", "--n", "1"], ["at least 2 nodes"]),
+        (["generate", "tsp", "--n", "20", "--distribution", "uniforn"], ["distribution", "'uniform'"]),
+        (["generate", "tsq", "--n", "20"], ["problem 'tsq'"]),
+        (["generate", "tsp", "--n", "20", "--count", "0"], ["at least 1 instance"]),
+        (["list", "solver"], ["'solvers'"]),
+        (["show", "lkh4"], ["'lkh3'"]),
+        (["verify"], ["no runs to verify"]),
+        (["report"], ["nco-bench run"]),
+        (["train", "decoder-6x129", "--data", "tsp20"], ["decoder-6x128"]),
+        (["train", "decoder-6x128", "--data", "tsp20", "--budget", "soon"], ["--budget"]),
+        (["generat"], ["generat"]),
+    ],
+)
+def test_mistakes_are_refused_in_one_line(arguments: list[str], fragments: list[str], tmp_path: Path) -> None:
+    assert_refused(nco_bench(*arguments, cwd=tmp_path), *fragments)
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = nco_bench(
+        "run", "nearest-neighbor", "--data", "tsp20:count=2", "--results", "file/runs", cwd=tmp_path
+    )
+    assert_refused(done, "file/runs", "--results")
+
+
+def test_a_damaged_dataset_is_refused(tmp_path: Path) -> None:
+    path = save_dataset(generate("tsp", 10, 3, "uniform", 1), tmp_path / "set.npz")
+    path.write_bytes(b"PK not really a zip")
+    assert_refused(nco_bench("run", "nearest-neighbor", "--data", "set.npz", cwd=tmp_path), "set.npz", "damaged")
+
+
+def test_coordinates_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    dataset = generate("tsp", 10, 3, "uniform", 1)
+    path = save_dataset(dataset, tmp_path / "set.npz")
+    arrays = dict(np.load(path))
+    arrays["x_coords"][1, 4] = np.inf
+    np.savez(path, **arrays)
+    assert_refused(
+        nco_bench("run", "nearest-neighbor", "--data", "set.npz", cwd=tmp_path), "node 4", "not finite"
+    )
+
+
+def test_a_weights_file_of_another_model_or_damaged_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "noise.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00nonsense")
+    done = nco_bench(
+        "run", "decoder-6x128", "--data", "tsp20:count=2", "--weights", "noise.safetensors", cwd=tmp_path
+    )
+    assert_refused(done, "noise.safetensors")
+
+
+def test_typer_mistakes_do_not_touch_the_results(tmp_path: Path) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--decoding", "nonsense:1", cwd=tmp_path)
+    assert not (tmp_path / "results").exists()
+
+
+def test_help_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from nco_bench.cli.app import run; status = run(['--help']); "
+        "heavy = {'torch', 'pandas', 'scipy', 'matplotlib'} & sys.modules.keys(); sys.exit(status or bool(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "generate" in done.stdout
+

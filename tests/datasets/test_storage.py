@@ -1,0 +1,141 @@
+"""A stored dataset comes back bit for bit, or is refused with the place and the remedy."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nco_bench.datasets.dataset import Dataset, Origin, Reference, content_sha256
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.storage import load_saved, save_dataset
+from nco_bench.errors import BadInputError
+from nco_bench.problems.tsp import TSPInstance
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return save_dataset(generate("tsp", 12, 6, "uniform", 5), tmp_path / "set.npz")
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_a_set_comes_back_as_it_was(problem: str, tmp_path: Path) -> None:
+    made = generate(problem, 15, 4, "clustered", 5)
+    back = load_saved(save_dataset(made, tmp_path / "set.npz"))
+    assert back.sha256 == made.sha256 == content_sha256(problem, back.instances)
+    assert (back.name, back.origin) == (made.name, made.origin)
+    for a, b in zip(made.instances, back.instances, strict=True):
+        assert a.name == b.name
+        for key, array in a.arrays().items():
+            assert np.array_equal(array, b.arrays()[key])
+
+
+def test_mixed_sizes_matrices_and_partial_references_come_back(tmp_path: Path) -> None:
+    matrix = np.array([[0.0, 2.0, 3.0], [2.0, 0.0, 4.0], [3.0, 4.0, 0.0]])
+    instances = (
+        TSPInstance("four", np.eye(4)[:, :2], "tsplib-nint"),
+        TSPInstance("matrix", None, "explicit", matrix, fixed_edges=((0, 1),)),
+        TSPInstance("five", np.arange(10.0).reshape(5, 2), "ceil"),
+    )
+    references = (None, Reference(9.0, "by hand", np.array([0, 1, 2]), optimal=True, seconds=0.5, params="x=1"), None)
+    made = Dataset("mixed", "tsp", instances, references, Origin("hand"))
+    back = load_saved(save_dataset(made, tmp_path / "mixed.npz"))
+    assert back.sha256 == made.sha256
+    assert back.convention == "mixed"
+    assert back.references[0] is None
+    known = back.references[1]
+    assert known is not None
+    assert (known.cost, known.solver, known.optimal, known.seconds, known.params) == (9.0, "by hand", True, 0.5, "x=1")
+    assert known.solution is not None
+    assert known.solution.tolist() == [0, 1, 2]
+    assert back.instances[1].fixed_edges == ((0, 1),)  # type: ignore[attr-defined]
+
+
+def test_hash_depends_on_content_and_convention_only() -> None:
+    coords = np.array([[0.0, 0.0], [3.0, 4.0]])
+    one = content_sha256("tsp", [TSPInstance("a", coords)])
+    assert one == content_sha256("tsp", [TSPInstance("b", coords.copy())])
+    assert one != content_sha256("tsp", [TSPInstance("a", coords, "ceil")])
+    assert one != content_sha256("tsp", [TSPInstance("a", coords + 1e-12)])
+
+
+def test_a_truncated_npz_is_refused(stored: Path) -> None:
+    stored.write_bytes(stored.read_bytes()[:-200])
+    with pytest.raises(BadInputError, match=r"set\.npz: damaged npz"):
+        load_saved(stored)
+
+
+def test_a_flipped_byte_is_refused(stored: Path) -> None:
+    raw = bytearray(stored.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    stored.write_bytes(raw)
+    with pytest.raises(BadInputError, match=r"set\.npz"):
+        load_saved(stored)
+
+
+def test_changed_coordinates_are_refused(stored: Path) -> None:
+    arrays = dict(np.load(stored))
+    arrays["x_coords"][2, 3, 0] += 0.25
+    np.savez(stored, **arrays)
+    with pytest.raises(BadInputError, match="was changed after it was made"):
+        load_saved(stored)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "damaged manifest"),  # not JSON
+        ("[]", "damaged manifest"),  # not an object
+        ('{"format": 1}', "lacks"),  # keys missing
+    ],
+)
+def test_a_damaged_manifest_is_refused(stored: Path, text: str, message: str) -> None:
+    stored.with_suffix(".json").write_text(text)
+    with pytest.raises(BadInputError, match=message):
+        load_saved(stored)
+
+
+def test_a_missing_manifest_and_another_format_are_refused(stored: Path) -> None:
+    manifest = json.loads(stored.with_suffix(".json").read_text())
+    stored.with_suffix(".json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(BadInputError, match="format 99"):
+        load_saved(stored)
+    stored.with_suffix(".json").unlink()
+    with pytest.raises(BadInputError, match="manifest is missing"):
+        load_saved(stored)
+
+
+def test_non_finite_coordinates_are_refused() -> None:
+    with pytest.raises(BadInputError, match="node 1 are not finite"):
+        TSPInstance("bad", np.array([[0.0, 0.0], [np.nan, 1.0]]))
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import NcoBenchError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    save_dataset(generate("tsp", 100, 50, "uniform", 1), Path(sys.argv[1]))
+except NcoBenchError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on file sizes")
+def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path: Path) -> None:
+    target = tmp_path / "big.npz"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(target)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written" in done.stdout
+    assert list(tmp_path.iterdir()) == []

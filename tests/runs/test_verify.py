@@ -1,0 +1,99 @@
+"""Verification catches a changed solution, cost, gap and dataset, and names the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import ResultsError
+from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.request import RunRequest
+from nco_bench.runs.runner import run
+from nco_bench.runs.verify import verify
+
+SOLVER = '''
+import numpy as np
+from nco_bench.solvers import register
+
+@register("identity-tour", problems=("tsp",))
+class Identity:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def solve(self, batch, *, seed, time_limit, progress): return [np.arange(i.n) for i in batch]
+'''
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    (tmp_path / "identity.py").write_text(SOLVER)
+    data = save_dataset(generate("tsp", 8, 5, "uniform", 3), tmp_path / "set.npz")
+    run(
+        RunRequest((str(tmp_path / "identity.py"),), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay()
+    )
+    return tmp_path
+
+
+def findings(folder: Path) -> list[str]:
+    return [str(f) for f in verify(folder / "runs", (), Places(folder)).findings]
+
+
+def only(folder: Path, pattern: str) -> Path:
+    return next((folder / "runs").glob(pattern))
+
+
+def test_an_untouched_run_has_no_findings(stored: Path) -> None:
+    checked = verify(stored / "runs", (), Places(stored))
+    assert (checked.runs, checked.records, checked.findings) == (1, 5, ())
+
+
+def test_a_changed_solution_is_named(stored: Path) -> None:
+    path = only(stored, "*/solutions.bin")
+    tours = np.fromfile(path, dtype="<i4")
+    tours[[8, 10]] = tours[[10, 8]]
+    tours.tofile(path)
+    (first, second) = findings(stored)
+    assert "instance 1" in first
+    assert "hash" in first
+    assert "instance 1" in second
+    assert "costs" in second
+
+
+def test_a_changed_cost_is_named(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines[3]["cost"] *= 0.99
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (finding,) = findings(stored)
+    assert "instance 3" in finding
+    assert "the stored solution costs" in finding
+
+
+def test_a_changed_dataset_is_named(stored: Path) -> None:
+    save_dataset(generate("tsp", 8, 5, "uniform", 4), stored / "set.npz")
+    assert any("its content has hash" in finding for finding in findings(stored))
+
+
+def test_a_damaged_dataset_is_named(stored: Path) -> None:
+    raw = bytearray((stored / "set.npz").read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    (stored / "set.npz").write_bytes(raw)
+    assert any("set.npz" in finding for finding in findings(stored))
+
+
+def test_a_moved_record_is_named(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines[0]["instance"] = 2
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    assert any("does not follow from its configuration" in finding for finding in findings(stored))
+
+
+def test_an_unknown_run_is_refused(stored: Path) -> None:
+    with pytest.raises(ResultsError, match="no run 'nothing'"):
+        verify(stored / "runs", ("nothing",), Places(stored))
