@@ -1,0 +1,178 @@
+"""Bytes in and out, with bounds: gzip seen through, sizes limited, damage reported as one line, writes atomic.
+
+Limits apply to the uncompressed size, so a small .gz cannot fill the memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.errors import BadInputError
+
+MIB = 1 << 20
+MAX_TEXT_BYTES = 512 * MIB
+"""Limit for formats that are read whole as text (.tsp, .vrp, .tour, .sol); pla85900 is 2 MiB."""
+MAX_BINARY_BYTES = 4096 * MIB
+"""Limit for pickles, .npz and .pt files."""
+MAX_LINE_BYTES = 64 * MIB
+"""Limit for one line of a line-by-line format; a tour of 1,000,000 nodes is about 45 MiB."""
+HEAD_BYTES = 64 * 1024
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def open_plain(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading, decompressed if it is gzip data.
+
+    Raises
+    ------
+    BadInputError
+        When the file cannot be opened, or turns out damaged or cut off while it is read.
+    """
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(2)
+            raw.seek(0)
+            if magic == GZIP_MAGIC:
+                with gzip.GzipFile(fileobj=raw, mode="rb") as unpacked:
+                    yield unpacked  # type: ignore[misc]
+                return
+            if path.suffix == ".gz" and magic:
+                raise BadInputError(f"{path}: ends in .gz but is not gzip data; rename it or fetch it again.")
+            yield raw
+    except FileNotFoundError:
+        raise BadInputError(f"{path}: no such file.") from None
+    except EOFError:
+        raise BadInputError(f"{path}: the gzip data is cut off; fetch the file again.") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise BadInputError(f"{path}: the gzip data is damaged ({error}); fetch the file again.") from None
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
+    """Read a whole file, decompressed; refuse more than `limit` bytes without reading further."""
+    pieces: list[bytes] = []
+    size = 0
+    with open_plain(path) as stream:
+        while piece := stream.read(MIB):
+            size += len(piece)
+            if size > limit:
+                raise BadInputError(
+                    f"{path}: more than {limit // MIB} MiB when uncompressed, the limit for this format."
+                )
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """Read the first `size` bytes, decompressed."""
+    with open_plain(path) as stream:
+        return stream.read(size)
+
+
+def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield ``(line number, stripped line)`` for the non-blank lines; one line is in memory at a time."""
+    with open_plain(path) as stream:
+        number = 0
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise BadInputError(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES // MIB} MiB.")
+            text = line.decode("latin-1").strip()
+            if text:
+                yield number, text
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a NumPy .npz file; object arrays (pickles) are refused.
+
+    Raises
+    ------
+    BadInputError
+        When the file is not an .npz archive, is damaged, or needs pickle.
+    """
+    data = read_bytes(path, MAX_BINARY_BYTES)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > MAX_BINARY_BYTES:
+                raise BadInputError(f"{path}: more than {MAX_BINARY_BYTES // MIB} MiB when uncompressed.")
+            return {
+                member.removesuffix(".npy"): _read_npy(archive, member)
+                for member in archive.namelist()
+                if member.endswith(".npy")
+            }
+    # zipfile and numpy raise many kinds on damaged bytes; each is the file's fault.
+    except BadInputError:
+        raise
+    except Exception as error:
+        raise BadInputError(f"{path}: not a readable .npz file ({_one_line(error)}).") from None
+
+
+def _read_npy(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
+    data = archive.read(member)
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:160]
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file beside its place and rename it, so that no half file is left; .gz names are compressed."""
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(temporary).chmod(0o666 & ~umask)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be written ({error.strerror or error}).") from None
+
+
+def write_npz(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as .npz, with fixed dates so that equal arrays give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.compress_type = zipfile.ZIP_DEFLATED
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    write_bytes(path, buffer.getvalue())
+
+
+def plain_name(path: Path) -> str:
+    """File name without .gz."""
+    return path.name.removesuffix(".gz")
+
+
+def stem(path: Path) -> str:
+    """File name without .gz and without its last suffix."""
+    return Path(plain_name(path)).stem

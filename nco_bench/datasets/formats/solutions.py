@@ -1,0 +1,104 @@
+"""One solution for an instance, from any file that may hold it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.formats.assemble import drop_closing_node, from_routes
+from nco_bench.datasets.formats.cvrplib import read_solution as read_sol
+from nco_bench.datasets.formats.reading import read_bytes
+from nco_bench.datasets.formats.tsplib import read_tour
+from nco_bench.errors import BadInputError
+from nco_bench.problems import Instance
+
+HELP = "expected a .tour, a .sol, a JSON list, or node numbers separated by spaces"
+
+
+def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
+    """Read a solution of `instance`.
+
+    TSPLIB tours count from 1, everything else from 0. The closing node of a tour is dropped where its value says
+    so. For CVRP: CVRPLIB routes, a JSON list of routes, or a node sequence with 0 for each depot visit (a 0 is
+    added at either end where it is missing). The solution is not judged here.
+
+    Parameters
+    ----------
+    path
+        ``.tour``, ``.sol``, JSON (a list, or an object with ``tour``, ``solution`` or ``routes``), or a text of whole
+        numbers; an INViT line (``0,3,1 length seconds``) too. Plain or .gz, told by the content.
+    instance
+        What it solves.
+
+    Raises
+    ------
+    BadInputError
+        When the file holds no such solution.
+    """
+    path = Path(path)
+    text = read_bytes(path).decode("latin-1").lstrip("\ufeff\xef\xbb\xbf").strip()
+    if not text:
+        raise BadInputError(f"{path}: the file is empty; {HELP}.")
+    if re.search(r"^\s*TOUR_SECTION", text, re.MULTILINE | re.IGNORECASE):
+        _needs(path, instance, "tsp", "a TSPLIB tour")
+        return read_tour(path, instance.n)
+    if re.match(r"route\s*#?\s*\d*\s*:", text, re.IGNORECASE):
+        _needs(path, instance, "cvrp", "CVRPLIB routes")
+        return read_sol(path)[0]
+    nodes = _json(path, text) if text[0] in "[{" else _plain(path, text)
+    return _close(nodes, instance)
+
+
+def _needs(path: Path, instance: Instance, kind: str, what: str) -> None:
+    if instance.problem != kind:
+        raise BadInputError(f"{path}: {what}, but {instance.name} is a {instance.problem} instance.")
+
+
+def _close(nodes: NDArray[np.int64], instance: Instance) -> NDArray[np.int64]:
+    """Bring to the form of the problem: no closing node for TSP, the depot at both ends for CVRP."""
+    if instance.problem == "tsp":
+        return drop_closing_node(nodes, instance.n)
+    if instance.problem == "cvrp" and nodes.size:
+        start = [] if nodes[0] == 0 else [0]
+        end = [] if nodes[-1] == 0 else [0]
+        return np.concatenate((np.array(start, dtype=np.int64), nodes, np.array(end, dtype=np.int64)))
+    return nodes
+
+
+def _json(path: Path, text: str) -> NDArray[np.int64]:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInputError(f"{path}: not valid JSON; {HELP}.") from None
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("solution", "tour", "routes") if key in value), None)
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        if not all(type(node) is int for row in value for node in row):
+            raise BadInputError(f"{path}: routes must be lists of whole numbers.")
+        stripped = [[node for node in row if node != 0] for row in value]
+        return _integers(path, from_routes(stripped).tolist() if stripped else [])
+    return _integers(path, value)
+
+
+def _integers(path: Path, value: Any) -> NDArray[np.int64]:
+    if not isinstance(value, list) or not all(type(node) is int and abs(node) < 2**62 for node in value):
+        raise BadInputError(f"{path}: expected a list of whole numbers; {HELP}.")
+    return np.array(value, dtype=np.int64)
+
+
+def _plain(path: Path, text: str) -> NDArray[np.int64]:
+    words = text.split()
+    if "," in words[0] and len(words) <= 3:  # INViT: nodes, length, seconds
+        words = [word for word in words[0].split(",") if word]
+    for number, line in enumerate(text.splitlines() if len(words) == len(text.split()) else [], start=1):
+        for word in line.split():
+            if not re.fullmatch(r"[+-]?\d{1,18}", word):
+                raise BadInputError(f"{path}:{number}: {word[:40]!r} is not a node number; {HELP}.")
+    if not all(re.fullmatch(r"[+-]?\d{1,18}", word) for word in words):
+        raise BadInputError(f"{path}: not node numbers; {HELP}.")
+    return np.array([int(word) for word in words], dtype=np.int64)
