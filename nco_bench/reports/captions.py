@@ -1,0 +1,79 @@
+"""What a caption must say: convention, gap definition, reference solver, hardware, seed, repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nco_bench.reports.aggregate import CellSummary
+from nco_bench.reports.table import GAP_DEFINITIONS
+
+
+def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
+    """Put a caption together.
+
+    Parameters
+    ----------
+    title
+        First sentence, without full stop.
+    summaries
+        The cells of the table.
+    gap
+        A gap definition, or empty where the columns name it.
+    """
+    sentences = [f"{title}; instances in brackets"]
+    if gap:
+        sentences.append(f"Gap: {GAP_DEFINITIONS[gap]}")
+    sentences.append(
+        _fact("Reference", summaries, lambda s: s.group.cell.reference_solver or "none", by_dataset)
+    )
+    sentences.append(_fact("Scoring", summaries, lambda s: s.group.cell.convention, by_dataset))
+    sentences.append("Time in seconds for one pass over the set")
+    sentences.append(_fact("Hardware", summaries, lambda s: s.hardware, by_method))
+    sentences.append(_fact("Seed", summaries, lambda s: str(s.group.cell.seed), by_method))
+    repeats = {s.repeats for s in summaries}
+    if repeats != {1}:
+        sentences.append(
+            _fact("Means over repeats per instance", summaries, lambda s: str(s.repeats), by_method)
+        )
+    sentences.append("Best in bold, second underlined")
+    return ". ".join(sentences) + "."
+
+
+def by_dataset(summary: CellSummary) -> str:
+    """Whose fact it is: the dataset's."""
+    return summary.group.cell.dataset
+
+
+def by_method(summary: CellSummary) -> str:
+    """Whose fact it is: the method's."""
+    return summary.method
+
+
+def _fact(
+    name: str,
+    summaries: list[CellSummary],
+    value: Callable[[CellSummary], str],
+    owner: Callable[[CellSummary], str],
+) -> str:
+    """Say one fact, once where all agree, else with the datasets or methods it holds for."""
+    owners: dict[str, list[str]] = {}
+    for summary in summaries:
+        holders = owners.setdefault(value(summary), [])
+        if owner(summary) not in holders:
+            holders.append(owner(summary))
+    if len(owners) == 1:
+        return f"{name}: {next(iter(owners))}"
+    return f"{name}: " + "; ".join(f"{v} ({', '.join(holders)})" for v, holders in owners.items())
+
+
+def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
+    """Notes below a table: how records were put together, negative gaps, and what solvers had to say."""
+    found = list(notes)
+    for summary in summaries:
+        if summary.mean_gap_percent is not None and summary.mean_gap_percent < -1e-6:
+            found.append(
+                f"{summary.method} beats the reference of {summary.group.cell.dataset} "
+                f"({summary.group.cell.reference_solver}) on average: the reference is not optimal."
+            )
+        found.extend(f"{summary.method}: {note}" for note in summary.group.cell.notes)
+    return list(dict.fromkeys(found))

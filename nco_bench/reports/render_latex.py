@@ -1,0 +1,118 @@
+r"""A table as LaTeX with booktabs, ready to paste: grouped headers, best bold, second underlined, footnotes.
+
+The same table always gives the same bytes, so that a paper under version control shows what moved.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from nco_bench.reports.render_terminal import groups_of
+from nco_bench.reports.table import Number, Table, Value
+
+WIDE = 9
+"""From this many columns on, the table is scaled down to the line width."""
+
+ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
+    "–": "--", "—": "---", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "·": r"$\cdot$", "→": r"$\rightarrow$", "∞": r"$\infty$", "µ": r"$\mu$", "μ": r"$\mu$", "α": r"$\alpha$",
+    "β": r"$\beta$", "γ": r"$\gamma$", "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}",
+    "‖": r"$\Vert$", "®": r"\textregistered{}", "™": r"\texttrademark{}", "’": "'", "…": r"\dots{}",
+}  # fmt: skip
+
+DOCUMENT = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage[a4paper,margin=20mm%s]{geometry}
+\usepackage{booktabs}
+\usepackage{graphicx}
+\begin{document}
+%s\end{document}
+"""
+
+
+def render(table: Table, *, document: bool = False) -> str:
+    """Return a ``table`` environment.
+
+    Parameters
+    ----------
+    table
+        The table.
+    document
+        Whether to wrap it in a document that compiles as it is.
+    """
+    text = _environment(table)
+    if not document:
+        needs = "booktabs, graphicx" if len(table.columns) >= WIDE else "booktabs"
+        return f"% needs \\usepackage{{{needs}}}\n" + text
+    return DOCUMENT % (",landscape" if len(table.columns) >= WIDE else "", text)
+
+
+def escape(text: str) -> str:
+    """Escape for LaTeX; letters outside Latin-1 that have no plain form become question marks."""
+    out = []
+    for char in " ".join(text.split()):
+        if char in ESCAPES:
+            out.append(ESCAPES[char])
+        elif ord(char) < 128 or (0xC0 <= ord(char) <= 0xFF and char.isalpha()):
+            out.append(char)
+        else:
+            plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
+            out.append("".join(ESCAPES.get(c, c) for c in plain) or "?")
+    return "".join(out)
+
+
+def _environment(table: Table) -> str:
+    wide = len(table.columns) >= WIDE
+    lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
+    lines += [rf"\label{{tab:{_label(table.name)}}}", r"\small", r"\smallskip"]
+    lines += [r"\resizebox{\linewidth}{!}{%"] if wide else []
+    lines += _tabular(table)
+    if wide:
+        lines[-1] += "}"
+    if table.notes:
+        lines += ["", r"\smallskip", r"\begin{minipage}{\linewidth}\footnotesize"]
+        lines += [rf"{_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
+        lines.append(r"\end{minipage}")
+    lines.append(r"\end{table}")
+    return "\n".join(lines) + "\n"
+
+
+def _tabular(table: Table) -> list[str]:
+    lines = [rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"\toprule"]
+    groups = groups_of(table.columns)
+    if any(group for group, _ in groups):
+        upper = [
+            rf"\multicolumn{{{len(m)}}}{{c}}{{{escape(group)}}}" if group else " & ".join([""] * len(m))
+            for group, m in groups
+        ]
+        lines.append(" & ".join(upper).strip() + r" \\")
+        rules = [rf"\cmidrule(lr){{{m[0] + 1}-{m[-1] + 1}}}" for group, m in groups if group]
+        lines.append(" ".join(rules))
+    lower = [escape(column.title) for column in table.columns]
+    lines += [" & ".join(lower) + r" \\", r"\midrule"]
+    for previous, row in zip((None, *table.rows), table.rows, strict=False):
+        if previous is not None and previous.section != row.section:
+            lines.append(r"\midrule")
+        lines.append(" & ".join(_cell(cell) for cell in row.cells) + r" \\")
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _cell(cell: Value) -> str:
+    marks = _marks(cell.marks)
+    if not isinstance(cell, Number):
+        return escape(cell.text) + marks
+    text = cell.text.replace("-", "$-$") + escape(cell.suffix)
+    text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(cell.rank, text)
+    return text + marks
+
+
+def _marks(marks: tuple[str, ...]) -> str:
+    shown = [escape(mark) for mark in marks if mark]
+    return rf"\textsuperscript{{{','.join(shown)}}}" if shown else ""
+
+
+def _label(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-:" else "-" for c in name)

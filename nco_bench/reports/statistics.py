@@ -1,0 +1,148 @@
+"""Statistics of a benchmark: intervals of mean gaps, paired comparison of two solvers, outliers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.95
+RESAMPLES = 2000
+SEED = 1234
+EXACT_UP_TO = 2000
+"""Largest sample that is resampled; beyond it the bootstrap's percentiles come from its own cumulants."""
+
+FloatArray = NDArray[np.float64]
+
+
+def bootstrap_interval(
+    values: FloatArray, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
+) -> tuple[float, float] | None:
+    """Percentile bootstrap interval of the mean.
+
+    Up to `EXACT_UP_TO` values are resampled. For more, the percentiles of the ideal bootstrap distribution (that
+    of infinitely many resamples) are computed from its exact cumulants by the Cornish-Fisher expansion to order 1/n:
+    at that size its error is below the Monte-Carlo noise of 2,000 resamples, and a million values take milliseconds.
+
+    Parameters
+    ----------
+    values
+        One value per instance, ``(n,)``, without NaN.
+
+    Returns
+    -------
+    (low, high), or None for fewer than two values, where no interval exists.
+
+    References
+    ----------
+    .. [1] Efron, Tibshirani (1993). *An Introduction to the Bootstrap*, chapter 13.
+    .. [2] Hall (1992). *The Bootstrap and Edgeworth Expansion*, section 2.5.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    tails = np.array([(1 - level) / 2, (1 + level) / 2])
+    if n > EXACT_UP_TO:
+        return _cornish_fisher(values, tails)
+    generator = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    step = max(1, 1_000_000 // n)
+    for start in range(0, resamples, step):
+        count = min(step, resamples - start)
+        means[start : start + count] = values[generator.integers(0, n, (count, n))].mean(axis=1)
+    low, high = np.quantile(means, tails)
+    return float(low), float(high)
+
+
+def _cornish_fisher(values: FloatArray, tails: FloatArray) -> tuple[float, float]:
+    """Percentiles of a bootstrap mean; its cumulants are those of the sample, divided by powers of n."""
+    from scipy.special import ndtri
+
+    n = len(values)
+    centre = values.mean()
+    centred = values - centre
+    variance = np.mean(centred**2)
+    if variance == 0:
+        return float(centre), float(centre)
+    skewness = np.mean(centred**3) / variance**1.5 / np.sqrt(n)
+    kurtosis = (np.mean(centred**4) / variance**2 - 3.0) / n
+    z = ndtri(tails)
+    shift = (z**2 - 1) * skewness / 6 + (z**3 - 3 * z) * kurtosis / 24 - (2 * z**3 - 5 * z) * skewness**2 / 36
+    low, high = centre + np.sqrt(variance / n) * (z + shift)
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two solvers on the same instances.
+
+    Attributes
+    ----------
+    solver_a, solver_b, dataset
+        Labels.
+    unit
+        What is compared: ``gap percent`` where every instance has a reference, else ``cost``. Smaller is better
+        (for scores where higher is better the sign is turned).
+    instances
+        How many both solved.
+    only_a, only_b
+        Instances that only one of them solved; not compared.
+    mean_a, mean_b, difference
+        Means and mean of (a - b); negative where a is better.
+    low, high
+        95 % bootstrap interval of the difference; None for one instance.
+    wins, ties, losses
+        Instances where a is better, equal (within `tolerance` relative), worse.
+    p_value
+        Wilcoxon signed-rank test, two-sided, by SciPy; None where all differences are 0 or fewer than two instances.
+    """
+
+    solver_a: str
+    solver_b: str
+    dataset: str
+    unit: str
+    instances: int
+    only_a: int
+    only_b: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float | None
+    high: float | None
+    wins: int
+    ties: int
+    losses: int
+    p_value: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``compare --json``."""
+        return asdict(self)
+
+
+def wilcoxon_p(differences: FloatArray) -> float | None:
+    """Two-sided Wilcoxon signed-rank p-value, zeros split evenly between the signs (Pratt's rule drops less).
+
+    None where the test is undefined: fewer than two values, or all zero.
+    """
+    if len(differences) < 2 or not np.any(differences):
+        return None
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(differences, zero_method="pratt").pvalue)
+
+
+def outliers(values: FloatArray, *, fences: float = 3.0) -> NDArray[np.int64]:
+    """Return indices of values beyond Tukey's outer fences (quartiles -+ 3 interquartile ranges), worst first.
+
+    References
+    ----------
+    .. [1] Tukey (1977). *Exploratory Data Analysis*, section 2D.
+    """
+    if len(values) < 4:
+        return np.array([], dtype=np.int64)
+    low, high = np.quantile(values, [0.25, 0.75])
+    spread = fences * (high - low)
+    far = np.flatnonzero((values < low - spread) | (values > high + spread))
+    return far[np.argsort(-np.abs(values[far] - np.median(values)), kind="stable")]

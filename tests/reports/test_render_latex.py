@@ -1,0 +1,106 @@
+"""LaTeX: byte-stable, escaped, and it compiles."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from run_folders import Results, make_cell, make_records
+
+from nco_bench.reports import render_latex
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.table import TABLES, Column, Note, Number, Row, Table, Text, build_table
+
+GOLDEN = Path(__file__).parent / "golden" / "main.tex"
+
+
+def awkward(results: Results) -> None:
+    """Failures, OOM, a missing run, a tie for best, names that LaTeX would choke on."""
+    references, large = [7.5, 8.0, 7.8, 7.9], [23.0, 23.5]
+    weights = {"name": "w", "sha256": "ab" * 32, "training_size": 100, "training_distribution": "uniform"}
+    neural = {"kind": "neural", "weights": weights}
+    cells = [
+        (make_cell(0, "lkh3", "tsp100"), references, references, 100),
+        (make_cell(1, "tie_for_best", "tsp100"), references, references, 100),
+        (
+            make_cell(2, "my_solver#1 & 50%", "tsp100", decoding="{x}^2~$"),
+            [8.1, 8.5, 8.4, 8.6],
+            references,
+            100,
+        ),
+        (
+            make_cell(3, "net", "tsp100", decoding="greedy", **neural),
+            [7.6, 8.2, "infeasible", 8.0],
+            references,
+            100,
+        ),
+        (make_cell(4, "lkh3", "tsp1000"), large, large, 1000),
+        (make_cell(5, "net", "tsp1000", decoding="greedy", **neural), ["oom", "oom"], large, 1000),
+    ]
+    results.run("r1", *((c, make_records(c, costs, refs, n=n)) for c, costs, refs, n in cells))
+
+
+def test_stable_output_for_stable_input(results: Results) -> None:
+    awkward(results)
+    text = render_latex.render(build_table("main", load_frame(results.folder)))
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("raw", "escaped"),
+    [
+        ("a_b", r"a\_b"),
+        ("50 % & more #1", r"50 \% \& more \#1"),
+        (r"\input{x}", r"\textbackslash{}input\{x\}"),
+        ("cost − reference", "cost $-$ reference"),
+        ("Große Tour", "Große Tour"),
+        ("旅行", "??"),
+        ("line\nbreak", "line break"),
+    ],
+)
+def test_special_characters_are_escaped(raw: str, escaped: str) -> None:
+    assert render_latex.escape(raw) == escaped
+
+
+def test_negative_numbers_get_a_minus_sign() -> None:
+    table = Table("t", "c", (Column("a", "A"), Column("b", "B")), (Row((Text("x"), Number(-1.5, 1))),))
+    assert "x & $-$1.5 \\\\" in render_latex.render(table)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Path, name: str) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
+    awkward(results)
+    (tmp_path / "table.tex").write_text(
+        render_latex.render(build_table(name, load_frame(results.folder)), document=True), encoding="utf-8"
+    )
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert (tmp_path / "table.pdf").stat().st_size > 1000
+
+
+def test_every_escaped_character_compiles(tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
+    everything = " ".join(render_latex.ESCAPES) + " ÀÿñŁőŠ旅"
+    table = Table(
+        "all_chars",
+        everything,
+        (Column("a", everything),),
+        (Row((Text(everything),)),),
+        (Note("†", everything),),
+    )
+    (tmp_path / "table.tex").write_text(render_latex.render(table, document=True), encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing character" not in (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")

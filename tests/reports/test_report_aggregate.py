@@ -1,0 +1,104 @@
+"""Summaries against hand calculations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from run_folders import Results, make_cell, make_records
+
+from nco_bench.reports.aggregate import CellSummary, summarise
+from nco_bench.reports.load import load_frame
+
+
+def summary_of(results: Results, costs: list[Any], references: list[Any], **facts: Any) -> CellSummary:
+    cell = make_cell(0, "lkh3", "tsp100", **facts)
+    results.run("r1", (cell, make_records(cell, costs, references)))
+    [summary] = summarise(load_frame(results.folder))
+    return summary
+
+
+def test_both_gap_definitions(results: Results) -> None:
+    """Gaps of 10 % on 10 and 50 % on 2: mean 30 %; means 7 and 14/2... (11 + 3) / (10 + 2) - 1 = 16.667 %."""
+    summary = summary_of(results, [11.0, 3.0], [10.0, 2.0])
+    assert summary.mean_gap_percent == pytest.approx(30.0)
+    assert summary.gap_of_means_percent == pytest.approx(100 * 2 / 12)
+    assert summary.gap_std_percent == pytest.approx(28.284271, rel=1e-6)  # 20 sqrt(2)
+    assert (summary.mean_cost, summary.mean_reference) == (7.0, 6.0)
+
+
+def test_failed_instances_are_counted_and_left_out_of_the_mean(results: Results) -> None:
+    summary = summary_of(results, [11.0, "oom", "infeasible", "timeout", 12.0], [10.0] * 5)
+    assert summary.mean_gap_percent == pytest.approx(15.0)
+    assert summary.failed == summary.failed_solves == 3
+    assert summary.statuses == {"ok": 2, "infeasible": 1, "failed": 0, "timeout": 1, "oom": 1}
+    assert not summary.complete
+    assert summary.seconds_total == pytest.approx(2.5)  # failures took time too
+
+
+def test_repeats_are_averaged_per_instance_first(results: Results) -> None:
+    """Instance 0: 10 and 12 % -> 11; instance 1: 4 % and a failure -> 4. Mean 7.5, not (10 + 12 + 4) / 3."""
+    cell = make_cell(0, "pomo", "tsp100", repeats=2)
+    first = make_records(cell, [11.0, 10.4], [10.0, 10.0], repeat=0, seconds=1.0)
+    second = make_records(cell, [11.2, "failed"], [10.0, 10.0], repeat=1, seconds=3.0)
+    results.run("r1", (cell, first + second))
+    [summary] = summarise(load_frame(results.folder))
+    assert summary.mean_gap_percent == pytest.approx(7.5)
+    assert summary.repeats == 2
+    assert (summary.failed, summary.failed_solves, summary.solves) == (1, 1, 4)
+    assert summary.seconds_total == pytest.approx(4.0)  # one pass over two instances at 2 s each
+    assert summary.seconds_per_instance == pytest.approx(2.0)
+
+
+def test_zero_reference_has_no_gap_unless_the_cost_is_zero_too(results: Results) -> None:
+    summary = summary_of(results, [1.0, 0.0, 11.0], [0.0, 0.0, 10.0])
+    assert summary.mean_gap_percent == pytest.approx(5.0)  # mean of 0 and 10
+    assert summary.undefined_gaps == 1
+    assert summary.gap_instances == 2
+
+
+def test_without_references_there_is_no_gap(results: Results) -> None:
+    summary = summary_of(results, [1.0, 2.0], [None, None])
+    assert summary.mean_gap_percent is None
+    assert summary.gap_of_means_percent is None
+    assert summary.mean_cost == 1.5
+
+
+def test_one_instance_has_no_spread_and_no_interval(results: Results) -> None:
+    summary = summary_of(results, [11.0], [10.0])
+    assert summary.mean_gap_percent == pytest.approx(10.0)
+    assert (summary.gap_std_percent, summary.gap_low, summary.gap_high) == (None, None, None)
+
+
+def test_a_higher_score_is_better_where_the_objective_says_so(results: Results) -> None:
+    summary = summary_of(results, [90.0, 110.0], [100.0, 100.0], objective="max", problem="bpp3d")
+    assert summary.mean_gap_percent == pytest.approx(0.0)
+    assert summary.gap_of_means_percent == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "label"),
+    [
+        ({"training_size": 100, "training_distribution": "uniform"}, "in-distribution"),
+        ({"training_size": 50, "training_distribution": "uniform"}, "size-OOD"),
+        ({"training_size": [20, 100], "training_distribution": "uniform"}, "in-distribution"),
+        ({"training_size": 100, "training_distribution": "clustered"}, "distribution-OOD"),
+        ({"training_size": 50, "training_distribution": "clustered"}, "size-OOD, distribution-OOD"),
+        ({"training_size": 100}, None),  # the manifest does not say
+        (None, None),  # a classical solver
+    ],
+)
+def test_distribution_label(results: Results, weights: dict[str, Any] | None, label: str | None) -> None:
+    assert summary_of(results, [8.0], [8.0], weights=weights).distribution_label == label
+
+
+def test_training_on_the_test_set_is_found_by_its_hash(results: Results) -> None:
+    weights = {"name": "w", "sha256": "0", "trained_on": ["sha-tsp100"]}
+    assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test
+
+
+def test_run_json_has_the_promised_keys(results: Results) -> None:
+    promised = """solver decoding dataset dataset_sha256 problem instances failed repeats mean_cost mean_reference
+        mean_gap_percent gap_of_means_percent gap_std_percent seconds_total seconds_per_instance peak_memory_mb
+        device convention reference_solver seed weights"""
+    assert set(promised.split()) <= set(summary_of(results, [8.0], [8.0]).as_dict())

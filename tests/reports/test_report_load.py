@@ -1,0 +1,107 @@
+"""Reading run folders: what is refused, what is merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_folders import Results, make_cell, make_records
+
+from nco_bench.errors import ResultsError
+from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.load import load_frame
+
+
+def test_empty_folder_says_which_command_fills_it(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="nco-bench run"):
+        load_frame(tmp_path / "nothing")
+
+
+def test_run_without_records_counts_as_empty(results: Results) -> None:
+    results.run("r1", (make_cell(0, "lkh3", "tsp100"), []))
+    with pytest.raises(ResultsError, match="nco-bench run"):
+        load_frame(results.folder)
+
+
+def test_other_schema_is_refused_with_the_way_out(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100")
+    results.run("r1", (cell, make_records(cell, [8.0], [8.0])), schema=99)
+    with pytest.raises(ResultsError, match=r"r1.*schema 99.*install"):
+        load_frame(results.folder)
+
+
+def test_record_of_a_cell_that_the_run_does_not_name(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100")
+    stray = make_records(make_cell(7, "lkh3", "tsp100"), [8.0], [8.0])
+    results.run("r1", (cell, stray))
+    with pytest.raises(ResultsError, match=r"records.jsonl: a record does not fit"):
+        load_frame(results.folder)
+
+
+def test_torn_last_line_is_left_out(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100")
+    folder = results.run("r1", (cell, make_records(cell, [8.0, 9.0], [8.0, 8.0])))
+    with (folder / "records.jsonl").open("ab") as file:
+        file.write(b'{"key": "torn')
+    assert len(load_frame(results.folder).records) == 2
+
+
+def test_same_key_twice_counts_once_and_the_latest_holds(results: Results) -> None:
+    """Two processes, or --fresh: the same instances again, now with other times."""
+    cell = make_cell(0, "lkh3", "tsp100")
+    results.run("r1", (cell, make_records(cell, [8.0, 8.5], [8.0, 8.0], seconds=1.0)))
+    results.run("r2", (cell, make_records(cell, [8.0], [8.0], seconds=3.0)))
+    frame = load_frame(results.folder)
+    [summary] = summarise(frame)
+    assert summary.instances == 2
+    assert summary.seconds_total == 4.0
+    assert "1 records were computed more than once" in frame.notes[0]
+
+
+def test_a_run_that_was_resumed_is_one_cell(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100", peak_memory_mb=50.0, latency_seconds=0.2)
+    later = make_cell(0, "lkh3", "tsp100", peak_memory_mb=20.0, latency_seconds=None)
+    results.run("r1", (cell, make_records(cell, [8.0], [8.0])))
+    results.run("r2", (later, make_records(later, [8.8], [8.0], first=1)))
+    [summary] = summarise(load_frame(results.folder))
+    assert summary.mean_gap_percent == pytest.approx(5.0)
+    assert summary.group.runs == ("r1", "r2")
+    assert summary.group.peak_memory_mb == 50.0
+    assert summary.group.latency_seconds == 0.2
+
+
+def test_all_gaps_are_to_the_best_reference_that_any_run_knew(results: Results) -> None:
+    """Run 1 saw 10, run 2 saw 8: against 8, costs 10 and 9 have gaps of 25 and 12.5 %."""
+    first, second = make_cell(0, "two-opt", "tsp100"), make_cell(0, "lkh3", "tsp100")
+    results.run("r1", (first, make_records(first, [10.0], [10.0])))
+    results.run("r2", (second, make_records(second, [9.0], [8.0])))
+    frame = load_frame(results.folder)
+    assert [s.mean_gap_percent for s in summarise(frame)] == pytest.approx([25.0, 12.5])
+    assert "references of 1 instances changed" in frame.notes[0]
+
+
+def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Results) -> None:
+    one = make_cell(0, "lkh3", "tsplib/berlin52", convention="tsplib-nint", dataset_sha256="aa")
+    two = make_cell(0, "pomo", "tsplib/berlin52", convention="euclidean", dataset_sha256="bb")
+    results.run("r1", (one, make_records(one, [7542.0], [7542.0])))
+    results.run("r2", (two, make_records(two, [7544.4], [7542.0])))
+    with pytest.raises(ResultsError, match=r"tsplib-nint in run r1 and euclidean in run r2"):
+        summarise(load_frame(results.folder))
+
+
+def test_one_instance_scored_by_two_rules_is_refused_with_both_runs(results: Results) -> None:
+    one = make_cell(0, "lkh3", "tsplib", convention="mixed")
+    two = make_cell(0, "pomo", "tsplib", convention="mixed")
+    records = make_records(two, [100.0], [100.0])
+    records[0].convention = "geo"
+    results.run("r1", (one, make_records(one, [100.0], [100.0])))
+    results.run("r2", (two, records))
+    with pytest.raises(ResultsError, match=r"scored as mixed in run r1 and as geo in run r2"):
+        summarise(load_frame(results.folder))
+
+
+def test_selection_that_leaves_nothing_lists_what_there_is(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100")
+    results.run("r1", (cell, make_records(cell, [8.0], [8.0])))
+    with pytest.raises(ResultsError, match=r"tsp200.*lkh3 on tsp100"):
+        load_frame(results.folder).select(datasets=["tsp200"])

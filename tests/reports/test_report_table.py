@@ -1,0 +1,192 @@
+"""Tables: ranks, marks, rows that must be told apart, awkward input."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from run_folders import Results, make_cell, make_records
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.reports import render_csv, render_json, render_markdown, render_terminal
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.table import Number, Table, Text, Value, build_table, rank_values, significant_decimals
+
+
+def table_of(results: Results, *cells: tuple[str, list[Any]], name: str = "main", **facts: Any) -> Table:
+    """Cells by method name with costs; all references are 10."""
+    parts = []
+    for index, (solver, costs) in enumerate(cells):
+        cell = make_cell(index, solver, "tsp100", **facts)
+        parts.append((cell, make_records(cell, costs, [10.0] * len(costs))))
+    results.run("r1", *parts)
+    return build_table(name, load_frame(results.folder))
+
+
+def row(table: Table, name: str) -> dict[str, Value]:
+    [found] = [r for r in table.rows if r.cells[0] == Text(name)]
+    return {c.key: cell for c, cell in zip(table.columns, found.cells, strict=True)}
+
+
+def rank(value: Value) -> int:
+    assert isinstance(value, Number)
+    return value.rank
+
+
+def test_best_and_second_per_column(results: Results) -> None:
+    table = table_of(results, ("a", [11.0]), ("b", [12.0]), ("c", [13.0]))
+    assert [rank(row(table, s)["tsp100/gap"]) for s in "abc"] == [1, 2, 0]
+
+
+def test_higher_is_better_for_scores(results: Results) -> None:
+    table = table_of(results, ("a", [8.0]), ("b", [9.0]), objective="max", problem="bpp3d")
+    assert [rank(row(table, s)["tsp100/cost"]) for s in "ab"] == [2, 1]
+    assert [rank(row(table, s)["tsp100/gap"]) for s in "ab"] == [2, 1]
+
+
+def test_a_tie_as_printed_shares_the_rank_and_the_next_is_second() -> None:
+    cells = [Number(1.0001, 3), Number(1.0002, 3), Number(2.0, 3), Number(3.0, 3)]
+    assert [rank(c) for c in rank_values(cells, "min")] == [1, 1, 2, 0]
+
+
+def test_a_single_row_has_no_winner(results: Results) -> None:
+    assert rank(row(table_of(results, ("a", [11.0])), "a")["tsp100/gap"]) == 0
+
+
+def test_a_cell_with_failures_is_marked_and_cannot_win(results: Results) -> None:
+    table = table_of(results, ("a", [10.0, "infeasible"]), ("b", [11.0, 11.0]), ("c", [12.0, 12.0]))
+    cell = row(table, "a")["tsp100/gap"]
+    assert isinstance(cell, Number)
+    assert (cell.rank, cell.marks) == (0, ("†",))
+    assert rank(row(table, "b")["tsp100/gap"]) == 1
+    assert table.notes[0].text.startswith("1 of 2 instances failed (1 infeasible)")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "word"),
+    [(["oom", "oom"], "OOM"), (["timeout", "timeout"], "timeout"), (["oom", "failed"], "failed")],
+)
+def test_nothing_solved_prints_the_reason(results: Results, statuses: list[Any], word: str) -> None:
+    table = table_of(results, ("a", statuses), ("b", [11.0, 12.0]))
+    assert row(table, "a")["tsp100/gap"] == Text(word)
+
+
+def test_fewer_instances_than_others_are_marked_and_cannot_win(results: Results) -> None:
+    table = table_of(results, ("a", [10.0]), ("b", [11.0, 11.0]), ("c", [12.0, 12.0]))
+    cell = row(table, "a")["tsp100/gap"]
+    assert isinstance(cell, Number)
+    assert cell.rank == 0
+    assert cell.marks
+    assert "1 of 2 instances run" in table.notes[0].text
+
+
+def test_a_missing_run_is_a_dash(results: Results) -> None:
+    a, b = make_cell(0, "a", "tsp100"), make_cell(1, "b", "tsp1000")
+    results.run("r1", (a, make_records(a, [8.0], [8.0])), (b, make_records(b, [8.0], [8.0])))
+    table = build_table("main", load_frame(results.folder))
+    assert row(table, "a")["tsp1000/gap"] == Text("–")
+    assert [c.group for c in table.columns[1::3]] == ["tsp100 (1)", "tsp1000 (1)"]
+
+
+def test_two_seeds_of_one_solver_are_two_rows(results: Results) -> None:
+    one, two = make_cell(0, "a", "tsp100", seed=1), make_cell(1, "a", "tsp100", seed=2)
+    results.run("r1", (one, make_records(one, [8.0], [8.0])), (two, make_records(two, [9.0], [8.0])))
+    table = build_table("main", load_frame(results.folder))
+    assert [r.cells[0] for r in table.rows] == [Text("a (seed 1)"), Text("a (seed 2)")]
+
+
+def test_weights_per_problem_share_a_row(results: Results) -> None:
+    tsp = make_cell(0, "am", "tsp100", config_sha256="x", weights={"name": "am-tsp", "sha256": "1"})
+    cvrp = make_cell(
+        1, "am", "cvrp100", config_sha256="y", problem="cvrp", weights={"name": "am-cvrp", "sha256": "2"}
+    )
+    results.run("r1", (tsp, make_records(tsp, [8.0], [8.0])), (cvrp, make_records(cvrp, [9.0], [8.0])))
+    table = build_table("main", load_frame(results.folder))
+    assert [r.cells[0] for r in table.rows] == [Text("am")]
+
+
+def test_other_data_under_the_same_name_get_their_own_column(results: Results) -> None:
+    one, two = (
+        make_cell(0, "a", "tsp100", dataset_sha256="1" * 64),
+        make_cell(1, "b", "tsp100", dataset_sha256="2" * 64),
+    )
+    results.run("r1", (one, make_records(one, [8.0], [8.0])), (two, make_records(two, [9.0], [8.0])))
+    groups = {c.group for c in build_table("main", load_frame(results.folder)).columns}
+    assert groups == {"", "tsp100 [11111111] (1)", "tsp100 [22222222] (1)"}
+
+
+def test_caption_names_convention_gap_reference_hardware_seed(results: Results) -> None:
+    caption = table_of(results, ("a", [11.0])).caption
+    for fact in ("euclidean", "mean over instances", "lkh3", "Test CPU @ 2.0 GHz, 2 cores", "Seed: 1234"):
+        assert fact in caption
+
+
+def test_gap_of_means_on_request(results: Results) -> None:
+    cell = make_cell(0, "a", "tsp100")
+    results.run("r1", (cell, make_records(cell, [11.0, 3.0], [10.0, 2.0])))
+    table = build_table("main", load_frame(results.folder), gap="gap-of-means")
+    value = row(table, "a")["tsp100/gap"]
+    assert isinstance(value, Number)
+    assert value.value == pytest.approx(100 * 2 / 12)
+    assert "100 (mean cost − mean reference) / mean reference" in table.caption
+
+
+def test_instances_table_has_a_row_per_instance(results: Results) -> None:
+    table = table_of(results, ("a", [11.0, "oom"]), ("b", [10.0, 10.5]), name="instances")
+    first = row(table, "tsp100-0")
+    assert [c.text for c in first.values()] == ["tsp100-0", "100", "10", "11", "10.000", "10.000", "0.000"]
+    assert rank(first["b/gap"]) == 1
+    assert row(table, "tsp100-1")["a/cost"] == Text("OOM")
+
+
+def test_unknown_table_suggests_a_name(results: Results) -> None:
+    cell = make_cell(0, "a", "tsp100")
+    results.run("r1", (cell, make_records(cell, [8.0], [8.0])))
+    with pytest.raises(UnknownNameError, match="'main'"):
+        build_table("mian", load_frame(results.folder))
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals"),
+    [(0.0, 0), (123.4, 0), (99.96, 0), (12.34, 1), (9.996, 1), (1.234, 2), (0.01234, 4), (1e-9, 6)],
+)
+def test_three_significant_digits(value: float, decimals: int) -> None:
+    assert significant_decimals(value) == decimals
+
+
+def test_rounding_to_zero_prints_no_minus_sign() -> None:
+    assert Number(-0.0001, 3).text == "0.000"
+
+
+def test_csv_holds_unrounded_numbers_and_the_notes(results: Results) -> None:
+    table = table_of(results, ("a", [11.0, "oom"]), ("b,c", [10.0, 10.1234567]))
+    rows = {r["Method"]: r for r in csv.DictReader(io.StringIO(render_csv.render(table)))}
+    assert float(rows["b,c"]["tsp100 (2) Length"]) == 10.06172835
+    assert "1 of 2 instances failed" in rows["a"]["Notes"]
+
+
+def test_json_holds_unrounded_numbers_words_and_null(results: Results) -> None:
+    table = table_of(results, ("a", ["oom"]), ("b", [10.1234567]))
+    [entry] = render_json.document([table])["tables"]
+    by_name = {r["method"]: r for r in entry["rows"]}
+    assert by_name["b"]["tsp100/cost"] == 10.1234567
+    assert by_name["a"]["tsp100/gap"] == "OOM"
+    assert by_name["a"]["tsp100/time"] is None
+    assert entry["cells"][1]["mean_cost"] == 10.1234567
+
+
+def test_markdown_escapes_names_and_marks_ranks(results: Results) -> None:
+    text = render_markdown.render(table_of(results, ("my_*solver*|x", [11.0]), ("b", [12.0])))
+    assert r"| my\_\*solver\*\|x | **11.000** | **10.000%** |" in text
+    assert "<u>20.000%</u>" in text
+
+
+def test_terminal_table_too_wide_is_cut_between_datasets(results: Results) -> None:
+    cells = [make_cell(i, "a", f"tsp{100 * (i + 1)}") for i in range(4)]
+    results.run("r1", *((c, make_records(c, [8.0], [8.0])) for c in cells))
+    text = render_terminal.render(build_table("main", load_frame(results.folder)), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for i in range(4):
+        assert f"tsp{100 * (i + 1)} (1)" in text
