@@ -7,7 +7,7 @@ node, the unvisited nodes and the last node. No normalisation, no positional enc
 
 What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (this
 never changes the greedy choice); for the CVRP nothing is masked, and an infeasible direct choice is turned into
-one via the depot (`repairs`). The official TSP checkpoint holds a linear map ``decoder.k_1`` that is never used: it is
+one via the depot (`repairs`); in training on the CVRP the customers' embeddings are detached. The official TSP checkpoint holds a linear map ``decoder.k_1`` that is never used: it is
 counted in the published 1,431,681 parameters and left out here.
 
 Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width.
@@ -105,11 +105,18 @@ class Lehd(nn.Module):
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
-        origin, destination = state.features[:, :1], state.features[:, -1:]
+        origin, candidates, destination = (
+            state.features[:, :1],
+            state.features[:, 1:-1],
+            state.features[:, -1:],
+        )
         if state.remaining is not None:
-            origin, destination = with_column(origin, state.remaining), with_column(destination, state.remaining)
+            # As in the official code, the CVRP's encoder learns through the depot's embedding alone.
+            candidates = candidates.detach()
+            origin = with_column(origin.detach(), state.remaining)
+            destination = with_column(destination, state.remaining)
         # "First" is the node that the path must return to, "last" the node where it stands.
-        x = torch.cat([self.first(destination), state.features[:, 1:-1], self.last(origin)], dim=1)
+        x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
         scale = self._scale(x.shape[1], state.instance_size)
         for layer in self.decoder:
             x = layer(x, scale)

@@ -7,8 +7,8 @@ all tokens into the representatives, then updates all tokens from the representa
 by the square root of the head width (the paper writes the width). No normalisation, raw unit-square coordinates.
 
 What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (never
-changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`), and
-greedy decoding starts at node 0.
+changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`),
+greedy decoding starts at node 0, and in training on the CVRP the customers' embeddings are detached.
 
 The attention is computed in an equivalent, cheaper order: keys and values are never formed for all tokens, the few
 representatives are mapped instead (`read` and `write` below). At inference all tokens pass a layer in chunks that fit
@@ -188,12 +188,19 @@ class Sit(nn.Module):
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
-        origin, destination = state.features[:, :1], state.features[:, -1:]
+        origin, candidates, destination = (
+            state.features[:, :1],
+            state.features[:, 1:-1],
+            state.features[:, -1:],
+        )
         if state.remaining is not None:
-            origin, destination = with_column(origin, state.remaining), with_column(destination, state.remaining)
+            # As in the official code, the CVRP's embedding learns through the depot alone.
+            candidates = candidates.detach()
+            origin = with_column(origin.detach(), state.remaining)
+            destination = with_column(destination, state.remaining)
         repeated = self.last(origin).unflatten(2, (self.config.repeats, -1)).squeeze(1)
         few = torch.cat([self.first(destination), repeated], dim=1)
-        many = torch.cat([few, state.features[:, 1:-1]], dim=1)
+        many = torch.cat([few, candidates], dim=1)
         context = ScaleContext(
             many.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.construct import greedy
 from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
-from nco_bench.models.bq import Bq, BqConfig, build
+from nco_bench.models.bq import Bq, BqConfig, build, from_official
 from nco_bench.models.logit_scale import esf, log_ratio, none
 from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.models.parity.training import Trainer, compare_losses, compare_parameters
 from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import load_official
 
@@ -35,6 +37,8 @@ def check(fixture: Fixture) -> ParityResult:
     policy, checks = policy_of(fixture, config), Checks()
     with torch.inference_mode():
         (_check_tsp if problem == "tsp" else _check_cvrp)(fixture, policy, checks)
+    if fixture.has("expected.train"):
+        _check_training(fixture, policy, problem, checks)
     return result(fixture, "bq", problem, checks)
 
 
@@ -95,6 +99,35 @@ def _compare_routes(fixture: Fixture, coords: Tensor, path: Path, name: str, che
     checks.same(f"{name}.paths", path.order, expected_path[:, 1:-1])
     checks.same(f"{name}.via_depot", path.via, expected_via[:, 1:-1])
     checks.close(f"{name}.lengths", route_lengths(coords, path.order, path.via), fixture.expected(f"{name}.lengths"))
+
+
+def _check_training(fixture: Fixture, policy: Bq, problem: str, checks: Checks) -> None:
+    """Replay training: one cross-entropy of the next node per batch, the sub-problem being a suffix of the solution."""
+    coords = fixture.input("train.coords")
+    trainer, sizes = Trainer(policy, fixture), []
+    if problem == "tsp":
+        begins = [coords.shape[1] + 1 - size for size in fixture.input("train.size_draws").tolist()]
+    else:
+        begins = fixture.input("train.begin_draws").tolist()
+    for begin in begins:
+        if problem == "tsp":
+            nodes, remaining = PathNodes(coords[:, begin:], None, coords.shape[1] - 1), None
+            target = torch.ones(len(coords), dtype=torch.int64)
+        else:
+            capacity = fixture.input("train.remaining_capacities")[:, 0]
+            demand = shares(fixture.input("train.demands"), capacity, coords.dtype)[:, begin:]
+            nodes = PathNodes(coords[:, begin:], demand, coords.shape[1] - 2)
+            left = fixture.input("train.remaining_capacities")[:, begin]
+            remaining = shares(left, capacity, coords.dtype)
+            target = 2 + fixture.input("train.via_depots")[:, begin + 1]
+        sizes.append(nodes.coords.shape[1])
+        trainer.step(F.cross_entropy(_sequence_scores(policy, nodes, remaining), target))
+    checks.same("train.num_nodes", torch.tensor(sizes), fixture.expected("train.num_nodes"))
+    compare_losses(fixture, trainer, checks, "train.losses")
+    # The official schedule decays after epoch 0 already.
+    rate = torch.tensor(fixture.option("train_lr") * fixture.option("decay_rate"))
+    checks.close("train.lr_after", rate, fixture.expected("train.lr_after"), tolerance=1e-9)
+    compare_parameters(fixture, policy, from_official, checks)
 
 
 def check_esf(fixture: Fixture) -> ParityResult:

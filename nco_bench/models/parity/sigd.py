@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
 from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.path import PathNodes, PathState, path_state
+from nco_bench.models.parity.training import Trainer, compare_losses, compare_parameters
+from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import load_official
-from nco_bench.models.sigd import Sigd, SigdConfig, SigdLehd, build
+from nco_bench.models.sigd import Sigd, SigdConfig, SigdLehd, build, from_official
 
 
 def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:
@@ -30,11 +32,13 @@ def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:
 
 
 def check(fixture: Fixture) -> ParityResult:
-    """Compare what a SIGD fixture holds, but for its stochastic beam search and its training."""
+    """Compare what a SIGD fixture holds, but for its stochastic beam search (a matter of training data)."""
     problem = fixture.meta["problem"].lower()
     policy, checks = policy_of(fixture, problem), Checks()
     with torch.inference_mode():
         (_check_tsp if problem == "tsp" else _check_cvrp)(fixture, policy, checks)
+    if fixture.has("expected.train"):
+        _check_training(fixture, policy, problem, checks)
     return result(fixture, "sigd-lehd" if policy.config.style == "lehd" else "sigd", problem, checks)
 
 
@@ -71,30 +75,29 @@ def _check_tsp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> Non
         checks.close(f"{name}.log_prob", path.log_prob, fixture.expected(f"{name}.log_prob"))
 
 
-def cvrp_state(fixture: Fixture, group: str, policy: Sigd | SigdLehd) -> tuple[PathState, bool]:
-    """
-    Make the state of rows ``depot, [start customer], remaining customers`` as the official batches hold them.
-
-    Returns the state and whether it is at the depot start, where row 0 itself is the start.
-    """
-    coords, demand = fixture.input(f"{group}.nodes"), fixture.input(f"{group}.demands")
-    at_depot = bool(fixture.input(f"{group}.start_node_mask")[0, 0] > 0.5)
-    nodes = PathNodes(coords, demand, coords.shape[1] - 1)
-    rows = torch.arange(coords.shape[1])
-    depot = torch.zeros(1, dtype=torch.int64)
-    rows = torch.cat([rows, depot]) if at_depot else torch.cat([rows[1:], depot])
-    remaining = fixture.input(f"{group}.current_capacity").squeeze(1)
-    batch = rows.expand(len(coords), -1)
-    return path_state(nodes, policy.embed(nodes), batch, closed=at_depot, remaining=remaining), at_depot
-
-
 def cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd) -> Tensor:
-    """Masked logits ``(S, 2 (M - 1))`` of an official batch; the start customer's own actions are at -inf."""
-    state, at_depot = cvrp_state(fixture, group, policy)
+    """
+    Masked logits ``(S, 2 (M - 1))`` of an official batch of rows ``depot, [start customer], remaining customers``.
+
+    Where the path starts at a customer, that one's own actions are at -inf; items of both kinds may be mixed.
+    """
+    at_depot = fixture.input(f"{group}.start_node_mask")[:, 0] > 0.5
+    kinds = [items.nonzero().squeeze(1) for items in (at_depot, ~at_depot)]
+    logits = torch.cat([_cvrp_logits(fixture, group, policy, items) for items in kinds if len(items)])
+    return logits[torch.cat(kinds).argsort()]
+
+
+def _cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd, items: Tensor) -> Tensor:
+    """Do so for the chosen items, which all start at the depot or all at row 1."""
+    coords, demand = fixture.input(f"{group}.nodes")[items], fixture.input(f"{group}.demands")[items]
+    remaining = fixture.input(f"{group}.current_capacity")[items].squeeze(1)
+    at_depot = bool((fixture.input(f"{group}.start_node_mask")[items, 0] > 0.5).all())
+    nodes = PathNodes(coords, demand, coords.shape[1] - 1)
+    order, depot = torch.arange(coords.shape[1]), torch.zeros(1, dtype=torch.int64)
+    rows = torch.cat([order if at_depot else order[1:], depot]).expand(len(coords), -1)
+    state = path_state(nodes, policy.embed(nodes), rows, closed=at_depot, remaining=remaining)
     scores = policy.scores(state).flatten(1)
-    if at_depot:
-        return scores
-    return torch.cat([torch.full_like(scores[:, :2], -torch.inf), scores], dim=1)
+    return scores if at_depot else F.pad(scores, (2, 0), value=-torch.inf)
 
 
 def _check_cvrp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> None:
@@ -111,3 +114,21 @@ def _check_cvrp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> No
         lengths = route_lengths(coords, path.order, path.via)
         checks.close(f"{name}.lengths", lengths, fixture.expected(f"{name}.lengths"))
         checks.close(f"{name}.log_prob", path.log_prob, fixture.expected(f"{name}.log_prob"))
+
+
+def _check_training(fixture: Fixture, policy: Sigd | SigdLehd, problem: str, checks: Checks) -> None:
+    """Replay training: one cross-entropy of the next action per batch."""
+    trainer = Trainer(policy, fixture)
+    if problem == "tsp":
+        tours = fixture.input("train.coords")
+        for length in fixture.input("train.lengths").tolist():
+            points = tours[:, :-1] if policy.config.style == "lehd" else tours[:, :length]
+            scores = tsp_prefix_scores(policy, points, length)
+            trainer.step(F.cross_entropy(scores, torch.zeros(len(tours), dtype=torch.int64)))
+    else:
+        for batch in range(len(fixture.expected("train.losses"))):
+            group = f"train.{batch}"
+            target = fixture.input(f"{group}.next_action_idx")
+            trainer.step(F.cross_entropy(cvrp_logits(fixture, group, policy), target))
+    compare_losses(fixture, trainer, checks, "train.losses")
+    compare_parameters(fixture, policy, from_official, checks)
