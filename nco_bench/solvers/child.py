@@ -1,0 +1,394 @@
+"""Native code in a process of its own: a crash, a hang or nonsense costs one instance, never the run.
+
+`ChildProcess` is the parent's side. It starts a fresh interpreter (no fork: torch may be loaded here) that imports only
+one module with a function ``solve(instance, seed, time_limit, params)``, and sends it chunks of instances. The child
+reports what is done every 50 ms and writes the index of the instance in hand into a shared page, so that
+when it dies the parent knows which instance did it, without a message per instance.
+
+Nothing the child prints reaches our stdout; the end of it becomes the message of the failure. The child dies with its
+parent: by ``PR_SET_PDEATHSIG`` on Linux, and everywhere by SIGIO on a pipe whose other end only the parent holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib
+import io
+import mmap
+import os
+import pickle
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nco_bench.errors import SolverFailedError
+from nco_bench.problems import Instance
+from nco_bench.solvers.base import Failure, Outcome, Progress, Solved
+
+FLUSH_SECONDS = 0.05
+START_SECONDS = 300.0
+CHUNK_INSTANCES = 512
+CHUNK_NODES = 200_000
+TAIL_CHARACTERS = 400
+PR_SET_PDEATHSIG = 1
+
+
+class _Died(Exception):
+    """The child is gone or had to be killed."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(status, message)
+
+
+class ChildProcess:
+    """A persistent child process that solves instances one after the other.
+
+    Parameters
+    ----------
+    target
+        ``module:function``; the function takes ``(instance, seed, time_limit, params)`` and returns an integer array
+        or a `Solved`. A function ``warm_up(params)`` of the same module is called once at the start.
+    params
+        Passed to the function; must be picklable.
+    fresh
+        Run every instance in a fork of the child, for native code that keeps state or leaks.
+    """
+
+    def __init__(self, target: str, params: Mapping[str, Any], *, fresh: bool = False) -> None:
+        self._start_message = (target, dict(params), fresh)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unused = True
+
+    def start(self) -> None:
+        """Start the child and wait until it has imported and warmed up; does nothing if it runs already.
+
+        Raises
+        ------
+        SolverFailedError
+            If the child cannot import its module or dies at the start.
+        """
+        if self._process is not None:
+            return
+        self._launch()
+        try:
+            reply = self._receive(START_SECONDS)
+        except _Died as died:
+            self.close()
+            raise SolverFailedError(
+                f"{self._start_message[0]} does not start: {died.failure.message}"
+            ) from None
+        if isinstance(reply, str):
+            self.close()
+            raise SolverFailedError(f"{self._start_message[0]} does not start: {reply}")
+        self._unused = True
+
+    def solve(
+        self,
+        batch: Sequence[Instance],
+        *,
+        seed: int,
+        time_limit: float | None,
+        kill_after: float | None,
+        progress: Progress,
+    ) -> list[Outcome]:
+        """Solve a batch; one outcome per instance, whatever happens to the child.
+
+        Parameters
+        ----------
+        batch
+            Instances; number j gets the seed ``seed + j``.
+        time_limit
+            Passed to the native solver, in seconds per instance.
+        kill_after
+            Seconds after which an instance is killed and counted as timed out; None never kills.
+        progress
+            Called with the number of instances done.
+        """
+        outcomes: list[Outcome | None] = [None] * len(batch)
+        todo = list(range(len(batch)))
+        suspects: set[int] = set()
+        try:
+            while todo:
+                chunk = _next_chunk(batch, todo, suspects)
+                if chunk[0] in suspects:
+                    self.close()
+                self.start()
+                culprit = self._solve_chunk(
+                    batch, chunk, outcomes, seed=seed, time_limit=time_limit, kill_after=kill_after, progress=progress
+                )
+                if culprit is not None:
+                    suspects.add(culprit)
+                todo = [j for j in todo if outcomes[j] is None]
+        except BaseException:
+            self.close()
+            raise
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _solve_chunk(
+        self,
+        batch: Sequence[Instance],
+        chunk: list[int],
+        outcomes: list[Outcome | None],
+        *,
+        seed: int,
+        time_limit: float | None,
+        kill_after: float | None,
+        progress: Progress,
+    ) -> int | None:
+        """Fill in the outcomes of a chunk; return an instance that must be tried again in a new child, or None.
+
+        A crash is the instance's own fault only if it was the first that the child saw: an earlier one may have
+        corrupted the heap. A timeout is always its own.
+        """
+        was_unused, self._unused = self._unused, False
+        done = 0
+        try:
+            self._send((time_limit, [(batch[j], seed + j) for j in chunk]))
+            while done < len(chunk):
+                results = self._receive(None if kill_after is None else kill_after + 2 * FLUSH_SECONDS)
+                for j, result in zip(chunk[done:], results, strict=False):
+                    outcomes[j] = result
+                done += len(results)
+                progress(sum(outcome is not None for outcome in outcomes))
+        except _Died as died:
+            at = max(done, min(self._progress_index(), len(chunk) - 1))
+            self.close()
+            if died.failure.status == "failed" and not (was_unused and at == 0):
+                return chunk[at]
+            outcomes[chunk[at]] = died.failure
+            progress(sum(outcome is not None for outcome in outcomes))
+        return None
+
+    def _launch(self) -> None:
+        folder = tempfile.mkdtemp(prefix="nco-bench-")
+        (Path(folder) / "index").write_bytes(struct.pack("<q", 0))
+        ours, theirs = socket.socketpair()
+        lifeline_read, lifeline_write = os.pipe()
+        code = (
+            "from nco_bench.solvers.child import serve; "
+            f"serve({theirs.fileno()}, {lifeline_read}, {os.getpid()}, {_in_main_thread()})"
+        )
+        path = os.pathsep.join(os.path.abspath(p or ".") for p in sys.path)
+        with (Path(folder) / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=(theirs.fileno(), lifeline_read),
+                start_new_session=True,
+            )  # fmt: skip
+        theirs.close()
+        os.close(lifeline_read)
+        self._folder = Path(folder)
+        self._connection = Connection(ours.detach())
+        self._free = weakref.finalize(
+            self, _clean_up, self._process, self._connection, lifeline_write, self._folder
+        )
+        self._send(self._start_message)
+
+    def _send(self, message: Any) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise self._death() from None
+
+    def _receive(self, timeout: float | None) -> Any:
+        try:
+            if not self._connection.poll(timeout):
+                raise _Died("timeout", f"killed after {timeout:.4g} s without a solution{self._log_tail()}")
+            return self._connection.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise self._death() from None
+
+    def _death(self) -> _Died:
+        assert self._process is not None
+        try:
+            code = self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            return _Died("failed", f"the child process stopped answering{self._log_tail()}")
+        return _Died("failed", f"the child process {describe_exit(code)}{self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        return log_tail(self._folder / "log")
+
+    def _progress_index(self) -> int:
+        return int(struct.unpack("<q", (self._folder / "index").read_bytes())[0])
+
+    def close(self) -> None:
+        """Kill the child and all that it started; the next `start` makes a new one."""
+        if self._process is not None:
+            self._process = None
+            self._free()
+
+
+def _clean_up(process: subprocess.Popen[bytes], connection: Connection, lifeline: int, folder: Path) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+    connection.close()
+    os.close(lifeline)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _next_chunk(batch: Sequence[Instance], todo: list[int], suspects: set[int]) -> list[int]:
+    """Take instances from the front of `todo`: bounded in nodes, and a suspect always alone."""
+    if todo[0] in suspects:
+        return todo[:1]
+    chunk, nodes = [], 0
+    for j in todo[:CHUNK_INSTANCES]:
+        nodes += batch[j].n
+        if j in suspects or (chunk and nodes > CHUNK_NODES):
+            break
+        chunk.append(j)
+    return chunk
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def describe_exit(code: int) -> str:
+    """Say in words how a process ended, from `subprocess`'s return code."""
+    if code >= 0:
+        return f"ended with exit status {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def log_tail(log: Path) -> str:
+    """Return ``: `` and the end of what the child printed, on one line; empty if it printed nothing."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4 * TAIL_CHARACTERS))
+            text = " ".join(file.read().decode(errors="replace").split())
+    except OSError:
+        return ""
+    return f": {text[-TAIL_CHARACTERS:]}" if text else ""
+
+
+def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: bool) -> None:
+    """Run the child's loop until the parent is gone; called by the code that `ChildProcess` launches."""
+    _die_with_parent(lifeline_fd, parent if from_main_thread else None)
+    connection = Connection(connection_fd)
+    target, params, fresh = connection.recv()
+    try:
+        module = importlib.import_module(target.partition(":")[0])
+        function = getattr(module, target.partition(":")[2])
+        getattr(module, "warm_up", lambda _: None)(params)
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}")
+        return
+    connection.send(None)
+    with open("index", "r+b") as file, mmap.mmap(file.fileno(), 8) as page:
+        while True:
+            try:
+                time_limit, chunk = connection.recv()
+            except EOFError:
+                return
+            os.ftruncate(1, 0)
+            _serve_chunk(connection, page, chunk, lambda i, s, t=time_limit: _attempt(function, i, s, t, params), fresh)
+
+
+def _serve_chunk(
+    connection: Connection,
+    page: mmap.mmap,
+    chunk: list[tuple[Instance, int]],
+    attempt: Callable[[Instance, int], Outcome],
+    fresh: bool,
+) -> None:
+    results: list[Outcome] = []
+    sent = time.perf_counter()
+    for k, (instance, seed) in enumerate(chunk):
+        struct.pack_into("<q", page, 0, k)
+        results.append(_in_fork(connection, attempt, instance, seed) if fresh else attempt(instance, seed))
+        now = time.perf_counter()
+        if now - sent > FLUSH_SECONDS or k == len(chunk) - 1:
+            connection.send(results)
+            results, sent = [], now
+
+
+def _attempt(
+    function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> Outcome:
+    start = time.perf_counter()
+    try:
+        found = function(instance, seed, time_limit, params)
+        seconds = time.perf_counter() - start
+        if isinstance(found, Failure):
+            return found
+        optimal, trace = (found.optimal, found.trace) if isinstance(found, Solved) else (False, ())
+        solution = np.asarray(found.solution if isinstance(found, Solved) else found)
+    except MemoryError as error:
+        return Failure("oom", f"MemoryError: {error}")
+    except Exception as error:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return Failure("failed", f"{message}{log_tail(Path('log'))}")
+    if solution.ndim != 1 or not np.issubdtype(solution.dtype, np.integer):
+        return Failure("failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution")
+    return Solved(solution.astype(np.int32), optimal, seconds, trace)
+
+
+def _in_fork(
+    connection: Connection, attempt: Callable[[Instance, int], Outcome], instance: Instance, seed: int
+) -> Outcome:
+    """Solve in a fork of this small process, so that whatever the native code leaves behind goes with it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        death_signal()
+        connection.close()
+        os.close(read)
+        with open(write, "wb") as out:
+            out.write(pickle.dumps(attempt(instance, seed), protocol=5))
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as file:
+        data = file.read()
+    _, status = os.waitpid(child, 0)
+    try:
+        return pickle.load(io.BytesIO(data))
+    except (EOFError, pickle.UnpicklingError):
+        how = describe_exit(os.waitstatus_to_exitcode(status))
+        return Failure("failed", f"the solver's process {how}{log_tail(Path('log'))}")
+
+
+def _die_with_parent(lifeline_fd: int, parent: int | None) -> None:
+    """Have the kernel kill this process when its parent is gone, even inside native code.
+
+    The death signal follows the thread that started us, so it is used only if that was the main thread; SIGIO,
+    whose default action ends a process, comes when the last writer of the lifeline is gone.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline_fd, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(lifeline_fd, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline_fd, fcntl.F_SETFL, flags | getattr(os, "O_ASYNC", getattr(fcntl, "FASYNC", 0)))
+    if parent is not None:
+        death_signal()
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def death_signal() -> None:
+    """Have the kernel kill this process when the process that started it is gone; Linux only."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,207 @@
+"""LKH-3 (Helsgaun, 2017): the Lin-Kernighan-Helsgaun heuristic, for TSP and CVRP. Free for academic use only.
+
+Backends, the first that is there: an ``LKH`` executable (``NCO_BENCH_LKH`` or PATH); for the TSP the package elkai
+(LKH 3.0.8), for the CVRP the package LKHpy (LKH 3.0.12). elkai crashes on the CVRP, LKHpy beyond about 5,000 nodes.
+
+Parameters keep LKH's names. Where one is 0 or ``auto`` it follows the size:
+
+========================  ==============  =====================  ==================
+TSP                       n <= 12,000     n <= 50,000            above
+========================  ==============  =====================  ==================
+candidates                alpha           quadrant               quadrant
+subgradient ascent        period 100      none                   none
+move type                 5               5                      3
+max_trials                min(n, 1000)    100                    10
+initial tour              LKH's walk      greedy                 greedy
+========================  ==============  =====================  ==================
+
+CVRP: 10,000 trials as in Kool et al. (2019), alpha candidates up to 2,000 customers and nearest neighbours without
+ascent above. LKH uses the fewest vehicles that the total demand allows; if its best solution overloads one, it is run
+again with one more vehicle, a few times.
+
+Several runs (``runs``) start from different tours and the best counts. Without a time limit the same seed gives the
+same solution; LKH looks at its clock only between trials, so a time limit on a large instance may be passed.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.availability import Backend
+from nco_bench.solvers.base import Failure, Solved, SolverOptions
+from nco_bench.solvers.child import death_signal, describe_exit
+from nco_bench.solvers.classical.native import ChildSolver
+from nco_bench.solvers.classical.small import all_points, easy_routes, easy_tour, integer_demand
+from nco_bench.solvers.classical.tsplib_text import cvrp_text, largest_distance, scaled_points, tsp_text
+
+CANDIDATES = ("auto", "alpha", "nearest-neighbor", "quadrant", "popmusic", "delaunay")
+ALPHA_NODES = 12_000
+FIVE_OPT_NODES = 50_000
+MATRIX_NODES = 10_000
+EXTRA_VEHICLES = 5
+LKH_LARGEST = 2**31 // 4
+"""LKH multiplies distances by its PRECISION, and needs room above the result in an int."""
+
+
+class LKH3(ChildSolver):
+    """LKH-3 for TSP and CVRP."""
+
+    NAME = "lkh3"
+    SOLVE = "nco_bench.solvers.classical.lkh3:solve"
+    PARAMS: ClassVar[dict[str, tuple[type, Any]]] = {
+        "runs": (int, 1),
+        "max_trials": (int, 0),
+        "candidates": (str, "auto"),
+        "max_candidates": (int, 0),
+        "initial_period": (int, 0),
+        "move_type": (int, 0),
+        "vehicles": (int, 0),
+    }
+    MAX_N: ClassVar[dict[str, int]] = {"tsp": 200_000, "cvrp": 5_000}
+    GRACE = (1.1, 2.0)
+
+    def __init__(self, options: SolverOptions) -> None:
+        super().__init__(options)
+        if self.params["candidates"] not in CANDIDATES:
+            raise BadInputError(
+                f"{self.NAME}: candidates={self.params['candidates']!r}; expected {', '.join(CANDIDATES)}."
+            )
+        if self.params["runs"] < 1:
+            raise BadInputError(f"{self.NAME}: runs={self.params['runs']}; expected at least 1.")
+
+    def check(self, dataset: Dataset, backend: Backend) -> str | None:
+        """Refuse what the backend does not survive, and limits on route lengths."""
+        if any(getattr(i, "max_route_length", None) is not None for i in dataset):
+            return f"{self.NAME} is not set up for limits on route lengths, which {dataset.name} has"
+        return super().check(dataset, backend)
+
+
+def solve(
+    instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> NDArray[np.integer] | Solved | Failure:
+    """Run LKH on one instance; runs in the child."""
+    if isinstance(instance, CVRPInstance):
+        return _solve_cvrp(instance, seed, time_limit, params)
+    easy = easy_tour(instance, up_to=5)
+    if easy is not None:
+        return easy
+    settings = tsp_settings(instance, params) | _common(instance, seed, time_limit, params)
+    return np.asarray(_run(settings, tsp_text(instance), params["backend"]))
+
+
+def tsp_settings(instance: TSPInstance, params: dict[str, Any]) -> dict[str, Any]:
+    """Return LKH's parameters for a TSP of this size, see the table above."""
+    n, kind = instance.n, params["candidates"]
+    if kind == "auto":
+        # Quadrants and Delaunay need coordinates in the plane.
+        kind = "alpha" if n <= ALPHA_NODES or instance.convention in ("explicit", "geo") else "quadrant"
+    settings: dict[str, Any] = {
+        "CANDIDATE_SET_TYPE": kind.upper(),
+        "MAX_CANDIDATES": params["max_candidates"] or 5,
+        "MOVE_TYPE": params["move_type"] or (5 if n <= FIVE_OPT_NODES else 3),
+        "MAX_TRIALS": params["max_trials"] or (min(n, 1000) if n <= ALPHA_NODES else 100 if n <= FIVE_OPT_NODES else 10),
+    }
+    return settings | _ascent(kind, n, params)
+
+
+def _ascent(kind: str, n: int, params: dict[str, Any]) -> dict[str, Any]:
+    if kind in ("alpha", "popmusic") or params["initial_period"]:
+        return {"INITIAL_PERIOD": params["initial_period"] or 100}
+    return {"SUBGRADIENT": "NO", "INITIAL_TOUR_ALGORITHM": "GREEDY"} if n > 1 else {}
+
+
+def _common(
+    instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {"RUNS": params["runs"], "SEED": seed, "TRACE_LEVEL": 0}
+    if instance.convention != "explicit" and instance.convention != "geo":
+        points = scaled_points(all_points(instance), instance.convention)
+        settings["PRECISION"] = max(1, min(100, int(LKH_LARGEST / max(1.0, largest_distance(points)))))
+    if time_limit is not None:
+        settings["TIME_LIMIT"] = max(0.01, time_limit / params["runs"])
+    return settings
+
+
+def _solve_cvrp(
+    instance: CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> NDArray[np.integer] | Solved | Failure:
+    easy = easy_routes(instance)
+    if easy is not None:
+        return easy
+    demand, capacity = integer_demand(instance)
+    settings = cvrp_settings(instance, params) | _common(instance, seed, time_limit, params)
+    fewest = math.ceil(int(demand.sum()) / capacity)
+    vehicles = params["vehicles"] or fewest
+    for extra in range(EXTRA_VEHICLES + 1):
+        text = cvrp_text(instance, demand, capacity, min(instance.n, vehicles + extra))
+        sequence = _node_sequence(_run(settings, text, params["backend"], "SPECIAL\n"), instance.n)
+        if _fits(sequence, demand, capacity):
+            return sequence
+    return Failure("failed", f"LKH overloads a vehicle with up to {vehicles + EXTRA_VEHICLES} of them")
+
+
+def cvrp_settings(instance: CVRPInstance, params: dict[str, Any]) -> dict[str, Any]:
+    """Return LKH's parameters for a CVRP of this size."""
+    kind = params["candidates"]
+    if kind == "auto":
+        kind = "alpha" if instance.n <= 2000 or instance.convention == "explicit" else "nearest-neighbor"
+    settings: dict[str, Any] = {
+        "CANDIDATE_SET_TYPE": kind.upper(),
+        "MAX_CANDIDATES": params["max_candidates"] or 5,
+        "MAX_TRIALS": params["max_trials"] or 10_000,
+        "INITIAL_TOUR_ALGORITHM": "CVRP",
+    }
+    if params["move_type"]:
+        settings["MOVE_TYPE"] = params["move_type"]
+    ascent = _ascent(kind, instance.n, params)
+    return settings | {key: value for key, value in ascent.items() if key != "INITIAL_TOUR_ALGORITHM"}
+
+
+def _node_sequence(nodes: NDArray[np.integer], n: int) -> NDArray[np.int64]:
+    """Turn LKH's tour over depot, customers and depot copies into a node sequence; repeated zeros become one."""
+    nodes = np.where(nodes > n, 0, nodes)
+    at = int((nodes == 0).argmax())
+    closed = np.concatenate([nodes[at:], nodes[:at], [0]])
+    return closed[np.concatenate([[True], (closed[1:] != 0) | (closed[:-1] != 0)])].astype(np.int64)
+
+
+def _fits(sequence: NDArray[np.int64], demand: NDArray[np.int64], capacity: int) -> bool:
+    stops = np.flatnonzero(sequence == 0)
+    loads = np.add.reduceat(np.concatenate([[0], demand])[sequence], stops[:-1])
+    return bool((loads <= capacity).all())
+
+
+def _run(settings: dict[str, Any], problem: str, backend: Backend, special: str = "") -> NDArray[np.integer]:
+    """Run LKH with its parameters on a problem file; return 0-based nodes."""
+    lines = special + "".join(f"{key} = {value}\n" for key, value in settings.items())
+    if backend.kind == "package" and not special:
+        import elkai._elkai
+
+        return np.asarray(elkai._elkai.solve_problem(f"PROBLEM_FILE = :stdin:\n{lines}", problem)) - 1
+    Path("problem.txt").write_text(problem)
+    if backend.kind == "package":
+        import LKHpy
+
+        Path("settings.par").write_text(f"{lines}PROBLEM_FILE = problem.txt\n")
+        return np.asarray(LKHpy.par_file("settings.par"))
+    Path("settings.par").write_text(f"{lines}PROBLEM_FILE = problem.txt\nTOUR_FILE = best.tour\n")
+    Path("best.tour").unlink(missing_ok=True)
+    code = subprocess.run([backend.path, "settings.par"], preexec_fn=death_signal, check=False).returncode
+    if code or not Path("best.tour").is_file():
+        raise RuntimeError(f"LKH {describe_exit(code)} and wrote no tour")
+    return _read_tour(Path("best.tour").read_text())
+
+
+def _read_tour(text: str) -> NDArray[np.int64]:
+    nodes = text.split("TOUR_SECTION", 1)[1].split("-1", 1)[0].split()
+    return np.array([int(node) for node in nodes]) - 1

@@ -1,0 +1,170 @@
+"""Nearest neighbour: from node 0 always to the nearest node not yet visited. About O(N log N) time, O(N) memory.
+
+Each step asks for the nearest unvisited node among the K nearest of the current node, found once for all with a
+k-d tree. If none is left (about one step in 30), a k-d tree of the unvisited nodes is asked; it is built again
+whenever half of its nodes are visited, which costs O(N log N) in all. GEO, ATT and the other rules on coordinates are
+monotone enough in practice that Euclidean neighbours serve, except GEO, where points go to the sphere first; matrix
+instances read their rows. Ties go to the lower node number. There is nothing random: the seed has no effect.
+
+CVRP: the nearest customer that still fits into the vehicle; if none fits, back to the depot. O(N^2) time there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.availability import Backend
+from nco_bench.solvers.base import Solved
+from nco_bench.solvers.classical.native import ChildSolver
+from nco_bench.solvers.classical.small import (
+    all_points,
+    distance_matrix,
+    easy_routes,
+    easy_tour,
+    integer_demand,
+    join_fixed_edges,
+)
+
+NEIGHBOURS = 12
+
+
+class NearestNeighbor(ChildSolver):
+    """Nearest neighbour for TSP and CVRP."""
+
+    NAME = "nearest-neighbor"
+    SOLVE = "nco_bench.solvers.classical.nearest_neighbor:solve"
+    QUICK = True
+
+    def check(self, dataset: Dataset, backend: Backend) -> str | None:
+        """Refuse limits on route lengths."""
+        if any(getattr(i, "max_route_length", None) is not None for i in dataset):
+            return f"{self.NAME} knows no limit on route lengths, which {dataset.name} has"
+        return None
+
+
+def solve(
+    instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> NDArray[np.integer] | Solved:
+    """Build one solution; runs in the child."""
+    if isinstance(instance, CVRPInstance):
+        easy = easy_routes(instance)
+        return easy if easy is not None else nearest_routes(instance)
+    easy = easy_tour(instance)
+    if easy is not None:
+        return easy
+    if instance.convention == "explicit":
+        tour = nearest_by_matrix(distance_matrix(instance))
+    else:
+        tour = nearest_by_tree(search_points(instance))
+    return join_fixed_edges(instance, tour)
+
+
+def search_points(instance: TSPInstance | CVRPInstance) -> NDArray[np.float64]:
+    """Return points whose Euclidean order of distances is the instance's: on the sphere for GEO, else the raw ones."""
+    points = all_points(instance)
+    if instance.convention != "geo":
+        return points
+    degrees = np.trunc(points)
+    latitude, longitude = np.pi * (degrees + 5.0 * (points - degrees) / 3.0).T / 180.0
+    return np.stack(
+        [np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=1
+    )
+
+
+def nearest_by_tree(points: NDArray[np.float64], start: int = 0) -> NDArray[np.int64]:
+    """Build a nearest-neighbour tour of ``(N, D)`` points."""
+    n = len(points)
+    k = min(NEIGHBOURS, n - 1)
+    near = cKDTree(points).query(points, k=k + 1)[1].tolist()
+    visited = bytearray(n)
+    tour = [start]
+    visited[start] = 1
+    left = _Unvisited(points, visited)
+    node = start
+    for _ in range(n - 1):
+        for candidate in near[node]:
+            if not visited[candidate]:
+                node = candidate
+                break
+        else:
+            node = left.nearest(node)
+        visited[node] = 1
+        tour.append(node)
+    return np.array(tour)
+
+
+class _Unvisited:
+    """A k-d tree of the nodes that are left, built again whenever half of them are gone."""
+
+    def __init__(self, points: NDArray[np.float64], visited: bytearray) -> None:
+        self._points, self._visited = points, visited
+        self._nodes = np.arange(len(points))
+        self._tree: cKDTree | None = None
+
+    def nearest(self, node: int) -> int:
+        """Return the unvisited node nearest to `node`; there must be one."""
+        width = 2 * NEIGHBOURS
+        while True:
+            if self._tree is None:
+                flags = np.frombuffer(self._visited, dtype=np.uint8)
+                self._nodes = self._nodes[flags[self._nodes] == 0]
+                self._tree = cKDTree(self._points[self._nodes])
+            size = len(self._nodes)
+            found = np.atleast_1d(self._tree.query(self._points[node], k=min(width, size))[1])
+            for at in found.tolist():
+                candidate = int(self._nodes[at])
+                if not self._visited[candidate]:
+                    return candidate
+            width *= 4
+            if width > 64 * NEIGHBOURS or width > 4 * size:
+                self._tree = None
+                width = 2 * NEIGHBOURS
+
+
+def nearest_by_matrix(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Build a nearest-neighbour tour from an ``(N, N)`` matrix."""
+    n = len(matrix)
+    blocked = np.zeros(n)
+    tour, node = [0], 0
+    blocked[0] = np.inf
+    for _ in range(n - 1):
+        node = int((matrix[node] + blocked).argmin())
+        blocked[node] = np.inf
+        tour.append(node)
+    return np.array(tour)
+
+
+def nearest_routes(instance: CVRPInstance) -> NDArray[np.int64]:
+    """Build routes customer by customer; O(N^2) time, O(N) memory for coordinates."""
+    demand, capacity = integer_demand(instance)
+    by_matrix = instance.convention == "explicit"
+    matrix = distance_matrix(instance) if by_matrix else None
+    points = None if by_matrix else search_points(instance)
+    left = np.arange(1, instance.n + 1)
+    wanted = demand.copy()
+    sequence, node, room = [0], 0, capacity
+    while len(left):
+        if matrix is not None:
+            distance = matrix[node, left].copy()
+        else:
+            assert points is not None
+            distance = ((points[left] - points[node]) ** 2).sum(1)
+        distance[wanted > room] = np.inf
+        at = int(distance.argmin())
+        if distance[at] == np.inf:
+            sequence.append(0)
+            node, room = 0, capacity
+            continue
+        node = int(left[at])
+        room -= int(wanted[at])
+        sequence.append(node)
+        # The order of what is left is kept, so that ties go to the lower number.
+        left, wanted = np.delete(left, at), np.delete(wanted, at)
+    return np.array([*sequence, 0])

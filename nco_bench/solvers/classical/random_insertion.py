@@ -1,0 +1,115 @@
+"""Random insertion: cities in a random order, each put where it lengthens the tour least. O(N^2) time, O(N) memory.
+
+The native code is the package ``random-insertion`` (MIT), the one behind GLOP (Ye et al., 2024) and SIT's Table 1. It
+works in float32, so coordinates are moved and scaled to the unit square first. The order is a permutation drawn from
+``numpy.random.default_rng(seed)``: the same seed gives the same tour.
+
+CVRP: the package visits customers in the given order and keeps routes within the capacity. Its own default order is
+by angle around the depot (``order=angle``, deterministic, what GLOP uses); ``order=random`` draws it. Distances are
+Euclidean whatever the rounding; GEO and matrix instances of the TSP are solved on their matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.availability import Backend
+from nco_bench.solvers.base import Solved, SolverOptions
+from nco_bench.solvers.classical.native import ChildSolver
+from nco_bench.solvers.classical.small import (
+    distance_matrix,
+    easy_routes,
+    easy_tour,
+    integer_demand,
+    join_fixed_edges,
+    join_routes,
+)
+
+ORDERS = ("angle", "random")
+MATRIX_CONVENTIONS = ("explicit", "geo")
+MATRIX_NODES = 5000
+
+
+class RandomInsertion(ChildSolver):
+    """Random insertion for TSP and CVRP."""
+
+    NAME = "random-insertion"
+    SOLVE = "nco_bench.solvers.classical.random_insertion:solve"
+    PARAMS: ClassVar[dict[str, tuple[type, Any]]] = {"order": (str, "")}
+    QUICK = True
+
+    def __init__(self, options: SolverOptions) -> None:
+        super().__init__(options)
+        if self.params["order"] not in ("", *ORDERS):
+            raise BadInputError(f"{self.NAME}: order={self.params['order']!r} is neither angle nor random.")
+
+    def check(self, dataset: Dataset, backend: Backend) -> str | None:
+        """Refuse route length limits, CVRP matrices and matrices that do not fit."""
+        if dataset.problem == "cvrp":
+            if any(i.max_route_length is not None for i in dataset if isinstance(i, CVRPInstance)):
+                return f"{self.NAME} knows no limit on route lengths, which {dataset.name} has"
+            if any(i.customers is None for i in dataset if isinstance(i, CVRPInstance)):
+                return f"{self.NAME} needs coordinates for the CVRP, {dataset.name} has matrices only"
+        elif self.params["order"] == "angle":
+            return f"{self.NAME}: order=angle is for the CVRP"
+        return None
+
+
+def warm_up(params: dict[str, Any]) -> None:
+    """Import the package before the clock starts."""
+    import random_insertion
+
+    random_insertion.tsp_random_insertion(np.random.default_rng(0).random((8, 2)))
+
+
+def solve(
+    instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> NDArray[np.integer] | Solved:
+    """Build one solution; runs in the child."""
+    if isinstance(instance, CVRPInstance):
+        return _routes(instance, seed, params["order"] or "angle")
+    return _tour(instance, seed)
+
+
+def _tour(instance: TSPInstance, seed: int) -> NDArray[np.integer] | Solved:
+    import random_insertion
+
+    easy = easy_tour(instance)
+    if easy is not None:
+        return easy
+    order = np.random.default_rng(seed).permutation(instance.n)
+    if instance.convention in MATRIX_CONVENTIONS:
+        tour, _ = random_insertion.atsp_random_insertion(distance_matrix(instance), order)
+    else:
+        assert instance.coords is not None
+        tour, _ = random_insertion.tsp_random_insertion(unit_square(instance.coords), order)
+    return join_fixed_edges(instance, tour.astype(np.int64))
+
+
+def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer] | Solved:
+    import random_insertion
+
+    easy = easy_routes(instance)
+    if easy is not None:
+        return easy
+    assert instance.depot is not None
+    assert instance.customers is not None
+    points = unit_square(np.concatenate([instance.depot[None], instance.customers]))
+    demand, capacity = integer_demand(instance, positive=True)
+    drawn = np.random.default_rng(seed).permutation(instance.n) if order == "random" else None
+    routes = random_insertion.cvrp_random_insertion(points[1:], points[0], demand, capacity, drawn)
+    return join_routes([route.astype(np.int64) + 1 for route in routes])
+
+
+def unit_square(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move and scale ``(N, 2)`` points to the unit square with one scale for both axes, for float32 codes."""
+    low = points.min(0)
+    extent = float((points.max(0) - low).max())
+    return (points - low) / (extent or 1.0)
