@@ -1,0 +1,117 @@
+"""The TSP referee: each way to be infeasible, costs by hand, bad instances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems.tsp import TSPInstance, score, violations
+
+SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+
+
+def square(**changes) -> TSPInstance:
+    return TSPInstance(**{"name": "square", "coords": SQUARE, **changes})
+
+
+def test_tour_around_the_unit_square_costs_4_and_the_crossing_one_more():
+    assert score(square(), np.array([0, 1, 2, 3])) == 4.0
+    # Two sides and two diagonals.
+    assert score(square(), np.array([0, 2, 1, 3])) == pytest.approx(2 + 2 * 2**0.5, abs=1e-15)
+
+
+def test_rounding_applies_to_each_edge_and_not_to_the_sum():
+    # Diagonals of 1.414 are rounded to 1 each: 4, where the rounded sum would be 5.
+    assert score(square(convention="tsplib-nint"), np.array([0, 2, 1, 3])) == 4
+
+
+def test_two_nodes_are_visited_there_and_back():
+    pair = TSPInstance("pair", np.array([[0.0, 0.0], [3.0, 4.0]]))
+    assert violations(pair, np.array([1, 0])) == ()
+    assert score(pair, np.array([1, 0])) == 10.0
+
+
+def test_all_points_equal_costs_nothing():
+    same = TSPInstance("same", np.full((5, 2), 0.3))
+    assert score(same, np.array([4, 2, 0, 1, 3])) == 0.0
+
+
+def test_matrix_instance_is_scored_from_its_matrix():
+    matrix = np.array([[0, 2, 9], [2, 0, 4], [9, 4, 0]])
+    instance = TSPInstance("matrix", None, "explicit", matrix)
+    assert score(instance, np.array([2, 0, 1])) == 15.0
+
+
+def test_integer_coordinates_are_scored_in_float64():
+    # The square of 100,000 overflows int32.
+    instance = TSPInstance("int", np.array([[0, 0], [100_000, 0], [100_000, 100_000]], dtype=np.int32))
+    assert score(instance, np.array([0, 1, 2])) == pytest.approx(200_000 + 100_000 * 2**0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("tour", "message"),
+    [
+        ([0, 1, 2], "3 visits for 4 nodes"),
+        ([0, 1, 2, 3, 0], "5 visits for 4 nodes"),
+        ([0, 1, 2, 2], "node 2 is visited 2 times, node 3 never"),
+        ([0, 1, 2, 4], "node 4 is outside 0..3"),
+        ([0, 1, 2, -1], "node -1 is outside 0..3"),
+        ([[0, 1], [2, 3]], "flat array of integers"),
+        ([0.0, 1.0, 2.0, 3.0], "flat array of integers"),
+        ([True, False, True, False], "flat array of integers"),
+        ([], "flat array of integers"),
+    ],
+)
+def test_each_way_to_be_no_tour_is_named(tour, message):
+    (found,) = violations(square(), np.array(tour))
+    assert message in found
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, np.int64])
+def test_tours_of_every_integer_type_are_judged(dtype):
+    assert violations(square(), np.array([2, 3, 0, 1], dtype=dtype)) == ()
+
+
+def test_fixed_edge_must_be_in_the_tour_also_across_its_end():
+    instance = square(fixed_edges=((0, 3),))
+    assert violations(instance, np.array([0, 1, 2, 3])) == ()
+    assert violations(instance, np.array([3, 2, 0, 1])) == ("the fixed edge 0-3 is not in the tour",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"coords": np.zeros((1, 2))}, "at least 2 nodes, this one has 1"),
+        ({"coords": np.array([[0, 0], [np.nan, 1]])}, "coordinates of node 1 are not finite"),
+        ({"coords": np.array([[0, np.inf], [0, 1]])}, "coordinates of node 0 are not finite"),
+        ({"coords": np.zeros((3, 3))}, r"expected \(N, 2\)"),
+        ({"coords": None}, "needs coordinates"),
+        ({"convention": "explicit"}, "needs a distance matrix"),
+        ({"coords": None, "convention": "explicit", "matrix": np.zeros((3, 2))}, r"expected \(N, N\)"),
+        ({"convention": "explicit", "matrix": np.zeros((3, 3))}, "4 coordinates for a matrix of 3 nodes"),
+        ({"coords": None, "convention": "explicit", "matrix": np.diag([0, np.nan])}, "from node 1 to node 1"),
+    ],
+)
+def test_bad_instance_is_refused_in_one_line(changes, message):
+    with pytest.raises(BadInputError, match=message) as error:
+        square(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_convention_is_refused():
+    with pytest.raises(UnknownNameError, match="distance convention 'nint'"):
+        square(convention="nint")
+
+
+@given(st.integers(2, 40), st.randoms(use_true_random=False))
+def test_every_permutation_is_a_tour_and_one_changed_visit_is_none(n, random):
+    instance = TSPInstance("any", np.zeros((n, 2)))
+    tour = list(range(n))
+    random.shuffle(tour)
+    assert violations(instance, np.array(tour)) == ()
+    position = random.randrange(n)
+    tour[position] = (tour[position] + 1 + random.randrange(n - 1)) % n
+    assert violations(instance, np.array(tour)) != ()
