@@ -1,0 +1,350 @@
+"""Fetch library instances: from a mirror folder, an archive at hand, or the official sites.
+
+Every instance is checked before it is kept: by the SHA-256 of its uncompressed file, or, where a site serves other white
+space, by the hash of the parsed instance. Solutions must be feasible and cost what the catalogue says, or less. Files
+appear whole or not at all, are written only below the instances folder, and those already there are not fetched again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nco_bench.datasets import catalog
+from nco_bench.datasets.catalog import Entry, TestSet
+from nco_bench.datasets.formats import read_solution
+from nco_bench.datasets.formats.reading import (
+    GZIP_MAGIC,
+    MAX_BINARY_BYTES,
+    MAX_TEXT_BYTES,
+    read_bytes,
+    write_bytes,
+)
+from nco_bench.datasets.libraries import find_file, read_checked, select
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.problems import problem
+
+SITES = {
+    "tsplib": "http://comopt.ifi.uni-heidelberg.de/software/TSPLIB95/tsp",
+    "cvrplib": "http://vrp.galgos.inf.puc-rio.br/media/com_vrp/instances",
+}
+"""Folders of the official sites that hold the files."""
+
+SITE_FOLDERS = {"Taillard": "tai"}
+"""Where CVRPLIB's site calls a set otherwise than we do."""
+
+Fetch = Callable[[str, str], bytes | None]
+"""Folder and file name to uncompressed content, None where the source has no such file."""
+
+
+@dataclass(frozen=True)
+class PullReport:
+    """What a pull did: names of instances, and a reason for each that failed."""
+
+    fetched: tuple[str, ...]
+    present: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+
+
+def pull(
+    name: str,
+    instances_dir: Path,
+    *,
+    mirror: Path | None = None,
+    archive: Path | None = None,
+    sites: dict[str, str] | None = None,
+    timeout_s: float = 30.0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> PullReport:
+    """Fetch the files of a library, a part of it, or test sets; what is there and whole stays.
+
+    Parameters
+    ----------
+    name
+        ``tsplib``, ``cvrplib:X``, ``tsplib:pens-100``, ``testsets`` or the name of one test set.
+    instances_dir
+        Where they go.
+    mirror
+        Folder laid out like ``NCO_BENCH_MIRROR``; used in place of the network.
+    archive
+        A .zip, .tar, .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz; used in place of both.
+    sites
+        Addresses to use in place of `SITES`.
+    timeout_s
+        For each request.
+    progress
+        Called with done, total and the name of the instance.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown name.
+    BadInputError
+        When the source cannot be reached or read at all, or the place cannot be written.
+    """
+    wanted = _wanted(name)
+    fetched, present, failed = [], [], []
+    with _source(mirror, archive, sites or SITES, timeout_s) as fetch:
+        for done, entry in enumerate(wanted):
+            if progress:
+                progress(done, len(wanted), entry.name)
+            try:
+                kept = _keep_testset(entry, instances_dir, fetch) if isinstance(entry, TestSet) else None
+                kept = _keep_entry(entry, instances_dir, fetch) if isinstance(entry, Entry) else kept
+                (fetched if kept else present).append(entry.name)
+            except SourceUnreachableError:
+                raise
+            except NcoBenchError as error:
+                failed.append((entry.name, str(error)))
+    return PullReport(tuple(fetched), tuple(present), tuple(failed))
+
+
+class SourceUnreachableError(BadInputError):
+    """The source as a whole cannot be reached; trying the next file would only wait longer."""
+
+
+def _wanted(name: str) -> list[Entry] | list[TestSet]:
+    sets = {entry.name: entry for entry in catalog.testsets()}
+    if name == "testsets":
+        return list(sets.values())
+    if name in sets:
+        return [sets[name]]
+    if re.split("[:/]", name, maxsplit=1)[0] not in SITES:
+        raise UnknownNameError("library", name, [*SITES, "testsets", *sets])
+    return select(name)
+
+
+def verify(name: str, instances_dir: Path) -> dict[str, str]:
+    """Check the files of a library in the instances folder.
+
+    Returns
+    -------
+    dict
+        Name to ``ok``, ``missing`` or what is wrong.
+    """
+    out = {}
+    for entry in _wanted(name):
+        try:
+            if isinstance(entry, TestSet):
+                whole = _whole_testset(entry, instances_dir)
+            else:
+                path = find_file([instances_dir], entry.folder, entry.file)
+                whole = path is not None
+                if path:
+                    read_checked(path, entry)
+                    _check_solution(
+                        entry, path, find_file([instances_dir], entry.folder, entry.solution_file or "-")
+                    )
+            out[entry.name] = "ok" if whole else "missing"
+        except NcoBenchError as error:
+            out[entry.name] = str(error)
+    return out
+
+
+def _keep_entry(entry: Entry, instances_dir: Path, fetch: Fetch) -> bool:
+    """Make sure that an instance and its solution are there; True if anything was fetched."""
+    fetched = False
+    path = find_file([instances_dir], entry.folder, entry.file)
+    if path is None or not _is_whole(path, entry):
+        content = fetch(entry.folder, entry.file)
+        if content is None:
+            raise BadInputError(f"{entry.library}/{entry.name}: the source has no {entry.file}.")
+        target = instances_dir / entry.folder / f"{entry.file}.gz"
+        _check_then_write(content, target, lambda temporary: read_checked(temporary, entry))
+        if path is not None and path != target:
+            path.unlink()  # the damaged one, which would be found first
+        path, fetched = target, True
+    if entry.solution_file and find_file([instances_dir], entry.folder, entry.solution_file) is None:
+        content = fetch(entry.folder, entry.solution_file)
+        if content is not None:
+            target = instances_dir / entry.folder / f"{entry.solution_file}.gz"
+            instance_path = path
+            _check_then_write(
+                content, target, lambda temporary: _check_solution(entry, instance_path, temporary)
+            )
+            fetched = True
+    return fetched
+
+
+def _check_then_write(content: bytes, target: Path, check: Callable[[Path], object]) -> None:
+    """Run `check` on the content in a temporary file; write it to `target` if that raises nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / target.name.removesuffix(".gz")
+        temporary.write_bytes(content)
+        try:
+            check(temporary)
+        except NcoBenchError as error:
+            reason = str(error).replace(str(temporary), temporary.name)
+            raise BadInputError(f"what the source sent is not usable: {reason}") from None
+    write_bytes(target, content)
+
+
+def _is_whole(path: Path, entry: Entry) -> bool:
+    try:
+        read_checked(path, entry)
+    except NcoBenchError:
+        return False
+    return True
+
+
+def _check_solution(entry: Entry, instance_path: Path, solution_path: Path | None) -> None:
+    if solution_path is None:
+        return
+    instance = read_checked(instance_path, entry)
+    solution = read_solution(solution_path, instance)
+    faults = problem(instance.problem).violations(instance, solution)
+    if faults:
+        raise BadInputError(f"{solution_path}: infeasible: {faults[0]}")
+
+
+def _keep_testset(entry: TestSet, instances_dir: Path, fetch: Fetch) -> bool:
+    if _whole_testset(entry, instances_dir):
+        return False
+    content = fetch("testsets", f"{entry.name}.npz")
+    if content is None:
+        raise BadInputError(
+            f"{entry.name}: the source has no {entry.name}.npz; test sets come from a mirror (NCO_BENCH_MIRROR) only."
+        )
+    if hashlib.sha256(content).hexdigest() != entry.npz_sha256:
+        raise BadInputError(
+            f"{entry.name}: the source's file is not that of the catalogue (its SHA-256 differs)."
+        )
+    write_bytes(instances_dir / "testsets" / f"{entry.name}.npz", content)
+    return True
+
+
+def _whole_testset(entry: TestSet, instances_dir: Path) -> bool:
+    path = instances_dir / "testsets" / f"{entry.name}.npz"
+    return (
+        path.is_file() and hashlib.sha256(read_bytes(path, MAX_BINARY_BYTES)).hexdigest() == entry.npz_sha256
+    )
+
+
+@contextmanager
+def _source(
+    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float
+) -> Iterator[Fetch]:
+    if archive is not None:
+        with _archive_members(archive) as read:
+            yield lambda folder, file: read(file)
+    elif mirror is not None:
+        if not (mirror / "instances").is_dir():
+            raise SourceUnreachableError(
+                f"{mirror}: no folder 'instances' in this mirror; correct NCO_BENCH_MIRROR."
+            )
+        yield lambda folder, file: _from_folder(mirror / "instances", folder, file)
+    else:
+        yield lambda folder, file: _download(sites, folder, file, timeout_s)
+
+
+def _from_folder(root: Path, folder: str, file: str) -> bytes | None:
+    path = find_file([root], folder, file)
+    return None if path is None else read_bytes(path, MAX_BINARY_BYTES)
+
+
+def _download(sites: dict[str, str], folder: str, file: str, timeout_s: float) -> bytes | None:
+    """Get one file; None for 404, `SourceUnreachableError` when the site does not answer."""
+    library, _, group = folder.partition("/")
+    if library not in sites:
+        return None
+    base = sites[library].rstrip("/")
+    url = f"{base}/{file}.gz" if library == "tsplib" else f"{base}/{SITE_FOLDERS.get(group, group)}/{file}"
+    request = urllib.request.Request(url, headers={"User-Agent": "nco-bench"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            content: bytes = answer.read(MAX_TEXT_BYTES + 1)
+            length = answer.headers.get("Content-Length", "")
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise BadInputError(
+            f"{url}: the site answered {error.code} {error.reason}; try again later."
+        ) from None
+    except (OSError, ValueError) as error:  # URLError, timeouts and resets are all OSError
+        reason = getattr(error, "reason", error)
+        raise SourceUnreachableError(
+            f"cannot reach {url} ({reason}); when offline, set NCO_BENCH_MIRROR to a folder with the files."
+        ) from None
+    if length.isdigit() and len(content) < int(length):
+        raise BadInputError(f"{url}: cut off after {len(content)} of {length} bytes; run the command again.")
+    return _plain(content, url)
+
+
+def _plain(content: bytes, source: str) -> bytes:
+    if content[:2] != GZIP_MAGIC:
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            plain = stream.read(MAX_TEXT_BYTES + 1)
+    except (OSError, EOFError, zlib.error):
+        raise BadInputError(f"{source}: damaged gzip data; run the command again.") from None
+    if len(plain) > MAX_TEXT_BYTES:
+        raise BadInputError(f"{source}: more than {MAX_TEXT_BYTES >> 20} MiB when uncompressed.")
+    return plain
+
+
+@contextmanager
+def _archive_members(archive: Path) -> Iterator[Callable[[str], bytes | None]]:
+    """Yield a function from file name to content; nothing is ever extracted to a path that the archive names."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                sizes = {info.filename: info.file_size for info in opened.infolist() if not info.is_dir()}
+                index = _index(archive, sizes)
+                yield lambda file: _member(archive, index, sizes, file, opened.read)
+        else:
+            with tarfile.open(archive) as tar:
+                members = {member.name: member for member in tar.getmembers()}
+                for member in members.values():
+                    if not (member.isfile() or member.isdir()):
+                        raise BadInputError(
+                            f"{archive}: refused, the member {member.name!r} is a link or device."
+                        )
+                sizes = {name: member.size for name, member in members.items() if member.isfile()}
+                index = _index(archive, sizes)
+                yield lambda file: _member(archive, index, sizes, file, lambda name: _tar_bytes(tar, name))
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise SourceUnreachableError(f"{archive}: not a readable .zip or .tar archive ({error}).") from None
+    except FileNotFoundError:
+        raise SourceUnreachableError(f"{archive}: no such file.") from None
+
+
+def _tar_bytes(tar: tarfile.TarFile, name: str) -> bytes:
+    stream = tar.extractfile(name)
+    return b"" if stream is None else stream.read()
+
+
+def _index(archive: Path, sizes: dict[str, int]) -> dict[str, str]:
+    """Base name to member; refuse an archive that names places outside its own folder."""
+    index = {}
+    for name in sizes:
+        path = PurePosixPath(name.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+            raise SourceUnreachableError(
+                f"{archive}: refused, the member {name!r} points outside the archive; get it from the official site."
+            )
+        index[path.name] = name
+    return index
+
+
+def _member(
+    archive: Path, index: dict[str, str], sizes: dict[str, int], file: str, read: Callable[[str], bytes]
+) -> bytes | None:
+    for base in (file, f"{file}.gz"):
+        if base in index:
+            if sizes[index[base]] > MAX_TEXT_BYTES:
+                raise BadInputError(f"{archive}: member {base} is larger than {MAX_TEXT_BYTES >> 20} MiB.")
+            return _plain(read(index[base]), f"{archive}: {base}")
+    return None
