@@ -10,6 +10,7 @@ from nco_bench.reports.captions import caption, remarks
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.rows import arrange
 from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value
+from nco_bench.reports.table import PRESETS as PRESETS
 
 LABEL_MARKS = {
     "in-distribution": ("i", "in-distribution: size and distribution of the weights' training set."),

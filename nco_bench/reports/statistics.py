@@ -94,7 +94,7 @@ class Comparison:
     low, high
         95 % bootstrap interval of the difference; None for one instance.
     wins, ties, losses
-        Instances where a is better, equal (within `tolerance` relative), worse.
+        Instances where a is better, equal (within a relative 1e-9), worse.
     p_value
         Wilcoxon signed-rank test, two-sided, by SciPy; None where all differences are 0 or fewer than two instances.
     """
@@ -122,9 +122,13 @@ class Comparison:
 
 
 def wilcoxon_p(differences: FloatArray) -> float | None:
-    """Two-sided Wilcoxon signed-rank p-value, zeros split evenly between the signs (Pratt's rule drops less).
+    """Two-sided Wilcoxon signed-rank p-value by SciPy; zeros are ranked, then dropped (Pratt's treatment).
 
     None where the test is undefined: fewer than two values, or all zero.
+
+    References
+    ----------
+    .. [1] Pratt (1959). Remarks on zeros and ties in the Wilcoxon signed rank procedures. *JASA* 54(287).
     """
     if len(differences) < 2 or not np.any(differences):
         return None

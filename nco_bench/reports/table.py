@@ -13,13 +13,26 @@ from nco_bench.errors import UnknownNameError
 if TYPE_CHECKING:
     from nco_bench.reports.load import ResultFrame
 
-TABLES: dict[str, str] = {
-    "main": "nco_bench.reports.presets:main_table",
-    "gaps": "nco_bench.reports.presets:gaps_table",
-    "times": "nco_bench.reports.presets:times_table",
-    "instances": "nco_bench.reports.instances:instances_table",
+
+@dataclass(frozen=True)
+class Preset:
+    """Where a table's builder is (``module:function``), and what it shows."""
+
+    target: str
+    description: str
+
+
+PRESETS: dict[str, Preset] = {
+    "main": Preset(
+        "nco_bench.reports.presets:main_table", "length, gap and total time per dataset, as papers print them"
+    ),
+    "gaps": Preset(
+        "nco_bench.reports.presets:gaps_table", "both gap definitions, 95 % intervals, standard deviation"
+    ),
+    "times": Preset("nco_bench.reports.presets:times_table", "total, per instance, latency, peak memory"),
+    "instances": Preset("nco_bench.reports.instances:instances_table", "one row per instance, as for TSPLIB"),
 }
-"""Table name to builder; a new preset is one function and one line here."""
+"""A new table is one function ``(frame, *, gap) -> Table`` and one line here."""
 
 SYMBOLS = ("†", "‡", "§", "¶", "‖", "#")
 
@@ -216,7 +229,7 @@ def build_table(name: str, frame: ResultFrame, *, gap: str = "mean-of-gaps") -> 
     Parameters
     ----------
     name
-        One of `TABLES`.
+        One of `PRESETS`.
     frame
         From `nco_bench.reports.load.load_frame`.
     gap
@@ -229,11 +242,11 @@ def build_table(name: str, frame: ResultFrame, *, gap: str = "mean-of-gaps") -> 
     ResultsError
         When records do not fit into one column.
     """
-    if name not in TABLES:
-        raise UnknownNameError("table", name, TABLES)
+    if name not in PRESETS:
+        raise UnknownNameError("table", name, PRESETS)
     if gap not in GAP_DEFINITIONS:
         raise UnknownNameError("gap definition", gap, GAP_DEFINITIONS)
-    module, _, function = TABLES[name].partition(":")
+    module, _, function = PRESETS[name].target.partition(":")
     builder: Callable[..., Table] = getattr(import_module(module), function)
     return ranked(builder(frame, gap=gap))
 

@@ -11,7 +11,7 @@ from run_folders import Results, make_cell, make_records
 
 from nco_bench.reports import render_latex
 from nco_bench.reports.load import load_frame
-from nco_bench.reports.table import TABLES, Column, Note, Number, Row, Table, Text, build_table
+from nco_bench.reports.table import PRESETS, Column, Note, Number, Row, Table, Text, build_table
 
 GOLDEN = Path(__file__).parent / "golden" / "main.tex"
 
@@ -69,7 +69,7 @@ def test_negative_numbers_get_a_minus_sign() -> None:
     assert "x & $-$1.5 \\\\" in render_latex.render(table)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", PRESETS)
 def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Path, name: str) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")

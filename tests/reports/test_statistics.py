@@ -1,0 +1,119 @@
+"""Intervals, paired tests and outliers against SciPy and hand calculations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+from run_folders import Results, make_cell, make_records
+
+from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.reports import statistics
+from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.compare import compare, outlying_instances, sentence
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.statistics import bootstrap_interval, outliers, wilcoxon_p
+
+
+def test_interval_agrees_with_scipy_bootstrap() -> None:
+    values = np.random.default_rng(0).gamma(2.0, 1.5, 200)
+    theirs = scipy.stats.bootstrap(
+        (values,), np.mean, n_resamples=50_000, method="percentile", random_state=1
+    ).confidence_interval
+    assert bootstrap_interval(values) == pytest.approx((theirs.low, theirs.high), rel=0.01)
+
+
+def test_interval_of_a_large_sample_is_that_of_many_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skewed gaps (exponential): the expansion against 20,000 resamples of the same 3,000 values."""
+    values = np.random.default_rng(1).exponential(1.0, 3000)
+    low, high = bootstrap_interval(values) or (0.0, 0.0)
+    monkeypatch.setattr(statistics, "EXACT_UP_TO", 10_000)
+    assert bootstrap_interval(values, resamples=20_000) == pytest.approx((low, high), abs=0.02 * (high - low))
+
+
+def test_interval_is_the_same_every_time_and_none_for_one_value() -> None:
+    values = np.array([1.0, 2.0, 4.0])
+    assert bootstrap_interval(values) == bootstrap_interval(values)
+    assert bootstrap_interval(values[:1]) is None
+
+
+def test_interval_of_equal_values_is_a_point() -> None:
+    assert bootstrap_interval(np.full(5, 2.5)) == (2.5, 2.5)
+    assert bootstrap_interval(np.full(5000, 2.5)) == (2.5, 2.5)
+
+
+def test_wilcoxon_by_hand() -> None:
+    """Five positive differences: all 2^5 sign patterns are equally likely, two of them as extreme."""
+    assert wilcoxon_p(np.array([1.0, 2.0, 3.0, 4.0, 5.0])) == pytest.approx(2 / 32)
+    assert wilcoxon_p(np.zeros(4)) is None
+
+
+def test_outliers_beyond_three_interquartile_ranges() -> None:
+    values = np.array([1.0, 1.1, 1.2, 1.3, 1.4, 9.0, -20.0])
+    assert outliers(values).tolist() == [6, 5]
+
+
+def paired(results: Results, a: list[float | str], b: list[float | str]) -> None:
+    """Records of solvers a and b; references are 10."""
+    one, two = make_cell(0, "a", "tsp100"), make_cell(1, "b", "tsp100")
+    refs = [10.0] * len(a)
+    results.run("r1", (one, make_records(one, a, refs)), (two, make_records(two, b, refs)))
+
+
+def test_comparison_is_paired_by_instance(results: Results) -> None:
+    """Gaps of a: 10 20 30 40, of b: 20 20 20 60; differences -10 0 10 -20."""
+    paired(results, [11.0, 12.0, 13.0, 14.0], [12.0, 12.0, 12.0, 16.0])
+    found = compare(load_frame(results.folder), "a", "b", "tsp100")
+    assert (found.wins, found.ties, found.losses) == (2, 1, 1)
+    assert found.difference == pytest.approx(-5.0)
+    assert (found.mean_a, found.mean_b) == pytest.approx((25.0, 30.0))
+    assert found.p_value == pytest.approx(scipy.stats.wilcoxon([-10, 0, 10, -20], zero_method="pratt").pvalue)
+    assert "2 wins, 1 ties, 1 losses of a" in sentence(found)
+
+
+def test_instances_that_one_solver_failed_are_not_compared(results: Results) -> None:
+    paired(results, [11.0, "failed", 13.0], [12.0, 12.0, "oom"])
+    found = compare(load_frame(results.folder), "a", "b", "tsp100")
+    assert (found.instances, found.only_a, found.only_b) == (1, 1, 1)
+    assert (found.low, found.p_value) == (None, None)
+
+
+def test_no_common_instance_is_an_error(results: Results) -> None:
+    paired(results, [11.0, "failed"], ["oom", 12.0])
+    with pytest.raises(ResultsError, match="no instance that both a and b solved"):
+        compare(load_frame(results.folder), "a", "b", "tsp100")
+
+
+def test_without_references_costs_are_compared(results: Results) -> None:
+    one, two = make_cell(0, "a", "tsp100"), make_cell(1, "b", "tsp100")
+    refs = [None, None]
+    results.run("r1", (one, make_records(one, [3.0, 4.0], refs)), (two, make_records(two, [1.0, 5.0], refs)))
+    found = compare(load_frame(results.folder), "a", "b", "tsp100")
+    assert (found.unit, found.difference) == ("cost", pytest.approx(0.5))
+
+
+def test_a_name_that_fits_two_rows_must_be_made_clear(results: Results) -> None:
+    cells = [make_cell(i, "net", "tsp100", decoding=d) for i, d in enumerate(("greedy", "beam:16"))]
+    results.run("r1", *((c, make_records(c, [8.0], [8.0])) for c in cells))
+    frame = load_frame(results.folder)
+    with pytest.raises(BadInputError, match="'net greedy'"):
+        compare(frame, "net", "net greedy", "tsp100")
+    assert compare(frame, "net beam:16", "net greedy", "tsp100").ties == 1
+
+
+def test_unknown_names_are_suggested(results: Results) -> None:
+    paired(results, [11.0], [12.0])
+    frame = load_frame(results.folder)
+    with pytest.raises(UnknownNameError, match="tsp100"):
+        compare(frame, "a", "b", "tsp10")
+    with pytest.raises(UnknownNameError, match="solver 'c'"):
+        compare(frame, "a", "c", "tsp100")
+
+
+def test_outlying_instances_carry_their_names(results: Results) -> None:
+    cell = make_cell(0, "a", "tsp100")
+    costs = [10.1, 10.2, 10.3, 10.2, 10.1, 20.0]
+    results.run("r1", (cell, make_records(cell, costs, [10.0] * 6)))
+    frame = load_frame(results.folder)
+    [worst] = outlying_instances(frame, summarise(frame)[0])
+    assert (worst.name, worst.gap_percent) == ("tsp100-5", pytest.approx(100.0))
