@@ -341,8 +341,9 @@ def make_sampler(name: str, settings: Iterable[tuple[str, str]] = ()) -> Sampler
     given: dict[str, float] = {}
     for key, value in settings:
         if key not in known:
-            hint = "" if known else "It has none."
-            raise UnknownNameError(f"parameter of distribution {name!r}:", key, known, hint=hint)
+            if not known:
+                raise BadInputError(f"distribution {name!r} has no parameters, got {key!r}; leave it out.")
+            raise UnknownNameError(f"parameter of distribution {name!r}:", key, known)
         if key in given:
             raise BadInputError(f"distribution {name!r}: {key} is given twice.")
         given[key] = known[key].parse(f"{key} of distribution {name!r}", value)

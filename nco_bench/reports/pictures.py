@@ -136,10 +136,7 @@ def _draw_on(axes: Axes, instance: Instance, solution: NDArray[np.integer] | Non
     if order is not None and isinstance(instance, CVRPInstance):
         _draw_routes(axes, coords, order, width, many)
     elif order is not None:
-        closed = coords[np.append(order, order[0])]
-        axes.plot(
-            closed[:, 0], closed[:, 1], color=ROUTE_COLOURS[0], linewidth=width, rasterized=many, zorder=1
-        )
+        _draw_tour(axes, coords[np.append(order, order[0])], width, many)
     _draw_nodes(axes, instance, coords, inches, many, solved=order is not None)
     axes.set_aspect("equal")
     axes.margins(0.02)
@@ -177,6 +174,16 @@ def _drawable(instance: Instance, solution: NDArray[np.integer], nodes: int) -> 
             f"{instance.name}: the solution cannot be drawn: {reasons[0] if reasons else 'it is empty'}."
         )
     return order.astype(np.int64)
+
+
+def _draw_tour(axes: Axes, closed: FloatArray, width: float, many: bool) -> None:
+    """Draw one line; edge by edge where there are many, for Agg is slow at one path that crosses itself often."""
+    from matplotlib.collections import LineCollection
+
+    pieces = np.stack([closed[:-1], closed[1:]], axis=1) if many else closed[None]
+    axes.add_collection(
+        LineCollection(list(pieces), colors=ROUTE_COLOURS[0], linewidths=width, rasterized=many, zorder=1)
+    )
 
 
 def _draw_routes(axes: Axes, coords: FloatArray, order: NDArray[np.int64], width: float, many: bool) -> None:
