@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,20 +14,30 @@ group = typer.Typer(help="Pull, list and verify instance libraries and stored da
 
 @group.command()
 def pull(
-    library: Annotated[str, typer.Argument(help="tsplib, cvrplib, or a set such as cvrplib:X.")],
+    library: Annotated[str, typer.Argument(help="tsplib, cvrplib:X, tsplib:pens-100, testsets, or one test set.")],
+    archive: Annotated[
+        Path | None, typer.Option("--archive", help="A .zip or .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz.")
+    ] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
-) -> None:
-    """Fetch a library from NCO_BENCH_MIRROR or its official site; checksums are checked."""
+) -> int:
+    """Fetch a library from NCO_BENCH_MIRROR or its official site; checksums are checked, whole files are kept."""
+    from dataclasses import asdict
+
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.load import Places
-    from nco_bench.datasets.pulling import pull as pull_library
+    from nco_bench.datasets.pull import pull as pull_library
 
-    pulled = pull_library(library, Places.from_environment(instances), say)
+    report = pull_library(library, instances, mirror=Places.from_environment(instances).mirror, archive=archive)
     if json:
-        print_json(pulled.as_dict())
+        print_json(asdict(report))
     else:
-        say(pulled.describe())
+        for name, reason in report.failed:
+            say(f"{name}: {reason}")
+        say(
+            f"{library}: {len(report.fetched)} fetched, {len(report.present)} were there, {len(report.failed)} failed"
+        )
+    return 1 if report.failed else 0
 
 
 @group.command("list")
@@ -38,20 +49,26 @@ def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> Non
 
 
 @group.command()
-def verify(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> int:
-    """Check every stored dataset and pulled file against its hash; status 1 if one differs."""
+def verify(
+    library: Annotated[
+        str | None, typer.Argument(help="A library or test set; default: the stored generated datasets.")
+    ] = None,
+    instances: Instances = DEFAULT_INSTANCES,
+    json: Json = False,
+) -> int:
+    """Check stored datasets, or the files of a library, against their hashes; status 1 if one is not whole."""
     from nco_bench.cli.output import print_json, say
-    from nco_bench.datasets.load import Places
-    from nco_bench.datasets.pulling import verify_instances
+    from nco_bench.datasets.checking import verify_library, verify_stored
 
-    checked = verify_instances(Places.from_environment(instances))
+    states = verify_stored(instances) if library is None else verify_library(library, instances)
+    wrong = {name: state for name, state in states.items() if state != "ok"}
     if json:
-        print_json(checked.as_dict())
+        print_json([{"name": name, "ok": state == "ok", "state": state} for name, state in states.items()])
     else:
-        for line in checked.problems:
-            typer.echo(line)
-        say(f"{checked.files} files checked, {len(checked.problems)} problems")
-    return 1 if checked.problems else 0
+        for name, state in wrong.items():
+            typer.echo(f"{name}: {state}")
+        say(f"{len(states)} checked, {len(wrong)} not whole")
+    return 1 if wrong else 0
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,6 +1,6 @@
 """Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run.
 
-A run's folder holds four files, all append-only, so that a killed run loses at most the line it was writing:
+A run's folder holds four files, append-only, so that a killed run loses at most the line it was writing:
 
 ``run.json``
     Facts that stand once: schema, command, seed, environment. Written first.
@@ -10,6 +10,8 @@ A run's folder holds four files, all append-only, so that a killed run loses at 
     One `Record` per line.
 ``solutions.bin``
     The solutions as little-endian int32, one after the other; a record holds offset and number of integers.
+
+Anytime solvers leave their cost against time in ``traces.jsonl`` beside these.
 
 Solutions are written before their record, so a record that can be read has its solution.
 """
@@ -117,6 +119,10 @@ class Cell:
         Wall time of all timed solve calls of this cell in this run.
     peak_memory_mb, peak_device_memory_mb
         Peak memory of the process (or its child) and of the device while solving.
+    notes
+        What the solver says about itself, such as which backend it used.
+    source
+        The dataset as it was asked for: a name, or the path of a file.
     """
 
     cell: int
@@ -146,6 +152,7 @@ class Cell:
     peak_memory_mb: float | None = None
     peak_device_memory_mb: float | None = None
     notes: list[str] = field(default_factory=list)
+    source: str = ""
 
 
 def record_key(parts: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import SolverFailedError
 from nco_bench.runs.executors import execute
+from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Record, Run, find_runs
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display
@@ -104,7 +105,14 @@ def collect(results: Path, configs: set[str], dataset: Dataset) -> list[Referenc
 
 def merge(known: Sequence[Reference | None], new: Sequence[Reference | None]) -> list[Reference | None]:
     """Take the better of two references per instance; of equal costs the proven one, then the known one."""
-    return [ledger.better(a, b) for a, b in zip(known, new, strict=True)]
+    return [b if a is None or (b is not None and _is_better(b, a)) else a for a, b in zip(known, new, strict=True)]
+
+
+def _is_better(new: Reference, known: Reference) -> bool:
+    slack = ledger.COST_TOLERANCE * max(1.0, abs(known.cost))
+    if abs(new.cost - known.cost) <= slack:
+        return new.optimal > known.optimal or (known.solution is None and new.solution is not None)
+    return new.cost < known.cost
 
 
 @dataclass(frozen=True)
@@ -145,16 +153,13 @@ def improve_references(source: str, how: ReferenceRun, places: Places, display: 
     """
     dataset = load_dataset(source, places)
     found = compute_references(dataset, source, how, places, display)
-    better = {
-        index: new
-        for index, (old, new) in enumerate(zip(dataset.references, found, strict=True))
-        if new is not None and ledger.better(old, new) is new
-    }
-    refused = ledger.improve(dataset, better, places.instances) if better else ()
+    outcomes = offer(dataset, {p: r for p, r in enumerate(found) if r is not None}, places.instances)
+    refused = tuple(f"instance {o.index}: {o.reason}" for o in outcomes if o.status == "refused")
+    improved = sum(o.status in ("improved", "proved") for o in outcomes)
     after = load_dataset(source, places)
     return Improved(
-        dataset.name, len(dataset), sum(r is not None for r in dataset.references), len(better) - len(refused),
-        tuple(refused), _mean(dataset), _mean(after),
+        dataset.name, len(dataset), sum(r is not None for r in dataset.references), improved, refused,
+        _mean(dataset), _mean(after),
     )  # fmt: skip
 
 

@@ -54,10 +54,11 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """One cell to run."""
+    """One cell to run; `source` is the dataset's name or path as it was asked for."""
 
     choice: SolverChoice
     dataset: Dataset
+    source: str
 
 
 def parse_limit(text: str | None) -> tuple[int, int | None] | None:
@@ -128,7 +129,11 @@ def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
         For an unknown solver or decoding.
     """
     choices = [choice for text in request.solvers for choice in _choices(request, text)]
-    return [CellPlan(choice, dataset) for dataset in datasets for choice in choices]
+    return [
+        CellPlan(choice, dataset, source)
+        for dataset, source in zip(datasets, request.datasets, strict=True)
+        for choice in choices
+    ]
 
 
 def _choices(request: RunRequest, text: str) -> list[SolverChoice]:

@@ -10,20 +10,20 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.clock import PeakMemory
 from nco_bench.runs.environment import capture
+from nco_bench.runs.offering import offer
 from nco_bench.runs.judge import Judged, judge
 from nco_bench.runs.records import Cell, Record, record_key
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import solve_batch
 from nco_bench.runs.store import RunWriter, done_keys
-from nco_bench.solvers.base import Solver
+from nco_bench.solvers.base import Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
 LATENCY_REPEATS = 3
@@ -168,6 +168,7 @@ def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -
         reference_solver=statistics.mode(references) if references else None,
         device=choice.options.device,
         batch_size=max(1, min(size, len(dataset))),
+        source=plan.source,
     )
 
 
@@ -253,8 +254,9 @@ class _CellWorker:
         for position, (index, outcome, seconds) in enumerate(
             zip(indices, solved.outcomes, solved.seconds, strict=True)
         ):
-            facts = {
-                "key": self._keys.key(index, repeat),
+            key = self._keys.key(index, repeat)
+            facts: dict[str, Any] = {
+                "key": key,
                 "cell": self._cell.cell,
                 "instance": index,
                 "repeat": repeat,
@@ -262,6 +264,8 @@ class _CellWorker:
                 "seconds": seconds,
             }
             reference = self._dataset.references[index - offset]
+            if isinstance(outcome, Solved) and outcome.trace:
+                self._writer.trace(key, outcome.trace)
             judged = judge(self._problem, batch[position], reference, outcome, facts)
             records.append(self._stored(judged))
             self._note(judged, index, reference, seconds)
@@ -308,4 +312,6 @@ class _CellWorker:
             f"{self._cell.label} beats {len(self._better)} references of {self._dataset.name}{stored}"
         )
         if self._request.update_references:
-            ledger.improve(self._dataset, self._better, self._request.places.instances)
+            for kept in offer(self._dataset, self._better, self._request.places.instances):
+                if kept.status == "refused":
+                    self._display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")

@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nco_bench.datasets import catalog
+from nco_bench.datasets.dataset import content_sha256
 from nco_bench.datasets.formats import read_solution
-from nco_bench.datasets.libraries import known_reference
 from nco_bench.datasets.load import load_path
 from nco_bench.errors import BadInputError
+from nco_bench.problems import Instance
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.judge import gap_percent
 
@@ -60,13 +62,20 @@ def score_file(instance_file: Path, solution_file: Path, convention: str | None)
         raise BadInputError(f"{instance_file}: holds {len(dataset)} instances; score takes a file with one.")
     instance = dataset.instances[0]
     solution = read_solution(solution_file, instance)
-    reference = dataset.references[0] or known_reference(instance)
+    stored = dataset.references[0]
+    known = published_value(instance) if stored is None else stored.cost
     if convention is not None and convention != instance.convention:
         instance = replace(instance, convention=convention)  # type: ignore[type-var]
-        reference = None
+        known = None
     module = problem_module(dataset.problem)
     wrong = module.violations(instance, solution)
     cost = None if wrong else module.score(instance, solution)
-    known = None if reference is None else reference.cost
     gap = None if cost is None or known is None else gap_percent(cost, known, module.OBJECTIVE)
     return Scored(cost, not wrong, wrong, instance.convention, known, gap)
+
+
+def published_value(instance: Instance) -> float | None:
+    """Return the published value of a library instance, recognised by its content, or None."""
+    found = content_sha256(instance.problem, [instance])
+    entries = catalog.tsplib() if instance.problem == "tsp" else catalog.cvrplib()
+    return next((entry.value for entry in entries if entry.content_sha256 == found), None)

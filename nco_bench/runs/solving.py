@@ -55,20 +55,30 @@ def solve_batch(
         return SolvedBatch([Failure(status, message)], [0.0], 0.0)
     middle = len(batch) // 2
     parts = [
-        solve_batch(
-            solver,
-            part,
-            seed=seed + offset,
-            time_limit=time_limit,
-            device=device,
-            progress=lambda done, offset=offset: progress(offset + done),
-        )
-        for part, offset in ((batch[:middle], 0), (batch[middle:], middle))
+        _solve_part(solver, batch, slice(0, middle), seed, time_limit, device, progress),
+        _solve_part(solver, batch, slice(middle, len(batch)), seed, time_limit, device, progress),
     ]
     return SolvedBatch(
         [o for p in parts for o in p.outcomes],
         [s for p in parts for s in p.seconds],
         sum(p.elapsed for p in parts),
+    )
+
+
+def _solve_part(
+    solver: Solver,
+    batch: Sequence[Instance],
+    part: slice,
+    seed: int,
+    time_limit: float | None,
+    device: str,
+    progress: Progress,
+) -> SolvedBatch:
+    def advance(done: int) -> None:
+        progress(part.start + done)
+
+    return solve_batch(
+        solver, batch[part], seed=seed + part.start, time_limit=time_limit, device=device, progress=advance
     )
 
 

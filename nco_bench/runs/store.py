@@ -58,6 +58,7 @@ class RunWriter:
         self.folder = results / self.run_id
         self._last_sync = time.monotonic()
         self._offset = 0
+        self._traces: int | None = None
         try:
             self.folder.mkdir(parents=True)
             self._cells = _open(self.folder / "cells.jsonl")
@@ -84,6 +85,12 @@ class RunWriter:
         self._offset += place[1]
         return place, solution_sha256(raw)
 
+    def trace(self, key: str, points: tuple[tuple[float, float], ...]) -> None:
+        """Append how an anytime solver's cost fell over time: (seconds, cost as the solver sees it) pairs."""
+        if self._traces is None:
+            self._traces = _open(self.folder / "traces.jsonl")
+        self._write(self._traces, dump_line({"key": key, "points": points}))
+
     def append(self, records: list[Record]) -> None:
         """Append records; their solutions must have been stored before."""
         if records:
@@ -100,8 +107,9 @@ class RunWriter:
     def close(self) -> None:
         """Synchronise and close; a run without any cell leaves no folder behind."""
         self.sync()
-        for handle in (self._solutions, self._records, self._cells):
-            os.close(handle)
+        for handle in (self._solutions, self._records, self._cells, self._traces):
+            if handle is not None:
+                os.close(handle)
         if not (self.folder / "cells.jsonl").stat().st_size:
             for path in self.folder.iterdir():
                 path.unlink()

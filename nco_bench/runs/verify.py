@@ -102,15 +102,17 @@ class _RunChecker:
 
     def _dataset(self, cell: Cell) -> Dataset | str:
         """Load a cell's dataset, or say why it is not the one that was solved."""
-        key = (cell.dataset, cell.dataset_sha256)
+        key = (cell.source, cell.dataset_sha256)
         if key not in self._cache:
             try:
-                dataset = load_dataset(cell.dataset, self._places)
+                # A file that was solved must still hold what was solved; a name stands for its content.
+                name = cell.source if Path(cell.source).is_file() else cell.dataset
+                dataset = load_dataset(name, self._places)
                 if dataset.sha256 == cell.dataset_sha256:
                     self._cache[key] = dataset
                 else:
                     self._cache[key] = (
-                        f"its content has hash {dataset.sha256[:16]}, the run solved {cell.dataset_sha256[:16]}"
+                        f"{name}: its content has hash {dataset.sha256[:16]}, the run solved {cell.dataset_sha256[:16]}"
                     )
             except NcoBenchError as error:
                 self._cache[key] = str(error)

@@ -9,32 +9,27 @@ that shapes are kept. Tours are scored on the raw coordinates, by the referee, l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.decoding.run import Trace, decode_path
 from nco_bench.decoding.spec import Decoding, parse_decoding
-from nco_bench.decoding.solve import decode_path
-from nco_bench.errors import BadInputError, MissingDependencyError
+from nco_bench.errors import BadInputError
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, read_params
-from nco_bench.weights.store import WeightsFile, load_state, resolve
+from nco_bench.weights.pulling import find
+from nco_bench.weights.store import WeightsFile, load_into
 
 TOKENS_PER_BATCH = {"cpu": 20_000, "cuda": 400_000}
 """Nodes solved together with ``--batch-size auto``: enough to keep the device busy, little enough for its memory."""
 RANDOM_WEIGHTS = "random"
-
-
-@dataclass(frozen=True)
-class UnitSquare:
-    """Coordinates as a network sees them, ``(N, 2)`` float32 in [0, 1]."""
-
-    coords: NDArray[np.float32]
+ANYTIME = ("rrc", "prc")
 
 
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -66,7 +61,8 @@ class PathSolver:
         self.model = entry(self.name)
         self.decoding: Decoding = parse_decoding(options.decoding or "greedy")
         self.options = options
-        self.params = read_params(self.name, options.params, knn=(int, 0))
+        read_params(self.name, options.params)
+        self.scale = _coordinate_scale(options.coordinate_scale)
         self.policy: torch.nn.Module | None = None
         self.weights: WeightsFile | None = None
 
@@ -78,23 +74,23 @@ class PathSolver:
                 return f"needs coordinates, {instance.name} is given by a distance matrix"
             if "max_route_length" in arrays:
                 return f"does not know route length limits, {instance.name} has one"
+            if "demand" in arrays and (arrays["demand"] % 1 != 0).any():
+                return f"keeps loads as whole numbers, {instance.name} has fractional demands"
         return None
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the network to the device."""
         device = torch.device(self.options.device)
-        state: dict[str, Any] | None = None
-        config: dict[str, Any] = {}
-        if self.options.weights != RANDOM_WEIGHTS:
-            self.weights = resolve(self.options.weights or self.name, self.name, dataset.problem)
-            state, config = load_state(self.weights), dict(self.weights.manifest.config)
-        self.policy = build_path_policy(
-            self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
-        )
-        if state is None:
+        if self.options.weights == RANDOM_WEIGHTS:
+            self.policy = build_path_policy(self.name, dataset.problem, logit_scale=self.options.logit_scale)
             _initialise(self.policy)
         else:
-            self.policy.load_state_dict(state)
+            self.weights = find(self.options.weights or _default_weights(self.name, dataset), self.name, dataset.problem)
+            config = self.weights.manifest.config
+            self.policy = build_path_policy(
+                self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
+            )
+            load_into(self.policy, self.weights)
         self.policy = self.policy.to(device).eval()
 
     def weights_facts(self) -> dict[str, Any]:
@@ -120,7 +116,24 @@ class PathSolver:
                 for offset, instance in enumerate(batch)
                 for outcome in self.solve([instance], seed=seed + offset, time_limit=time_limit, progress=progress)
             ]
-        raise BadInputError("not wired yet")
+        assert self.policy is not None
+        trace = Trace() if self.decoding.name in ANYTIME else None
+        solutions = decode_path(
+            self.policy,
+            *_tensors(batch),
+            decoding=self.decoding,
+            seed=seed,
+            time_limit=None if time_limit is None else time_limit * len(batch),
+            coordinate_scale=self.scale,
+            trace=trace,
+        )
+        progress(len(batch))
+        if trace is None:
+            return list(solutions)
+        return [
+            Solved(solution, trace=tuple((t, float(c[j])) for t, c in zip(trace.seconds, trace.costs, strict=True)))
+            for j, solution in enumerate(solutions)
+        ]
 
     def close(self) -> None:
         """Free the network."""
@@ -134,3 +147,33 @@ def _initialise(policy: torch.nn.Module) -> None:
         for parameter in policy.parameters():
             bound = 1.0 / max(1, parameter.shape[-1] if parameter.dim() else 1) ** 0.5
             parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
+
+
+def _tensors(batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return coordinates ``(B, N, 2)`` float32 in the unit square, and demands and capacities for the CVRP."""
+    if batch[0].problem == "tsp":
+        coords = np.stack([to_unit_square(i.arrays()["coords"]) for i in batch])
+        return torch.from_numpy(coords.astype(np.float32)), None, None
+    arrays = [i.arrays() for i in batch]
+    nodes = [np.concatenate([a["depot"].reshape(1, 2), a["customers"]]) for a in arrays]
+    coords = np.stack([to_unit_square(n) for n in nodes])
+    demand = np.stack([a["demand"] for a in arrays]).astype(np.int64)
+    capacity = np.array([int(a["capacity"]) for a in arrays])
+    return torch.from_numpy(coords.astype(np.float32)), torch.from_numpy(demand), torch.from_numpy(capacity)
+
+
+def _default_weights(name: str, dataset: Dataset) -> str:
+    """Weights that ship under the model's name; for the CVRP with its name behind it."""
+    return name if dataset.problem == "tsp" else f"{name}-{dataset.problem}"
+
+
+def _coordinate_scale(text: str | None) -> float:
+    if text is None:
+        return 1.0
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise BadInputError(f"--coordinate-scale {text!r}: expected a positive number.")
+    return factor

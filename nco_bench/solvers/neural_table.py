@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nco_bench.models.registry import PATH_MODELS
 from nco_bench.solvers.registry import SolverInfo
 
-PATH_DECODINGS = ("greedy", "beam:K", "sample:K", "rrc:K", "prc:K", "x8")
+PATH_DECODINGS = ("greedy", "beam:K", "sample:K", "multistart", "rrc:K", "prc:K", "x8")
 
 
 def neural_solvers() -> Iterator[SolverInfo]:
@@ -25,5 +25,4 @@ def neural_solvers() -> Iterator[SolverInfo]:
             decodings=PATH_DECODINGS,
             packages=(("torch",),),
             install="pip install 'nco-bench[neural]'",
-            params=(("knn", "nearest neighbours of the current node that the network sees (off)"),),
         )

@@ -78,8 +78,11 @@ class SolverChoice:
     label: str
 
 
-_registered: dict[str, tuple[SolverInfo, type]] = {}
-"""Solvers of user files, registered while the file is imported."""
+_registered: dict[str, SolverInfo] = {}
+"""Solvers of user files by name; the file that was loaded last wins a name."""
+
+_of_file: dict[str, dict[str, SolverInfo]] = {}
+"""Module name of a user file to the solvers that it registers."""
 
 
 def register(
@@ -105,7 +108,7 @@ def register(
             name, f"{cls.__module__}:{cls.__qualname__}", tuple(problems), "external", paper,
             decodings=decodings, version=version,
         )  # fmt: skip
-        _registered[name] = (info, cls)
+        _registered[name] = info
         return cls
 
     return decorate
@@ -134,7 +137,7 @@ def all_solvers() -> dict[str, SolverInfo]:
                 point.name, point.value, (), "external", f"package {point.dist.name if point.dist else ''}"
             ),
         )
-    table.update({name: info for name, (info, _) in _registered.items()})
+    table.update(_registered)
     return table
 
 
@@ -180,8 +183,8 @@ def _key_value(item: str, text: str) -> tuple[str, str]:
 
 def create(choice: SolverChoice) -> Solver:
     """Make the solver; cheap, everything slow is in its ``prepare``."""
-    registered = _registered.get(choice.info.name)
-    return (registered[1] if registered else _import_class(choice.info))(choice.options)
+    solver: Solver = _import_class(choice.info)(choice.options)
+    return solver
 
 
 def _import_class(info: SolverInfo) -> type:
@@ -199,10 +202,13 @@ def load_file(path: Path, name: str | None = None) -> SolverInfo:
     """
     if not path.is_file():
         raise BadInputError(f"{path}: no such solver file.")
-    before = {n for n, (_, cls) in _registered.items() if cls.__module__ != _module_name(path)}
-    if _module_name(path) not in sys.modules:
+    module = _module_name(path)
+    if module not in _of_file:
+        known = dict(_registered)
         _execute(path)
-    mine = {n: info for n, (info, _) in _registered.items() if n not in before}
+        _of_file[module] = {n: info for n, info in _registered.items() if known.get(n) is not info}
+    mine = _of_file[module]
+    _registered.update(mine)
     if not mine:
         raise BadInputError(
             f"{path}: registers no solver; decorate a class with @nco_bench.solvers.register(...)."

@@ -1,0 +1,78 @@
+"""``nco-bench plot tour|pareto|scaling|training``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Results
+
+group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
+Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.")]
+Data = Annotated[list[str] | None, typer.Option("--data", help="Only these datasets; repeatable.")]
+Solvers = Annotated[list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")]
+
+
+@group.command()
+def tour(
+    data: Annotated[str, typer.Option("--data", help="Dataset name or file.")],
+    out: Out,
+    solver: Annotated[
+        str | None, typer.Option("--solver", help="Draw this solver's stored solution; 'reference' draws the reference.")
+    ] = None,
+    decoding: Annotated[str | None, typer.Option("--decoding", help="Of this decoding.")] = None,
+    instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
+    results: Results = DEFAULT_RESULTS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """Draw an instance, and a solution of it."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places, load_dataset
+    from nco_bench.reports.solutions import draw_solution
+
+    dataset = load_dataset(data, Places.from_environment(instances))
+    say(f"written to {draw_solution(dataset, instance - 1, solver, decoding, results, out)}")
+
+
+@group.command()
+def pareto(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+    """Gap against time."""
+    _records_plot("pareto", out, data, solver, results)
+
+
+@group.command()
+def scaling(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+    """Gap against instance size."""
+    _records_plot("scaling", out, data, solver, results)
+
+
+@group.command()
+def training(
+    log: Annotated[list[Path], typer.Argument(help="CSV logs of training runs.")],
+    out: Out,
+) -> None:
+    """Loss and validation gap against steps."""
+    from nco_bench.cli.output import say
+    from nco_bench.reports import plots
+
+    plots.training(log, out)
+    say(f"written to {out}")
+
+
+def _records_plot(name: str, out: Path, data: list[str] | None, solver: list[str] | None, results: Path) -> None:
+    from nco_bench.cli.output import say
+    from nco_bench.reports import plots
+    from nco_bench.reports.load import load_frame
+
+    frame = load_frame(results)
+    if data or solver:
+        frame = frame.select(datasets=data or (), solvers=solver or ())
+    getattr(plots, name)(frame, out)
+    say(f"written to {out}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command group."""
+    app.add_typer(group, name="plot")

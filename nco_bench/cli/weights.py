@@ -1,0 +1,77 @@
+"""``nco-bench weights pull|import|list|verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
+
+group = typer.Typer(help="Weights: shipped, official, imported.", no_args_is_help=True)
+
+
+@group.command("list")
+def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> None:
+    """List shipped and cached weights with what their manifests say."""
+    from nco_bench.cli.listing import listing as list_command
+
+    list_command("weights", instances, json)
+
+
+@group.command()
+def verify(json: Json = False) -> int:
+    """Check every weights file against its manifest; status 1 if one differs."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.weights.store import verify_all
+
+    checked = verify_all()
+    if json:
+        print_json([{"path": str(path), "ok": problem is None, "problem": problem} for path, problem in checked])
+    else:
+        for path, problem in checked:
+            typer.echo(f"{'ok  ' if problem is None else 'FAIL'} {path}{'' if problem is None else ': ' + problem}")
+        say(f"{len(checked)} weights files checked")
+    return 1 if any(problem for _, problem in checked) else 0
+
+
+@group.command("import")
+def import_(
+    model: Annotated[str, typer.Argument(help="Model that the checkpoint is for, such as lehd.")],
+    file: Annotated[Path, typer.Argument(help="Official checkpoint (.pt, .pth, .best, .safetensors).")],
+    problem: Annotated[str, typer.Option("--problem", help="tsp or cvrp.")] = "tsp",
+    name: Annotated[str | None, typer.Option("--name", help="Name to give the weights; default: the model's.")] = None,
+    json: Json = False,
+) -> None:
+    """Import an official checkpoint; no code in it is ever run."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.weights.importing import import_checkpoint
+
+    made = import_checkpoint(model, file, problem, name)
+    if json:
+        print_json(made.summary())
+    else:
+        say(f"{made.manifest.name}: {made.manifest.parameters:,} parameters -> {made.path}")
+
+
+@group.command()
+def pull(
+    name: Annotated[str, typer.Argument(help="Official weights, see 'nco-bench weights list'.")],
+    json: Json = False,
+) -> None:
+    """Fetch official weights from NCO_BENCH_MIRROR or the authors' repository; the git blob hash is checked."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.weights.pulling import pull as pull_weights
+
+    pulled = pull_weights(name, say)
+    if json:
+        print_json([made.summary() for made in pulled])
+    else:
+        for made in pulled:
+            say(f"{made.manifest.name}: {made.manifest.parameters:,} parameters -> {made.path}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command group."""
+    app.add_typer(group, name="weights")

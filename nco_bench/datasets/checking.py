@@ -1,0 +1,27 @@
+"""Checking what lies in the instances folder against its hashes, for ``nco-bench instances verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nco_bench.datasets import pull
+from nco_bench.datasets.storage import load_saved
+from nco_bench.errors import NcoBenchError
+
+
+def verify_stored(instances: Path) -> dict[str, str]:
+    """Read every stored dataset; return its file name to ``ok`` or what is wrong."""
+    return {path.name: _state(path) for path in sorted(instances.glob("*.npz"))}
+
+
+def verify_library(name: str, instances: Path) -> dict[str, str]:
+    """Check a library's files; return instance name to ``ok``, ``missing`` or what is wrong."""
+    return pull.verify(name, instances)
+
+
+def _state(path: Path) -> str:
+    try:
+        load_saved(path)
+    except NcoBenchError as error:
+        return str(error)
+    return "ok"

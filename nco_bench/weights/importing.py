@@ -1,0 +1,128 @@
+"""
+Official checkpoints become weights files of ours; nothing in a checkpoint is ever executed.
+
+``.safetensors`` files are read as they are; ``torch.save`` files by a reader of our own that knows the containers and
+rebuilds tensors, numbers, strings and collections only (`nco_bench.datasets.formats.torch_archive`).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nco_bench import __version__
+from nco_bench.datasets.formats.torch_archive import read_torch_archive
+from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.models.registry import build_path_policy, count_parameters, entry, load_official, model_config
+from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
+from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATE_KEYS = ("model_state_dict", "best_model_weights", "model_weights", "net", "model", "state_dict")
+"""Where official checkpoints keep their state dict: LEHD and SIL, gumbeldore (best first), BQ, AM and others."""
+
+
+def import_checkpoint(
+    model: str, file: Path, problem: str = "tsp", name: str | None = None, *, note: str = ""
+) -> WeightsFile:
+    """
+    Convert an official checkpoint and keep it in the user's cache.
+
+    Parameters
+    ----------
+    model, problem
+        What the checkpoint is for.
+    file
+        The official file.
+    name
+        What ``--weights`` shall take; the model's name (with ``-cvrp`` for the CVRP) if None.
+    note
+        Where the file came from, for the manifest.
+
+    Raises
+    ------
+    BadWeightsError
+        When the file is damaged, holds anything but plain data, or does not fit the model.
+    UnknownNameError
+        For an unknown model or problem.
+    """
+    import dataclasses
+
+    known = entry(model)
+    config = model_config(model, problem)
+    state = official_state(file)
+    policy = build_path_policy(model, problem)
+    load_official(policy, model, state, str(file))
+    chosen = name or (model if problem == "tsp" else f"{model}-{problem}")
+    manifest = Manifest(
+        name=chosen,
+        model=model,
+        config=dataclasses.asdict(config),
+        problem=problem,
+        parameters=count_parameters(policy),
+        sha256="",
+        steps=0,
+        samples=0,
+        data=TrainingData("as published", 100, 0, label_solver="as published"),
+        recipe={"imported_from": file.name, "imported_sha256": sha256_of(file)},
+        seed=0,
+        hours=0.0,
+        machine={"imported_on": platform.machine()},
+        code_version=__version__,
+        licence=f"as {known.repository or 'its authors'} states",
+        notes=note or f"Official weights, imported from {file.name}; training was not ours.",
+    )
+    return export(policy.state_dict(), manifest, cache_folder() / f"{chosen}{SUFFIX}")
+
+
+def official_state(file: Path) -> dict[str, Tensor]:
+    """
+    Read the state dict of an official checkpoint.
+
+    Raises
+    ------
+    BadWeightsError
+        When the file is missing, damaged, refused, or holds no state dict.
+    """
+    import torch
+
+    if not file.is_file():
+        raise BadWeightsError(f"{file}: no such checkpoint.")
+    if file.suffix == SUFFIX:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise BadWeightsError(f"{file}: damaged weights file ({error}); get it again.") from error
+    try:
+        content = read_torch_archive(file)
+    except BadInputError as error:
+        raise BadWeightsError(str(error)) from error
+    arrays = _state_dict(content)
+    if not arrays:
+        raise BadWeightsError(
+            f"{file}: holds no state dict (looked for tensors by name, at the top and under {', '.join(STATE_KEYS)})."
+        )
+    return {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+
+
+def _state_dict(content: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Find the mapping of names to arrays, at the top or under a known key."""
+    if not isinstance(content, Mapping):
+        return {}
+    arrays = {key: value for key, value in content.items() if isinstance(value, np.ndarray)}
+    if arrays and len(arrays) == len(content):
+        return arrays
+    for key in STATE_KEYS:
+        found = _state_dict(content.get(key))
+        if found:
+            return found
+    return {}

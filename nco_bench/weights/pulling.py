@@ -1,0 +1,188 @@
+"""
+Official weights from the authors' repositories: which there are, and how they get here.
+
+The table ``official.csv`` names each file at a fixed commit with its git blob hash. A download is checked against that
+hash, resumed where it broke off, imported through `nco_bench.weights.importing` (which executes nothing), and kept
+in the user's cache. A folder named by ``NCO_BENCH_MIRROR`` stands in for the network.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nco_bench.errors import BadWeightsError, UnknownNameError
+from nco_bench.weights.importing import import_checkpoint
+from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
+
+TABLE = Path(__file__).parent / "official.csv"
+RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
+TIMEOUT_SECONDS = 30
+BLOCK = 1 << 20
+MAX_BYTES = 500 << 20
+
+
+@dataclass(frozen=True)
+class OfficialWeights:
+    """One official file: where it is, and the git blob hash that it must have."""
+
+    name: str
+    model: str
+    problem: str
+    repository: str
+    commit: str
+    path: str
+    git_blob_sha1: str
+    note: str
+
+    @property
+    def url(self) -> str:
+        """Address of the file at its commit."""
+        return RAW.format(repository=self.repository, commit=self.commit, path=self.path)
+
+    @property
+    def source(self) -> str:
+        """One line for the manifest."""
+        return f"Official weights: {self.repository} at {self.commit[:12]}, {self.path}; {self.note or 'training was not ours'}."
+
+
+def official_weights() -> dict[str, OfficialWeights]:
+    """Return the official files by name, such as ``am-official-tsp100``."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = [{k: v for k, v in row.items() if k != "size_bytes"} for row in csv.DictReader(file)]
+    return {row["name"]: OfficialWeights(**row) for row in rows}
+
+
+def find(name: str, model: str, problem: str) -> WeightsFile:
+    """
+    Find weights by name or path; official ones that a mirror holds are imported on the way.
+
+    ``official-tsp100`` means ``MODEL-official-tsp100``.
+
+    Raises
+    ------
+    BadWeightsError
+        When they are missing, damaged, changed, or for another model.
+    """
+    table = official_weights()
+    full = next((n for n in (name, f"{model}-{name}") if n in table), None)
+    if full is None:
+        return resolve(name, model, problem)
+    if not (cache_folder() / f"{full}.safetensors").is_file():
+        if in_mirror(table[full]) is None:
+            raise BadWeightsError(f"The official weights {full} are not here; get them with 'nco-bench weights pull {full}'.")
+        pull(full, lambda _: None)
+    return resolve(full, model, problem)
+
+
+def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
+    """
+    Fetch official weights into the user's cache.
+
+    Parameters
+    ----------
+    name
+        A name of `official_weights`, or a model, which means all its files.
+    say
+        Called with one line per file.
+
+    Raises
+    ------
+    UnknownNameError
+        When there are no official weights of that name.
+    BadWeightsError
+        When a file cannot be fetched or is not the one at its commit.
+    """
+    table = official_weights()
+    wanted = [entry for entry in table.values() if name in (entry.name, entry.model)]
+    if not wanted:
+        known = [*table, *{entry.model for entry in table.values()}]
+        raise UnknownNameError("official weights", name, known, "Others are made by 'nco-bench train'.")
+    return [_pull_one(entry, say) for entry in wanted]
+
+
+def _pull_one(entry: OfficialWeights, say: Callable[[str], None]) -> WeightsFile:
+    target = cache_folder() / f"{entry.name}.safetensors"
+    if target.is_file():
+        say(f"{entry.name}: already here")
+        return verify(target)
+    local = in_mirror(entry)
+    if local is None:
+        local = _download(entry, say)
+    elif local.suffix != ".safetensors":
+        _check(local, entry)
+    say(f"{entry.name}: importing {local}")
+    return import_checkpoint(entry.model, local, entry.problem, entry.name, note=entry.source)
+
+
+def in_mirror(entry: OfficialWeights) -> Path | None:
+    """
+    Return the file in the folder ``NCO_BENCH_MIRROR``, or None.
+
+    Looked for: ``checkpoints/MODEL-TASK-official.safetensors`` (as in ``am-tsp100-official``), and the original file
+    under ``checkpoints/OWNER/REPOSITORY/PATH``.
+    """
+    mirror = os.environ.get("NCO_BENCH_MIRROR")
+    if not mirror:
+        return None
+    task = entry.name.removeprefix(f"{entry.model}-official-")
+    folder = Path(mirror) / "checkpoints"
+    places = (folder / f"{entry.model}-{task}-official.safetensors", folder / entry.repository / entry.path)
+    return next((place for place in places if place.is_file()), None)
+
+
+def git_blob_sha1(path: Path) -> str:
+    """Return the hash under which git stores a file's content."""
+    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _check(path: Path, entry: OfficialWeights) -> None:
+    found = git_blob_sha1(path)
+    if found != entry.git_blob_sha1:
+        raise BadWeightsError(
+            f"{path}: is not {entry.path} of {entry.repository} at {entry.commit[:12]} "
+            f"(git blob {found[:12]}, expected {entry.git_blob_sha1[:12]}); delete it and pull again."
+        )
+
+
+def _download(entry: OfficialWeights, say: Callable[[str], None]) -> Path:
+    """Download beside the cache, continuing a part that an earlier try left; return the checked file."""
+    folder = cache_folder() / "downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{entry.git_blob_sha1}{Path(entry.path).suffix}"
+    if not target.is_file():
+        part = target.with_suffix(".part")
+        say(f"{entry.name}: downloading {entry.url}")
+        try:
+            _fetch(entry.url, part)
+        except (urllib.error.URLError, OSError, TimeoutError) as error:
+            cause = getattr(error, "reason", None) or error
+            raise BadWeightsError(
+                f"{entry.url}: cannot be fetched ({cause}); the part that came is kept. Try again, or put the file into "
+                f"a folder as checkpoints/{entry.repository}/{entry.path} and name that folder in NCO_BENCH_MIRROR."
+            ) from error
+        part.replace(target)
+    _check(target, entry)
+    return target
+
+
+def _fetch(url: str, part: Path) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        resumed = response.status == 206
+        with part.open("ab" if resumed else "wb") as file:
+            while block := response.read(BLOCK):
+                if file.tell() + len(block) > MAX_BYTES:
+                    raise BadWeightsError(f"{url}: larger than {MAX_BYTES >> 20} MiB; refused.")
+                file.write(block)
