@@ -1,6 +1,7 @@
 """Time the generators: 10,000 x TSP-100 under 1 s, 16 x TSP-100,000 under 2 s, 16 x CVRP-100,000 under 3 s.
 
-Each time includes the content hash, and is the median of five; CPU seconds beside it tell a busy machine apart. Run: python benchmarks/generate_speed.py [--all]
+Each time includes the content hash and is the median of five; CPU seconds beside it tell a busy machine apart.
+Run: python benchmarks/generate_speed.py [--all]
 """
 
 from __future__ import annotations
