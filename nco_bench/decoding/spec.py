@@ -1,0 +1,155 @@
+"""
+What ``--decoding`` means: names such as ``beam:16,knn=250`` or ``greedy+x8`` and their parts. Imports no torch.
+
+Grammar: ``NAME[:COUNT][+x8][,KEY=VALUE ...]``; ``x8`` alone is ``greedy+x8``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nco_bench.errors import BadInputError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class DecodingKind:
+    """
+    A decoding as `list decodings` shows it.
+
+    Attributes
+    ----------
+    meaning
+        What it does and who introduced it.
+    counts
+        What the number after the colon counts; empty where there is none.
+    default
+        The number where none is given; None if one must be given.
+    options
+        Keys it understands.
+    families
+        ``path`` and/or ``encode-once``: the kinds of policies it works with.
+    """
+
+    meaning: str
+    counts: str = ""
+    default: int | None = None
+    options: tuple[str, ...] = ()
+    families: tuple[str, ...] = ("path",)
+
+
+_BOTH = ("path", "encode-once")
+
+DECODINGS: dict[str, DecodingKind] = {
+    "greedy": DecodingKind("always the best-scored action", options=("knn",), families=_BOTH),
+    "beam": DecodingKind(
+        "the most probable partial solutions, shortest final one (BQ-NCO)", "beams", None, ("knn",)
+    ),
+    "sample": DecodingKind("solutions drawn from the policy, best one", "samples", None, ("knn",), _BOTH),
+    "multistart": DecodingKind("greedy from several start nodes, best one (POMO)", "starts", 0, ("knn",), _BOTH),
+    "rrc": DecodingKind(
+        "random re-construction of one segment at a time (LEHD)", "iterations", None, ("init", "length")
+    ),
+    "prc": DecodingKind(
+        "parallel local re-construction of all segments (SIT)", "iterations", None, ("init", "length")
+    ),
+}
+INITIAL = {"rrc": "greedy", "prc": "insertion"}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """
+    One parsed decoding.
+
+    Attributes
+    ----------
+    name
+        A key of `DECODINGS`.
+    k
+        Beams, samples, starts (0: one per node) or iterations; 1 for greedy.
+    augmentation
+        8 if all symmetries of the square are tried and the best kept, else 1.
+    knn
+        The network sees only this many nearest candidates, counted as the policy's paper counts; None: its default.
+    init
+        rrc and prc: ``greedy`` or ``insertion``.
+    length
+        rrc and prc: longest segment; None: that of the paper.
+    """
+
+    name: str
+    k: int = 1
+    augmentation: int = 1
+    knn: int | None = None
+    init: str | None = None
+    length: int | None = None
+
+    def __str__(self) -> str:
+        """Return the canonical spelling, which parses back."""
+        counted = DECODINGS[self.name].counts and self.k != DECODINGS[self.name].default
+        text = f"{self.name}:{self.k}" if counted else self.name
+        text += "+x8" if self.augmentation == 8 else ""
+        if self.knn is not None:
+            text += f",knn={self.knn}"
+        if self.init not in (None, INITIAL.get(self.name)):
+            text += f",init={self.init}"
+        if self.length is not None:
+            text += f",length={self.length}"
+        return text
+
+
+def parse_decoding(text: str) -> Decoding:
+    """
+    Parse a decoding such as ``greedy``, ``x8``, ``beam:16,knn=250``, ``sample:1280+x8``, ``rrc:1000``, ``prc:100,init=greedy``.
+
+    Raises
+    ------
+    UnknownNameError
+        For a decoding or an option that does not exist.
+    BadInputError
+        For a number that is missing, out of range or not a number.
+    """
+    head, *options = text.strip().split(",")
+    augmented = head == "x8" or head.endswith("+x8")
+    head = "greedy" if head == "x8" else head.removesuffix("+x8")
+    name, colon, number = head.partition(":")
+    if name not in DECODINGS:
+        raise UnknownNameError("decoding", name, [*DECODINGS, "x8"], "See `nco-bench list decodings`.")
+    kind = DECODINGS[name]
+    if colon and not kind.counts:
+        raise BadInputError(f"Decoding {text!r}: {name} takes no number.")
+    if colon:
+        count = _integer(text, f"number of {kind.counts}", number, least=1)
+    elif kind.counts and kind.default is None:
+        raise BadInputError(f"Decoding {text!r}: how many {kind.counts}? Write for example {name}:16.")
+    else:
+        count = 1 if kind.default is None else kind.default
+    return Decoding(name, count, 8 if augmented else 1, **_options(text, name, options))  # type: ignore[arg-type]
+
+
+def _options(text: str, name: str, options: list[str]) -> dict[str, int | str]:
+    known = DECODINGS[name].options
+    found: dict[str, int | str] = {"init": INITIAL[name]} if name in INITIAL else {}
+    for option in options:
+        key, equals, value = option.strip().partition("=")
+        if key not in known:
+            raise UnknownNameError(f"option of decoding {name}", key, known)
+        if not equals:
+            raise BadInputError(f"Decoding {text!r}: option {key} needs a value, {key}=...")
+        if key == "init":
+            if value not in ("greedy", "insertion"):
+                raise UnknownNameError(f"initial solution in decoding {text!r}", value, ["greedy", "insertion"])
+            found[key] = value
+        else:
+            found[key] = _integer(text, key, value, least=4 if key == "length" else 1)
+    return found
+
+
+def _integer(text: str, what: str, value: str, *, least: int) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        raise BadInputError(f"Decoding {text!r}: {what} is {value!r}, expected a whole number.") from None
+    if number < least:
+        raise BadInputError(f"Decoding {text!r}: {what} is {number}, expected at least {least}.")
+    return number
