@@ -1,0 +1,86 @@
+"""How long a report over many records takes, and how much memory. Aim: 1,000,000 records in 10 s and 2 GB on 2 cores.
+
+Usage: python benchmarks/report_speed.py [--records 1000000] [--html]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line
+
+CELLS = 100
+REPORT = """
+import sys
+from pathlib import Path
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.render_latex import render
+from nco_bench.reports.table import build_table
+frame = load_frame(Path(sys.argv[1]))
+for name in ("main", "gaps", "times"):
+    render(build_table(name, frame))
+if sys.argv[2] == "html":
+    from nco_bench.reports import render_html
+    text = render_html.render(frame)
+    print(f"HTML page: {len(text.encode()) / 1e6:.2f} MB")
+"""
+
+
+def write_results(folder: Path, total: int) -> None:
+    """Write a run of 10 solvers on 10 datasets."""
+    generator = np.random.default_rng(1234)
+    run = folder / "20260101-000000-1-benchmark"
+    run.mkdir(parents=True)
+    (run / "run.json").write_bytes(
+        orjson.dumps({"schema": SCHEMA, "version": "0", "environment": {"cpu": "none"}})
+    )
+    per_cell = total // CELLS
+    with (run / "cells.jsonl").open("wb") as cells, (run / "records.jsonl").open("wb") as records:
+        for index in range(CELLS):
+            solver, n = f"solver-{index // 10}", 100 * (index % 10 + 1)
+            cells.write(
+                dump_line(
+                    Cell(
+                        index, solver, solver, "1", "greedy", "neural", {}, f"config-{solver}", None, f"tsp{n}",
+                        f"sha-{n}", "tsp", "1", "min", "euclidean", {"distribution": "uniform"}, per_cell, 1, 1234,
+                        "lkh3", "cpu", 1,
+                    )
+                )
+            )  # fmt: skip
+            costs = generator.normal(8.0, 0.2, per_cell)
+            for i, cost in enumerate(costs.tolist()):
+                records.write(
+                    dump_line(
+                        Record(
+                            generator.bytes(16).hex(), index, i, f"tsp{n}-{i}", n, 0, 1234 + i, "ok", cost, 7.7,
+                            100 * (cost - 7.7) / 7.7, 0.01, False, (i * n, n), "0123456789abcdef", "euclidean",
+                        )
+                    )
+                )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--html", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        write_results(Path(folder), options.records)
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", REPORT, folder, "html" if options.html else ""], check=True)
+        seconds = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"{options.records:,} records, three tables: {seconds:.1f} s, peak {peak:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Figures for print: one style, colour-blind safe looks, suffix decides the format, written whole or not at all.
+
+Colours are Okabe and Ito's, and every line has its own marker and dash too, so that a plot survives grey print.
+Nothing here touches pyplot or matplotlib's global state.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nco_bench.errors import BadInputError, MissingDependencyError, ResultsError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".pdf", ".svg")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito (2008) without yellow, which is too pale for lines on white."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
+WIDTH_INCHES = 5.5
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0, "axes.titlesize": 9.0, "axes.labelsize": 9.0, "legend.fontsize": 7.5, "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#dddddd", "grid.linewidth": 0.5, "lines.linewidth": 1.2, "lines.markersize": 4.5,
+    "legend.frameon": False, "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "nco-bench",
+}  # fmt: skip
+"""Type 42 keeps text text in PDF, as most venues ask; the hash salt makes SVG the same every time."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker and dash of one line."""
+
+    colour: str
+    marker: str
+    dash: Any
+
+
+def look(index: int) -> Look:
+    """Return the look of the n-th line; neighbours differ in all three, and 70 lines in one of them."""
+    return Look(COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)])
+
+
+def checked_target(out: Path | str) -> Path:
+    """Check the suffix before any work is done."""
+    target = Path(out)
+    if target.suffix.lower() not in FORMATS:
+        raise BadInputError(
+            f"{target}: plots are written as .png, .pdf or .svg, not {target.suffix or 'without suffix'!r}."
+        )
+    return target
+
+
+@contextmanager
+def figure(panels: int, target: Path, *, square: bool = False) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Make a figure with a row of panels (three at most beside each other), and save it whole or not at all.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without matplotlib.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Plots need matplotlib; install it with: pip install 'nco-bench[plots]'"
+        ) from error
+    with rc_context(STYLE):
+        columns = min(panels, 3)
+        rows = -(-panels // columns)
+        width = 3.6 if square else WIDTH_INCHES if columns < 3 else 7.2
+        height = 3.6 if square else rows * (3.4 if columns == 1 else 2.7)
+        fig = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(fig)
+        axes = list(fig.subplots(rows, columns, squeeze=False).flat)
+        for spare in axes[panels:]:
+            spare.remove()
+        yield fig, axes[:panels]
+        _save(fig, target)
+
+
+def _save(fig: Figure, target: Path) -> None:
+    metadata: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
+        target.suffix.lower(), {}
+    )
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.stem, suffix=target.suffix)
+        os.close(handle)
+        fig.savefig(temporary, dpi=300, metadata=metadata)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise ResultsError(f"{target}: cannot be written ({error.strerror}).") from error
+
+
+def legend(fig: Figure, axes: Sequence[Axes]) -> None:
+    """One legend below all panels, every label once."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        longest = max(map(len, entries))
+        columns = max(1, min(len(entries), int(fig.get_figwidth() * 16 / (longest + 8))))
+        fig.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+
+
+def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
+    """Logarithmic where all gaps are positive; linear near zero where an exact solver has a gap of 0 or below."""
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    positive = [g for g in gaps if g > 0]
+    if not positive:
+        return
+    low, high = min(positive), max(positive)
+    ticks = [t for t in decade_ticks(low, high) if low / 1.5 <= t <= high * 1.5]
+    if len(positive) == len(gaps):
+        axis.set_yscale("log")
+        axis.set_ylim(low / 1.5, high * 1.5)
+    else:
+        threshold = 10.0 ** math.floor(math.log10(low))
+        lowest = min(gaps)
+        axis.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+        axis.set_ylim(-0.3 * threshold if lowest >= 0 else 1.5 * min(lowest, -threshold), high * 1.5)
+        below = (
+            [-t for t in decade_ticks(threshold, -lowest) if t <= -1.5 * lowest]
+            if lowest < -threshold
+            else []
+        )
+        ticks = [*below, 0.0, *(t for t in ticks if t >= threshold)]
+    axis.yaxis.set_major_locator(FixedLocator(ticks))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def decade_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten from `low` to `high`, with 2 and 5 between them where the range is below two decades."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    return [step * 10.0**power for power in range(first, last + 1) for step in steps]
