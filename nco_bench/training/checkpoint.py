@@ -1,0 +1,141 @@
+"""Checkpoints: one safetensors file with every tensor, and everything else as JSON in its header.
+
+One file means one rename: a checkpoint is there in full or not at all. The previous one is kept beside it.
+No pickle is involved, so a checkpoint from elsewhere can be opened without running its code.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from nco_bench.errors import ResultsError
+
+LAST = "checkpoint.safetensors"
+PREVIOUS = "checkpoint.previous.safetensors"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that a run needs to go on as if it had never stopped.
+
+    Attributes
+    ----------
+    tensors
+        Weights, moving average, optimiser state and generator state, by name.
+    state
+        JSON values: step, samples, seconds, data position, configuration, history.
+    """
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by `content` in one step: write beside it, flush to disk, rename.
+
+    Raises
+    ------
+    ResultsError
+        When the place cannot be written (no space, no permission); what stood there before stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror
+        raise ResultsError(
+            f"{path}: cannot write {len(content) / 2**20:.1f} MiB ({cause}). "
+            "Free some space or choose another --out; the last complete file is untouched."
+        ) from error
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint into `folder`, keeping the one before as `PREVIOUS`; raises `ResultsError`."""
+    path = folder / LAST
+    metadata = {"nco_bench_checkpoint": str(FORMAT), "state": json.dumps(checkpoint.state)}
+    content = to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}, metadata)
+    if path.exists():
+        _keep(path, folder / PREVIOUS)
+    write_atomically(path, content)
+    return path
+
+
+def _keep(path: Path, previous: Path) -> None:
+    """Give the file a second name, so that it survives the rename that replaces it."""
+    try:
+        previous.unlink(missing_ok=True)
+        os.link(path, previous)
+    except OSError as error:
+        raise ResultsError(f"{previous}: cannot keep the previous checkpoint ({error.strerror}).") from error
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    ResultsError
+        When the file is missing, damaged, or no checkpoint of this program.
+    """
+    if not path.exists():
+        raise ResultsError(f"{path}: there is no checkpoint to resume from; train without --resume first.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ResultsError(
+            f"{path}: damaged checkpoint ({error}); use {PREVIOUS} beside it, or start anew without --resume."
+        ) from error
+    if metadata.get("nco_bench_checkpoint") != str(FORMAT):
+        raise ResultsError(f"{path}: not a training checkpoint of this version of nco-bench.")
+    return Checkpoint(tensors, json.loads(metadata["state"]))
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
+    """Flatten the state of an optimiser.
+
+    Parameters
+    ----------
+    optimizer
+        Its state per parameter must consist of tensors (AdamW, Muon and SGD do).
+    names
+        ``id(parameter)`` to its name in the model.
+    """
+    packed = {}
+    for parameter, values in optimizer.state.items():
+        for key, value in values.items():
+            packed[f"optimizer/{names[id(parameter)]}/{key}"] = torch.as_tensor(value)
+    return packed
+
+
+def unpack_optimizer(
+    optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], tensors: dict[str, Tensor]
+) -> None:
+    """Put back what `pack_optimizer` took, for the parameters that this optimiser holds."""
+    mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for name, tensor in tensors.items():
+        if not name.startswith("optimizer/"):
+            continue
+        _, parameter_name, key = name.split("/")
+        parameter = parameters[parameter_name]
+        if id(parameter) in mine:
+            # AdamW keeps its step count on the host.
+            optimizer.state[parameter][key] = tensor if key == "step" else tensor.to(parameter.device)

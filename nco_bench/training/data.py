@@ -1,0 +1,324 @@
+"""Labelled instances as a stream: shard after shard, never more than two in memory, at a position that can be saved.
+
+A shard is an ordinary dataset with reference tours, or a plain npz with ``coords`` ``(B, N, 2)`` and ``tours`` ``(B, N)``.
+The order is a function of seed and epoch alone, so a position is three numbers. The next shard is read while
+the current one is learned from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.errors import BadInputError
+from nco_bench.weights.manifest import TrainingData
+
+if TYPE_CHECKING:
+    from nco_bench.datasets.dataset import Dataset
+    from nco_bench.datasets.load import Places
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """What a shard's manifest says: instances, nodes each, distribution, seed of the instances, who made the labels."""
+
+    instances: int
+    size: int
+    distribution: str = "unknown"
+    seed: str = ""
+    label_solver: str = "unknown"
+    label_params: str = ""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Labelled TSP instances of one size.
+
+    Attributes
+    ----------
+    ordered
+        ``(B, N, 2)`` float32 coordinates in the order of the label tour.
+    facts
+        Where they come from.
+    """
+
+    ordered: NDArray[np.float32]
+    facts: ShardFacts
+
+
+def find_shards(sources: Sequence[str | Path]) -> list[str]:
+    """Return the shards behind what ``--data`` names: files, folders of npz files, or dataset names.
+
+    Raises
+    ------
+    BadInputError
+        For a folder without npz files.
+    """
+    shards: list[str] = []
+    for source in sources:
+        folder = Path(source)
+        if not folder.is_dir():
+            shards.append(str(source))
+            continue
+        inside = sorted(str(path) for path in folder.glob("*.npz"))
+        if not inside:
+            raise BadInputError(f"{folder}: no .npz files of labelled instances in this folder.")
+        shards += inside
+    return shards
+
+
+def read_shard(source: str | Path, places: Places | None = None) -> Shard:
+    """Read one shard and check it.
+
+    Raises
+    ------
+    BadInputError
+        When the file is damaged, of another problem, lacks tours, or a tour is no permutation.
+    UnknownNameError
+        When it is neither a file nor the name of a dataset.
+    """
+    path = Path(source)
+    if path.suffix == ".npz" and not path.with_suffix(".json").exists():
+        coords, tours = _read_arrays(path)
+        facts = ShardFacts(len(coords), coords.shape[1] if coords.ndim == 3 else 0)
+        return Shard(in_tour_order(coords, tours, str(path)), facts)
+    from nco_bench.datasets.load import Places, load_dataset
+
+    dataset = load_dataset(str(source), places or Places.from_environment())
+    coords, tours = _dataset_arrays(dataset, str(source))
+    return Shard(in_tour_order(coords, tours, str(source)), _dataset_facts(dataset))
+
+
+def in_tour_order(
+    coords: NDArray[np.floating], tours: NDArray[np.integer], place: str
+) -> NDArray[np.float32]:
+    """Return coordinates in the order of their tours.
+
+    Parameters
+    ----------
+    coords
+        ``(B, N, 2)``.
+    tours
+        ``(B, N)``, a permutation of 0..N-1 per row.
+    place
+        Named in errors.
+    """
+    if coords.ndim != 3 or coords.shape[2] != 2 or tours.shape != coords.shape[:2]:
+        raise BadInputError(
+            f"{place}: labels do not fit: coords {coords.shape}, tours {tours.shape}; expected (B, N, 2) and (B, N)."
+        )
+    if coords.shape[0] < 1 or coords.shape[1] < 3:
+        raise BadInputError(
+            f"{place}: {coords.shape[0]} instances of {coords.shape[1]} nodes; nothing to learn."
+        )
+    bad = np.flatnonzero(~np.isfinite(coords).all(axis=(1, 2)))
+    if len(bad):
+        raise BadInputError(f"{place}: instance {bad[0]} has a NaN or infinite coordinate.")
+    wrong = np.flatnonzero((np.sort(tours, axis=1) != np.arange(tours.shape[1])).any(axis=1))
+    if len(wrong):
+        raise BadInputError(
+            f"{place}: the label of instance {wrong[0]} is no permutation of 0..{tours.shape[1] - 1}; "
+            "make the labels again with `nco-bench generate tsp --reference`."
+        )
+    ordered = np.take_along_axis(coords, tours.astype(np.int64)[:, :, None], axis=1)
+    return ordered.astype(np.float32)
+
+
+def _read_arrays(path: Path) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["coords"], file["tours"]
+    except FileNotFoundError:
+        raise BadInputError(f"{path}: no such file of labels.") from None
+    except KeyError:
+        raise BadInputError(
+            f"{path}: no arrays coords and tours, and no dataset manifest beside it; not a file of labels."
+        ) from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInputError(f"{path}: damaged label file ({error}).") from error
+
+
+def _dataset_arrays(dataset: Dataset, place: str) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+    if dataset.problem != "tsp":
+        raise BadInputError(f"{place}: holds {dataset.problem} instances, this model learns from tsp.")
+    smallest, largest = dataset.sizes
+    if smallest != largest:
+        raise BadInputError(
+            f"{place}: instances of {smallest} to {largest} nodes in one shard; expected one size."
+        )
+    tours = []
+    for index, reference in enumerate(dataset.references):
+        if reference is None or reference.solution is None:
+            raise BadInputError(
+                f"{place}: instance {index} has no reference tour to learn from; add --reference to `generate`."
+            )
+        tours.append(np.asarray(reference.solution))
+    coords = [instance.arrays().get("coords") for instance in dataset.instances]
+    if any(c is None for c in coords):
+        raise BadInputError(f"{place}: instances without coordinates cannot be learned from.")
+    return np.stack([c for c in coords if c is not None]), np.stack(tours)
+
+
+def _dataset_facts(dataset: Dataset) -> ShardFacts:
+    origin, first = dataset.origin, dataset.references[0]
+    solvers = sorted({reference.solver for reference in dataset.references if reference is not None})
+    return ShardFacts(
+        instances=len(dataset),
+        size=dataset.sizes[0],
+        distribution=origin.distribution or "unknown",
+        seed="" if origin.seed is None else str(origin.seed),
+        label_solver="+".join(solvers),
+        label_params="" if first is None else first.params,
+    )
+
+
+class LabelStream:
+    """Batches of labelled instances, forever, from shards in a shuffled order.
+
+    Parameters
+    ----------
+    sources
+        Files, folders or dataset names, see `find_shards`.
+    seed
+        Decides the order of shards and of the instances in them, per epoch.
+    hold_out
+        This many instances at the end of the last shard (at most a fifth of it) are not learned from.
+    places
+        Where datasets are found by name.
+    """
+
+    def __init__(
+        self, sources: Sequence[str | Path], seed: int, *, hold_out: int = 0, places: Places | None = None
+    ) -> None:
+        self.shards = sorted(find_shards(sources), key=lambda source: Path(source).name)
+        if not self.shards:
+            raise BadInputError("No labelled data: give at least one dataset with --data.")
+        self.seed, self.places, self._hold_out = seed, places, hold_out
+        self.epoch, self.shard, self.offset = 0, 0, 0
+        self.facts: dict[str, ShardFacts] = {}
+        self._loaded: tuple[int, int] | None = None
+        self._rows: NDArray[np.float32] = np.empty((0, 0, 2), np.float32)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="labels")
+        self._ahead: tuple[int, Future[Shard]] | None = None
+
+    def held_out(self) -> NDArray[np.float32]:
+        """Return the instances that are not learned from, ``(B, N, 2)`` in tour order."""
+        rows = read_shard(self.shards[-1], self.places).ordered
+        return rows[len(rows) - self._held(len(rows)) :]
+
+    def _held(self, rows: int) -> int:
+        return min(self._hold_out, rows // 5)
+
+    def take(self, count: int) -> NDArray[np.float32]:
+        """Return the next instances, ``(B, N, 2)`` in tour order; B is smaller than `count` at a shard's end."""
+        rows = self._current()
+        batch = rows[self.offset : self.offset + count]
+        self.offset += len(batch)
+        if self.offset >= len(rows):
+            self.epoch, self.shard = self._following()
+            self.offset = 0
+        return batch
+
+    def _following(self) -> tuple[int, int]:
+        last = self.shard + 1 >= len(self.shards)
+        return (self.epoch + 1, 0) if last else (self.epoch, self.shard + 1)
+
+    def _current(self) -> NDArray[np.float32]:
+        if self._loaded != (self.epoch, self.shard):
+            index = self._index(self.epoch, self.shard)
+            rows = self._read(index)
+            shuffle = np.random.default_rng([self.seed, self.epoch, index]).permutation(len(rows))
+            self._rows = rows[shuffle]
+            self._loaded = (self.epoch, self.shard)
+        return self._rows
+
+    def _index(self, epoch: int, shard: int) -> int:
+        return int(np.random.default_rng([self.seed, epoch]).permutation(len(self.shards))[shard])
+
+    def _read(self, index: int) -> NDArray[np.float32]:
+        """Take a shard from the reader, and let it begin with the next one."""
+        if self._ahead is not None and self._ahead[0] == index:
+            shard = self._ahead[1].result()
+        else:
+            shard = read_shard(self.shards[index], self.places)
+        following = self._index(*self._following())
+        self._ahead = None
+        if following != index:
+            self._ahead = (following, self._reader.submit(read_shard, self.shards[following], self.places))
+        self.facts[self.shards[index]] = shard.facts
+        held = self._held(len(shard.ordered)) if index == len(self.shards) - 1 else 0
+        return shard.ordered[: len(shard.ordered) - held]
+
+    def position(self) -> dict[str, Any]:
+        """Return where the stream stands, a fingerprint of what it reads, and what it has read so far."""
+        return {
+            "epoch": self.epoch,
+            "shard": self.shard,
+            "offset": self.offset,
+            "shards": fingerprint(self.shards),
+            "facts": {source: dataclasses.asdict(facts) for source, facts in self.facts.items()},
+        }
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Go to a saved position.
+
+        Parameters
+        ----------
+        position
+            From `position`.
+        adopt
+            Other data is welcome: begin it at the next epoch.
+
+        Raises
+        ------
+        BadInputError
+            When the shards are not those that the position was taken from.
+        """
+        self.facts = {source: ShardFacts(**facts) for source, facts in position.get("facts", {}).items()}
+        same = position["shards"] == fingerprint(self.shards)
+        if not same and not adopt:
+            raise BadInputError(
+                "The labelled data is not what this run was started with; resume with the same --data, "
+                "or start anew without --resume."
+            )
+        if same:
+            self.epoch, self.shard, self.offset = position["epoch"], position["shard"], position["offset"]
+        else:
+            self.epoch, self.shard, self.offset = position["epoch"] + 1, 0, 0
+
+
+def fingerprint(shards: Sequence[str]) -> str:
+    """Hash names and sizes of the shards: cheap, and enough to notice that the data was swapped."""
+    listing = []
+    for shard in shards:
+        path = Path(shard)
+        listing.append((path.name, path.stat().st_size if path.is_file() else 0))
+    return hashlib.sha256(json.dumps(listing).encode()).hexdigest()
+
+
+def describe(stream: LabelStream) -> TrainingData:
+    """Return what a manifest says about the data that was read so far."""
+    facts = list(stream.facts.values())
+
+    def joined(values: Sequence[str]) -> str:
+        return ", ".join(sorted({value for value in values if value}))
+
+    return TrainingData(
+        distribution=joined([f.distribution for f in facts]),
+        size=max(f.size for f in facts),
+        instances=sum(f.instances for f in facts),
+        label_solver=joined([f.label_solver for f in facts]),
+        label_params=joined([f.label_params for f in facts]),
+        seeds=tuple(sorted({f.seed for f in facts if f.seed})),
+        fingerprint=fingerprint(stream.shards),
+    )

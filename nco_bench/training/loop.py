@@ -1,0 +1,366 @@
+"""The one training loop: update until the steps or the time are spent, log, validate, checkpoint.
+
+How a model learns is an object that the loop is given (`Learner`): it draws data and returns a loss. Supervised learning is
+one; self-improved and policy-gradient learning are others. The loop knows optimisers, schedules, files and clocks only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from nco_bench.errors import ResultsError
+from nco_bench.training.checkpoint import (
+    LAST,
+    Checkpoint,
+    load_checkpoint,
+    pack_optimizer,
+    save_checkpoint,
+    unpack_optimizer,
+)
+from nco_bench.training.recipes import Recipe, rate
+from nco_bench.training.supervised import Loss
+from nco_bench.training.validation import Gap
+
+
+class Learner(Protocol):
+    """A way to learn."""
+
+    extra: nn.ModuleDict
+    """Modules that are trained along and not exported."""
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Draw the data of this update and return its loss."""
+
+    def position(self) -> dict[str, Any]:
+        """Return where in the data the learner stands, as JSON values."""
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Go to a saved position; raises `NcoBenchError` for other data, unless it is to be adopted."""
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    step, samples
+        Updates and sub-problems so far.
+    seconds
+        Wall time of training over all sessions, validations and checkpoints included.
+    loss
+        Running mean of the reported loss, None before the first update.
+    history
+        One dict per log line.
+    gap, gap_ci95
+        Last validation gap in percent, and half width of its 95 % interval.
+    """
+
+    step: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    loss: float | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    gap: float | None = None
+    gap_ci95: float = 0.0
+
+
+class Trainer:
+    """State of a run: policy, moving average, optimiser, learner, progress.
+
+    Parameters
+    ----------
+    policy
+        The model, on its device.
+    learner
+        The way to learn.
+    recipe
+        All numbers.
+    folder
+        Where checkpoints go.
+    identity
+        What must be the same when a run is resumed, beside the recipe (model, seed).
+    """
+
+    def __init__(
+        self, policy: nn.Module, learner: Learner, recipe: Recipe, folder: Path, identity: dict[str, Any]
+    ) -> None:
+        self.policy, self.learner, self.recipe, self.folder = policy, learner, recipe, folder
+        self.configuration = {**identity, **dataclasses.asdict(recipe)}
+        self.parameters = dict(policy.named_parameters())
+        self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
+        self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
+        self.optimizer = _adamw(self.parameters, recipe)
+        self.progress = Progress()
+
+    def update(self, fraction: float) -> tuple[float, float]:
+        """Do one update.
+
+        Returns
+        -------
+        tuple
+            The reported loss and the gradient norm before clipping.
+        """
+        recipe, progress = self.recipe, self.progress
+        factor = rate(recipe, progress.step, fraction)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * factor
+        device = next(iter(self.parameters.values())).device
+        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+            loss = self.learner.loss(progress.step, fraction)
+        loss.total.backward()
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip)
+        value = float(loss.next_node.detach())
+        self._refuse_nonsense(value, float(norm))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.samples += loss.samples
+        self._move_average()
+        progress.loss = value if progress.loss is None else 0.99 * progress.loss + 0.01 * value
+        return value, float(norm)
+
+    def _move_average(self) -> None:
+        if not self.recipe.ema:
+            return
+        # A young average forgets faster, so that it does not remember the start.
+        decay = min(self.recipe.ema, (1 + self.progress.step) / (10 + self.progress.step))
+        values = self.policy.state_dict()
+        torch._foreach_lerp_(list(self.average.values()), [values[k] for k in self.average], 1 - decay)
+
+    def _refuse_nonsense(self, loss: float, norm: float) -> None:
+        mean = self.progress.loss
+        spike = mean is not None and self.progress.step > 200 and loss > self.recipe.spike * max(mean, 0.05)
+        if math.isfinite(loss) and math.isfinite(norm) and not spike:
+            return
+        what = f"loss jumped from {mean:.3f} to {loss:.3f}" if spike else "loss or gradient is not finite"
+        path = self.folder / LAST
+        kept = (
+            f"the last good checkpoint is {path}" if path.exists() else "no checkpoint had been written yet"
+        )
+        raise ResultsError(
+            f"Training stopped at step {self.progress.step}: {what}; {kept}. "
+            "Start anew with a lower lr, or with more warmup."
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights to ship: the moving average where there is one."""
+        state = self.average or self.policy.state_dict()
+        return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
+
+    def has_checkpoint(self) -> bool:
+        """Tell whether there is something to resume from."""
+        return (self.folder / LAST).exists()
+
+    def save(self) -> Path:
+        """Write a checkpoint; raises `ResultsError`."""
+        names = {id(p): name for name, p in self.parameters.items()}
+        tensors = {f"model/{k}": v for k, v in self.policy.state_dict().items()}
+        tensors |= {f"extra/{k}": v for k, v in self.learner.extra.state_dict().items()}
+        tensors |= {f"average/{k}": v for k, v in self.average.items()}
+        tensors |= pack_optimizer(self.optimizer, names)
+        tensors["generator/torch"] = torch.get_rng_state()
+        state = {
+            "configuration": self.configuration,
+            "progress": dataclasses.asdict(self.progress),
+            "position": self.learner.position(),
+        }
+        return save_checkpoint(self.folder, Checkpoint(tensors, state))
+
+    def resume(self, *, adopt: bool = False) -> None:
+        """Continue from the checkpoint in the folder.
+
+        Parameters
+        ----------
+        adopt
+            Accept another configuration from here on; the change is written into the history.
+
+        Raises
+        ------
+        ResultsError
+            When there is no checkpoint, it is damaged, or was made with another configuration.
+        """
+        checkpoint = load_checkpoint(self.folder / LAST)
+        before, now = checkpoint.state["configuration"], self.configuration
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if changed and not adopt:
+            listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
+            raise ResultsError(
+                f"{self.folder / LAST} was made with another configuration: {listing}. "
+                "Resume with the same values, or choose another --out."
+            )
+        self._restore(checkpoint, adopt)
+        if changed:
+            change = {key: now.get(key) for key in changed}
+            self.progress.history.append({"step": self.progress.step, "changed": change})
+
+    def _restore(self, checkpoint: Checkpoint, adopt: bool) -> None:
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in checkpoint.tensors.items() if k.startswith(prefix)}
+
+        self.policy.load_state_dict(part("model/"))
+        self.learner.extra.load_state_dict(part("extra/"))
+        for key, value in (part("average/") or part("model/")).items():
+            if key in self.average:
+                self.average[key].copy_(value)
+        unpack_optimizer(self.optimizer, self.parameters, checkpoint.tensors)
+        torch.set_rng_state(checkpoint.tensors["generator/torch"])
+        self.progress = Progress(**checkpoint.state["progress"])
+        self.learner.seek(checkpoint.state["position"], adopt=adopt)
+
+
+def _adamw(parameters: dict[str, nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
+    """Return AdamW with matrices decayed, scalars at their own rate and neither scalars nor biases decayed."""
+    matrices = [p for p in parameters.values() if p.dim() >= 2]
+    vectors = [p for p in parameters.values() if p.dim() == 1]
+    scalars = [p for p in parameters.values() if p.dim() == 0]
+    groups = [
+        {"params": matrices, "peak": recipe.lr, "weight_decay": recipe.weight_decay},
+        {"params": vectors, "peak": recipe.lr, "weight_decay": 0.0},
+        {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True
+    )
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the loop calls besides updating.
+
+    Attributes
+    ----------
+    validate
+        Returns the validation gap of `Trainer.weights`, or None where there is nothing to validate on.
+    report
+        Takes each line of the log as a dict.
+    tick
+        Takes the share of the run that is done after each update.
+    saved
+        Called after each checkpoint.
+    """
+
+    validate: Callable[[Trainer], Gap | None]
+    report: Callable[[dict[str, Any]], None]
+    tick: Callable[[float], None]
+    saved: Callable[[Trainer], None]
+
+
+def train_until_done(trainer: Trainer, hooks: Hooks, budget_s: float | None) -> bool:
+    """Update until the recipe's steps or this session's time are spent; the last act is a checkpoint.
+
+    Parameters
+    ----------
+    trainer
+        A fresh or resumed run.
+    hooks
+        Validation and reporting.
+    budget_s
+        Wall time of this session, validations and checkpoints included; None for no limit. Where the recipe has no number
+        of steps, schedules are planned to land at its end.
+
+    Returns
+    -------
+    bool
+        True when the run is complete, False when it stopped for the time.
+    """
+    recipe, progress = trainer.recipe, trainer.progress
+    began = saved = time.monotonic()
+    before = progress.seconds
+    # An early validation tells how much time the last one will need.
+    next_validation = began + min(recipe.validate_every, (budget_s or math.inf) / 4)
+    reserve, window = 0.0, _Window(progress.samples)
+    trainer.policy.train()
+    while True:
+        elapsed = time.monotonic() - began
+        left = None if budget_s is None else budget_s - reserve
+        fraction = _fraction(recipe, progress.step, before, elapsed, left)
+        if fraction >= 1.0 or (left is not None and elapsed >= left):
+            break
+        started = time.monotonic()
+        _, norm = trainer.update(fraction)
+        now = time.monotonic()
+        window.add(norm, now - started)
+        progress.seconds = before + now - began
+        hooks.tick(fraction)
+        if progress.step % recipe.log_every == 0:
+            _log(trainer, hooks, window)
+            window = _Window(progress.samples)
+        if now >= next_validation:
+            reserve = _validate(trainer, hooks)
+            next_validation = time.monotonic() + recipe.validate_every
+        if now - saved >= recipe.checkpoint_every:
+            trainer.save()
+            hooks.saved(trainer)
+            saved = time.monotonic()
+    _validate(trainer, hooks)
+    progress.seconds = before + time.monotonic() - began
+    trainer.save()
+    hooks.saved(trainer)
+    return fraction >= 1.0
+
+
+@dataclass
+class _Window:
+    """What is averaged between two lines of the log."""
+
+    first_sample: int
+    steps: int = 0
+    norms: float = 0.0
+    busy: float = 0.0
+
+    def add(self, norm: float, seconds: float) -> None:
+        self.steps += 1
+        self.norms += norm
+        self.busy += seconds
+
+
+def _fraction(recipe: Recipe, step: int, before: float, elapsed: float, budget_s: float | None) -> float:
+    if recipe.steps:
+        return step / recipe.steps
+    if budget_s is None:
+        return 0.0
+    return (before + elapsed) / (before + budget_s)
+
+
+def _log(trainer: Trainer, hooks: Hooks, window: _Window) -> None:
+    progress = trainer.progress
+    line = {
+        "step": progress.step,
+        "samples": progress.samples,
+        "seconds": round(progress.seconds, 1),
+        "loss": progress.loss,
+        "grad_norm": window.norms / window.steps,
+        "samples_per_s": (progress.samples - window.first_sample) / max(window.busy, 1e-9),
+        "lr": trainer.optimizer.param_groups[0]["lr"],
+    }
+    progress.history.append(line)
+    hooks.report(line)
+
+
+def _validate(trainer: Trainer, hooks: Hooks) -> float:
+    """Validate, log, and return the seconds that it took."""
+    progress, started = trainer.progress, time.monotonic()
+    trainer.policy.eval()
+    gap = hooks.validate(trainer)
+    trainer.policy.train()
+    if gap is not None:
+        progress.gap, progress.gap_ci95 = gap.percent, gap.ci95
+        line = {
+            "step": progress.step,
+            "samples": progress.samples,
+            "seconds": round(progress.seconds, 1),
+            "validation_gap": gap.percent,
+        }
+        progress.history.append(line)
+        hooks.report(line)
+    return time.monotonic() - started

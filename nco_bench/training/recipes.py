@@ -1,0 +1,206 @@
+"""Recipes: every number of a training run, with a default per model that ``--config KEY=VALUE`` overrides.
+
+Only what the paper states, and what a small budget asks for, is decided here; see each recipe's comment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nco_bench.errors import BadInputError, UnknownNameError
+
+SCHEDULES = ("cosine", "exponential", "constant")
+PRECISIONS = ("fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model learns.
+
+    Attributes
+    ----------
+    learner
+        The way to learn, a key of `run.LEARNERS`.
+    batch
+        Sub-problems per update.
+    steps
+        Updates in all; 0 trains until the time budget ends, and schedules then follow the clock.
+    lr, scalar_lr
+        Peak learning rate of AdamW; that of single scalars (ReZero weights), 0 for the same.
+    weight_decay, beta2, clip
+        Of AdamW; the largest gradient norm.
+    schedule
+        ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
+        steps; ``constant``.
+    warmup
+        Steps over which the learning rate rises from 0.
+    ema
+        Decay of the moving average of the weights that is exported; 0 exports the weights themselves.
+    shortest, longest
+        Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
+    longest_start, grow
+        The longest sub-path grows from `longest_start` to `longest` over this share of the run.
+    auxiliary
+        Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
+    symmetries
+        Turn and mirror instances at random (x8).
+    precision, compile
+        ``bf16`` autocast; ``torch.compile`` of the model's layers.
+    checkpoint_every, validate_every
+        Seconds between checkpoints and between validations.
+    validation_instances
+        Labelled instances that are held out for the validation gap.
+    log_every
+        Steps between lines of the log.
+    spike
+        A loss above this multiple of its running mean stops the run.
+    """
+
+    learner: str = "supervised"
+    batch: int = 1024
+    steps: int = 60_000
+    lr: float = 1.25e-4
+    scalar_lr: float = 0.0
+    weight_decay: float = 0.01
+    beta2: float = 0.999
+    clip: float = 1.0
+    schedule: str = "exponential"
+    decay: float = 0.997
+    decay_every: int = 100
+    final_lr: float = 0.01
+    warmup: int = 0
+    ema: float = 0.0
+    shortest: int = 4
+    longest: int = 101
+    longest_start: int = 101
+    grow: float = 0.0
+    auxiliary: float = 0.0
+    symmetries: bool = True
+    precision: str = "fp32"
+    compile: bool = False
+    checkpoint_every: float = 180.0
+    validate_every: float = 600.0
+    validation_instances: int = 64
+    log_every: int = 50
+    spike: float = 20.0
+
+
+PAPER_DECODER = Recipe()
+"""Decoder scaling, section 3 and appendix C: AdamW, weight decay 0.01, batch 1024, 1.25e-4 x 0.997 every 100 steps."""
+
+SMALL_DECODER = Recipe(
+    batch=32,
+    steps=0,
+    lr=1e-3,
+    scalar_lr=3e-3,
+    beta2=0.98,
+    schedule="cosine",
+    warmup=20,
+    ema=0.999,
+    longest_start=25,
+    grow=0.5,
+    auxiliary=0.2,
+)
+"""For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
+
+RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
+
+
+def recipe_for(model: str, config: dict[str, str]) -> Recipe:
+    """Return the recipe of a model with overrides.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    config
+        ``KEY=VALUE`` strings; the key ``recipe`` chooses a recipe (``small``, the default, or ``paper``).
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown key or recipe, with the nearest names.
+    BadInputError
+        For a value of the wrong type or out of range.
+    """
+    values = dict(config)
+    name = values.pop("recipe", "small")
+    if name not in RECIPES:
+        raise UnknownNameError("recipe", name, RECIPES)
+    return _checked(_overridden(RECIPES[name], values))
+
+
+def _overridden(recipe: Recipe, values: dict[str, str]) -> Recipe:
+    defaults = dataclasses.asdict(recipe)
+    parsed = {}
+    for key, text in values.items():
+        if key not in defaults:
+            raise UnknownNameError("training option", key, [*defaults, "recipe"])
+        parsed[key] = _parse(key, text, type(defaults[key]))
+    return dataclasses.replace(recipe, **parsed)
+
+
+def _parse(key: str, text: str, kind: type) -> Any:
+    if kind is str:
+        return text
+    if kind is bool:
+        if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
+            raise BadInputError(f"--config {key}={text}: expected true or false.")
+        return text.lower() in ("true", "1", "yes")
+    try:
+        value = kind(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise BadInputError(f"--config {key}={text}: expected {expected}.") from None
+    if not math.isfinite(value):
+        raise BadInputError(f"--config {key}={text}: expected a finite number.")
+    return value
+
+
+def _checked(recipe: Recipe) -> Recipe:
+    for key, value in dataclasses.asdict(recipe).items():
+        if isinstance(value, int | float) and value < 0:
+            raise BadInputError(f"--config {key}={value}: expected 0 or more.")
+    for key in ("batch", "lr", "log_every", "clip"):
+        if not getattr(recipe, key) > 0:
+            raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected more than 0.")
+    for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        if getattr(recipe, key) not in allowed:
+            raise UnknownNameError(f"--config {key}", getattr(recipe, key), allowed)
+    if not 3 <= recipe.shortest <= recipe.longest_start <= recipe.longest:
+        raise BadInputError(
+            f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
+            "expected 3 <= shortest <= longest_start <= longest."
+        )
+    if recipe.ema >= 1:
+        raise BadInputError(f"--config ema={recipe.ema}: expected less than 1.")
+    return recipe
+
+
+def rate(recipe: Recipe, step: int, fraction: float) -> float:
+    """Return the factor on the peak learning rate.
+
+    Parameters
+    ----------
+    step
+        Updates done so far.
+    fraction
+        Share of the run that is done, 0 to 1.
+    """
+    rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
+    if recipe.schedule == "constant":
+        return rising
+    if recipe.schedule == "exponential":
+        return rising * recipe.decay ** (step // recipe.decay_every)
+    falling = 0.5 * (1.0 + math.cos(math.pi * min(1.0, fraction)))
+    return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * falling)
+
+
+def longest_now(recipe: Recipe, fraction: float) -> int:
+    """Return the length of the longest sub-path at this share of the run."""
+    if recipe.grow <= 0 or fraction >= recipe.grow:
+        return recipe.longest
+    return recipe.longest_start + int((recipe.longest - recipe.longest_start) * fraction / recipe.grow)

@@ -1,0 +1,204 @@
+"""Learning to continue random pieces of near-optimal tours (BQ, LEHD, decoder scaling, PENS).
+
+A random piece of a label tour, in a random direction, is a path problem whose optimal solution is known: from its
+first node, through the nodes between, to its last. The model sees the state that decoding would see there, and learns which
+node comes next. One length is drawn per batch; the longest, N + 1 rows, is the whole closed tour with
+which decoding begins, where both neighbours of the start are right.
+
+An auxiliary loss can be added: from the last layer's outputs, a small bilinear head guesses the neighbours of
+*every* node of the piece. It gives a signal per node instead of one per piece for the same forward pass, and is thrown away
+after training. It is not in the papers; on small budgets it speeds learning up considerably.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nco_bench.models.path import PathNodes, path_state
+from nco_bench.training.data import LabelStream
+from nco_bench.training.recipes import Recipe, longest_now
+
+
+@dataclass(frozen=True)
+class SubPaths:
+    """Pieces of label tours.
+
+    Attributes
+    ----------
+    coords
+        ``(B, L, 2)`` in the order of the tour: origin, the nodes between, destination.
+    closed
+        The piece is a whole tour; the last row repeats the first.
+    instance_size
+        Nodes of the instance that it was cut from.
+    """
+
+    coords: Tensor
+    closed: bool
+    instance_size: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss of one batch: what to minimise, the part that is reported, and how many sub-problems it averages."""
+
+    total: Tensor
+    next_node: Tensor
+    samples: int
+
+
+def draw_sub_paths(
+    ordered: NDArray[np.float32], length: int, rng: np.random.Generator, symmetries: bool
+) -> NDArray[np.float32]:
+    """Cut one piece out of each tour.
+
+    Parameters
+    ----------
+    ordered
+        ``(B, N, 2)`` coordinates in tour order.
+    length
+        Rows of the piece, 3 to N + 1; N + 1 gives the closed tour.
+    rng
+        Draws starts, directions and symmetries.
+    symmetries
+        Apply one of the eight symmetries of the unit square to each piece.
+    """
+    batch, nodes, _ = ordered.shape
+    start = np.asarray(rng.integers(nodes, size=batch))
+    direction = rng.choice((-1, 1), size=batch)
+    rows = (start[:, None] + direction[:, None] * np.arange(length)) % nodes
+    pieces = np.take_along_axis(ordered, rows[:, :, None], axis=1)
+    if symmetries:
+        pieces = _transformed(pieces, np.asarray(rng.integers(8, size=batch)))
+    return pieces
+
+
+def _transformed(pieces: NDArray[np.float32], symmetry: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Apply symmetry 0..7 of the unit square: swap x and y, mirror x, mirror y."""
+    swap, mirror_x, mirror_y = ((symmetry & bit) > 0 for bit in (1, 2, 4))
+    pieces[swap] = pieces[swap][:, :, ::-1]
+    pieces[mirror_x, :, 0] = 1 - pieces[mirror_x, :, 0]
+    pieces[mirror_y, :, 1] = 1 - pieces[mirror_y, :, 1]
+    return pieces
+
+
+class Neighbours(nn.Module):
+    """Bilinear head that scores every pair of tokens as neighbours in the tour."""
+
+    def __init__(self, width: int, rank: int = 32) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, rank)
+        self.key = nn.Linear(width, rank)
+        self.rank = rank
+
+    def forward(self, tokens: Tensor, closed: bool) -> Tensor:
+        """Return the mean cross-entropy of each token's neighbours.
+
+        Parameters
+        ----------
+        tokens
+            ``(B, L, W)`` in the order of the tour: origin, between, destination.
+        closed
+            Origin and destination are one node; then only the nodes between have both neighbours.
+        """
+        logits = self.query(tokens) @ self.key(tokens).transpose(1, 2) / math.sqrt(self.rank)
+        itself = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+        log_p = logits.float().masked_fill(itself, -1e9).log_softmax(-1)
+        after, before = log_p.diagonal(1, 1, 2), log_p.diagonal(-1, 1, 2)
+        if closed:
+            # The start stands twice, so the first and last node between have it on one side in either copy.
+            return -(after[:, 1:-1].mean() + before[:, 1:-1].mean()) / 2
+        return -(after[:, 1:].mean() + before[:, :-1].mean()) / 2
+
+
+def next_node_loss(scores: Tensor, closed: bool) -> Tensor:
+    """Return the mean cross-entropy of the next node, for candidates in the order of the tour.
+
+    Parameters
+    ----------
+    scores
+        ``(B, M)`` logits.
+    closed
+        For a whole tour the first and the last candidate are both right, half each.
+    """
+    log_p = scores.float().log_softmax(-1)
+    right = 0.5 * (log_p[:, 0] + log_p[:, -1]) if closed else log_p[:, 0]
+    return -right.mean()
+
+
+class Supervised:
+    """Supervised learning on sub-paths, as one way to learn that the training loop takes.
+
+    Parameters
+    ----------
+    policy
+        A path policy for the TSP with attributes ``layers`` and ``config.width`` where the auxiliary loss is on.
+    stream
+        Labelled instances.
+    recipe, seed
+        Sub-path lengths, symmetries, auxiliary weight; the seed of all draws.
+    device
+        Where the policy is.
+    """
+
+    def __init__(
+        self, policy: Any, stream: LabelStream, recipe: Recipe, seed: int, device: torch.device
+    ) -> None:
+        self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
+        self.extra = nn.ModuleDict()
+        self._tokens: list[Tensor] = []
+        if recipe.auxiliary > 0:
+            self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
+            policy.layers[-1].register_forward_hook(self._keep_tokens)
+
+    def _keep_tokens(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        if module.training:
+            self._tokens = [output]
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Draw a batch and return its loss.
+
+        Parameters
+        ----------
+        step
+            Number of the update; with the seed it decides all draws, so that a resumed run draws the same.
+        fraction
+            Share of the run that is done, for the curriculum.
+        """
+        rng = np.random.default_rng([self.seed, step])
+        ordered = self.stream.take(self.recipe.batch)
+        nodes = ordered.shape[1]
+        longest = min(longest_now(self.recipe, fraction), nodes + 1)
+        length = int(rng.integers(min(self.recipe.shortest, longest), longest + 1))
+        pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
+        coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
+        return self._loss(SubPaths(coords, length == nodes + 1, nodes))
+
+    def _loss(self, paths: SubPaths) -> Loss:
+        batch, length, _ = paths.coords.shape
+        nodes = PathNodes(paths.coords, None, paths.instance_size)
+        rows = torch.arange(length, device=self.device).expand(batch, -1)
+        state = path_state(nodes, self.policy.embed(nodes), rows, closed=paths.closed)
+        next_node = next_node_loss(self.policy.scores(state), paths.closed)
+        total = next_node
+        if self.recipe.auxiliary > 0:
+            # The model's own order is destination, between, origin.
+            last = self._tokens.pop()
+            tokens = torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1)
+            total = next_node + self.recipe.auxiliary * self.extra["neighbours"](tokens, paths.closed)
+        return Loss(total, next_node, batch)
+
+    def position(self) -> dict[str, Any]:
+        """Return where in the data this stands."""
+        return self.stream.position()
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Go to a saved position; raises `BadInputError` for other data, unless it is to be adopted."""
+        self.stream.seek(position, adopt=adopt)

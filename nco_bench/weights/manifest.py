@@ -1,0 +1,198 @@
+"""The manifest of a weights file: what it is, what it was trained on, how far, by what code; stored as JSON beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from nco_bench.errors import BadWeightsError
+
+FORMAT = 1
+PAPER_SAMPLES = {"decoder": 60_000 * 1024}
+"""Sub-problems in a paper's full training (steps times batch), by the first word of the model's name."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What was learned from.
+
+    Attributes
+    ----------
+    distribution, size, instances
+        Of the labelled instances: their distribution, nodes each, and how many there were.
+    label_solver, label_params
+        Who made the labels, and how.
+    label_gap_percent
+        Mean gap of the labels to better solutions, where it was measured, and how it was measured.
+    seeds
+        Seeds of the instances.
+    fingerprint
+        Hash of the names and sizes of the shards.
+    """
+
+    distribution: str
+    size: int
+    instances: int
+    label_solver: str = "unknown"
+    label_params: str = ""
+    label_gap_percent: float | None = None
+    label_gap_measured: str = ""
+    seeds: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Mean greedy gap in percent, half width of its 95 % interval, and on what it was measured."""
+
+    gap_percent: float
+    ci95_percent: float
+    instances: int
+    on: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that is known about a weights file.
+
+    Attributes
+    ----------
+    name
+        What ``--weights`` takes.
+    model, config, problem, parameters
+        Name and configuration of the model that the file belongs to, the problem, the number of values.
+    sha256
+        Of the safetensors file.
+    steps, samples
+        Updates, and sub-problems seen in them.
+    data
+        What was learned from.
+    recipe, seed
+        All values of the recipe.
+    hours, machine
+        Wall hours of training and on what (processor, cores used, torch version).
+    code_version
+        Version and revision of nco-bench that trained.
+    licence
+        Of the weights.
+    parent
+        sha256 of the checkpoint or weights that training started from, or an empty string.
+    validation
+        Gaps, the first during training; None where nothing was measured.
+    paper_samples, share_of_paper
+        Sub-problems in the paper's own training, and which share of them was seen.
+    recipe_changes
+        What was changed while it trained, and at which step.
+    notes
+        What a reader of a table should know.
+    """
+
+    name: str
+    model: str
+    config: dict[str, Any]
+    problem: str
+    parameters: int
+    sha256: str
+    steps: int
+    samples: int
+    data: TrainingData
+    recipe: dict[str, Any]
+    seed: int
+    hours: float
+    machine: dict[str, str]
+    code_version: str
+    licence: str = "MIT"
+    parent: str = ""
+    validation: tuple[Validation, ...] = ()
+    paper_samples: int | None = None
+    share_of_paper: float | None = None
+    recipe_changes: tuple[dict[str, Any], ...] = ()
+    notes: str = ""
+    format: int = field(default=FORMAT)
+
+
+def manifest_path(weights: Path) -> Path:
+    """Return where the manifest of a weights file is."""
+    return weights.with_suffix(".json")
+
+
+def sha256_of(path: Path) -> str:
+    """Hash a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def to_json(manifest: Manifest) -> str:
+    """Return the manifest as indented JSON."""
+    return json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check a manifest.
+
+    Raises
+    ------
+    BadWeightsError
+        When it is missing, no JSON, of another format, or lacks or misspells a field.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadWeightsError(
+            f"{path}: the manifest of these weights is missing; `nco-bench weights import` makes one."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadWeightsError(f"{path}: cannot read the manifest ({error}).") from error
+    except json.JSONDecodeError as error:
+        raise BadWeightsError(
+            f"{path}:{error.lineno}: the manifest is no valid JSON ({error.msg})."
+        ) from error
+    if not isinstance(values, dict):
+        raise BadWeightsError(f"{path}: the manifest is no JSON object.")
+    if values.get("format") != FORMAT:
+        raise BadWeightsError(f"{path}: manifest format {values.get('format')!r}, expected {FORMAT}.")
+    checked = _build(Manifest, values, str(path))
+    assert isinstance(checked, Manifest)
+    return checked
+
+
+def _build(kind: type, values: Any, place: str) -> Any:
+    """Build a dataclass from JSON values, checking names and types."""
+    if not isinstance(values, dict):
+        raise BadWeightsError(f"{place}: expected an object, found {values!r}.")
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    unknown = sorted(set(values) - set(fields))
+    required = [f.name for f in fields.values() if f.default is f.default_factory is dataclasses.MISSING]
+    missing = [name for name in required if name not in values]
+    if unknown or missing:
+        raise BadWeightsError(
+            f"{place}: manifest fields missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}."
+        )
+    hints = get_type_hints(kind)
+    return kind(**{key: _value(hints[key], value, f"{place}: {key}") for key, value in values.items()})
+
+
+def _value(hint: Any, value: Any, place: str) -> Any:
+    """Convert one JSON value to its field's type."""
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, place)  # type: ignore[arg-type]
+    origin = get_origin(hint)
+    if origin is types.UnionType:
+        if value is None:
+            return None
+        return _value(get_args(hint)[0], value, place)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise BadWeightsError(f"{place}: expected a list, found {value!r}.")
+        return tuple(_value(get_args(hint)[0], item, place) for item in value)
+    expected = origin or hint
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        raise BadWeightsError(f"{place}: expected {expected.__name__}, found {value!r}.")
+    return value

@@ -1,0 +1,270 @@
+"""Where weights are: shipped inside the package, in the user's cache, or at a path; and how they are read and written.
+
+A weights file is ``NAME.safetensors`` with its manifest ``NAME.json`` beside it. Nothing else is ever loaded, and nothing is
+loaded whose hash is not the manifest's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nco_bench.errors import BadWeightsError, ResultsError
+from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+SHIPPED = Path(__file__).parent / "files"
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A weights file whose content is what its manifest says.
+
+    Attributes
+    ----------
+    path
+        The safetensors file.
+    manifest
+        What is known about it.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file."""
+        return self.manifest.sha256
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a result record says about the weights."""
+        manifest = self.manifest
+        return {
+            "name": manifest.name,
+            "sha256": manifest.sha256,
+            "steps": manifest.steps,
+            "samples": manifest.samples,
+            "share_of_paper": manifest.share_of_paper,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a list of weights says about this file."""
+        manifest = self.manifest
+        gap = manifest.validation[0] if manifest.validation else None
+        return {
+            **self.facts(),
+            "model": manifest.model,
+            "problem": manifest.problem,
+            "parameters": manifest.parameters,
+            "gap_percent": None if gap is None else gap.gap_percent,
+            "gap_on": "" if gap is None else gap.on,
+            "licence": manifest.licence,
+            "shipped": self.path.parent == SHIPPED,
+            "path": str(self.path),
+        }
+
+
+def cache_folder() -> Path:
+    """Return where pulled and imported weights are kept: ``NCO_BENCH_CACHE``, or the user's cache folder."""
+    chosen = os.environ.get("NCO_BENCH_CACHE")
+    if chosen:
+        return Path(chosen) / "weights"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nco-bench" / "weights"
+
+
+def resolve(name_or_path: str, model: str, problem: str | None = None) -> WeightsFile:
+    """Find the weights called so, and check that they are whole and belong to the model.
+
+    Parameters
+    ----------
+    name_or_path
+        Name of shipped or cached weights, or the path of a safetensors file. Usually the model's name.
+    model
+        The model that they are for.
+    problem
+        The problem that they are for; None takes any.
+
+    Raises
+    ------
+    BadWeightsError
+        When they are missing, damaged, changed, or for another model; the message says which and what to do.
+    """
+    file = verify(_find(name_or_path, model))
+    if file.manifest.model != model:
+        raise BadWeightsError(
+            f"{file.path}: these are weights of {file.manifest.model}, not of {model}; choose others with --weights."
+        )
+    if problem is not None and file.manifest.problem != problem:
+        raise BadWeightsError(
+            f"{file.path}: these are weights of {model} for {file.manifest.problem}, not for {problem}."
+        )
+    return file
+
+
+def _find(name_or_path: str, model: str) -> Path:
+    path = Path(name_or_path).expanduser()
+    if path.suffix == SUFFIX or path.parent != Path("."):
+        if path.is_file():
+            return path
+        raise BadWeightsError(f"{path}: no such weights file.")
+    for folder in (SHIPPED, cache_folder()):
+        candidate = folder / f"{name_or_path}{SUFFIX}"
+        if candidate.is_file():
+            return candidate
+    known = sorted(file.stem for file in _files()) or ["none"]
+    raise BadWeightsError(
+        f"No weights called {name_or_path!r} for {model} (there are: {', '.join(known)}). Get official ones with "
+        f"`nco-bench weights pull {name_or_path}`, or make them with `nco-bench train {model} --data DATASET`."
+    )
+
+
+def verify(path: Path) -> WeightsFile:
+    """Check a weights file against its manifest, and that it can be read.
+
+    Raises
+    ------
+    BadWeightsError
+        When the manifest is missing or damaged, or the file is not the one it describes.
+    """
+    if not manifest_path(path).is_file():
+        _refuse_if_damaged(path)
+    manifest = read_manifest(manifest_path(path))
+    found = sha256_of(path)
+    if found != manifest.sha256:
+        _refuse_if_damaged(path)
+        raise BadWeightsError(
+            f"{path}: changed since its manifest was written (sha256 {found[:12]}, manifest {manifest.sha256[:12]}); "
+            "get the file again, or import it anew with `nco-bench weights import`."
+        )
+    return WeightsFile(path, manifest)
+
+
+def _refuse_if_damaged(path: Path) -> None:
+    """Raise `BadWeightsError` for a file that is no safetensors at all, a clearer message than a wrong hash."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np"):
+            return
+    except (SafetensorError, OSError) as error:
+        raise BadWeightsError(f"{path}: damaged weights file ({error}); get it again.") from error
+
+
+def load_state(file: WeightsFile) -> dict[str, Tensor]:
+    """Return the tensors of a weights file by name.
+
+    Raises
+    ------
+    BadWeightsError
+        When the file is damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file.path)
+    except (SafetensorError, OSError) as error:
+        raise BadWeightsError(f"{file.path}: damaged weights file ({error}); get it again.") from error
+
+
+def load_into(policy: nn.Module, file: WeightsFile) -> None:
+    """Put weights into a model.
+
+    Raises
+    ------
+    BadWeightsError
+        When names or shapes do not fit the model.
+    """
+    state = load_state(file)
+    own = policy.state_dict()
+    missing, extra = sorted(set(own) - set(state)), sorted(set(state) - set(own))
+    if missing or extra:
+        raise BadWeightsError(
+            f"{file.path}: does not fit {file.manifest.model}: {len(missing)} tensors missing "
+            f"({', '.join(missing[:3])}), {len(extra)} unknown ({', '.join(extra[:3])})."
+        )
+    for name, tensor in own.items():
+        if tensor.shape != state[name].shape:
+            raise BadWeightsError(
+                f"{file.path}: {name} has shape {tuple(state[name].shape)}, "
+                f"{file.manifest.model} of this configuration needs {tuple(tensor.shape)}."
+            )
+    policy.load_state_dict(state)
+
+
+def list_weights() -> list[WeightsFile]:
+    """Return all shipped and cached weights with a readable manifest, by name; hashes are not checked."""
+    found: dict[str, WeightsFile] = {}
+    for path in _files():
+        try:
+            found.setdefault(path.stem, WeightsFile(path, read_manifest(manifest_path(path))))
+        except BadWeightsError:
+            continue  # `weights verify` names it
+    return [found[name] for name in sorted(found)]
+
+
+def verify_all() -> list[tuple[Path, str | None]]:
+    """Check every shipped and cached file; pairs of path and what is wrong with it, None where nothing is."""
+    checked: list[tuple[Path, str | None]] = []
+    for path in _files():
+        try:
+            verify(path)
+        except BadWeightsError as error:
+            checked.append((path, str(error)))
+        else:
+            checked.append((path, None))
+    return checked
+
+
+def _files() -> list[Path]:
+    """Return shipped files first, so that they win over cached ones of the same name."""
+    return [path for folder in (SHIPPED, cache_folder()) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+
+
+def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> WeightsFile:
+    """Write weights and their manifest; the manifest last, so that a half-written pair is never read as good.
+
+    Parameters
+    ----------
+    state
+        Tensors by name.
+    manifest
+        Its `sha256` is set here.
+    path
+        The safetensors file.
+
+    Raises
+    ------
+    ResultsError
+        When the place cannot be written; what stood there before stays.
+    """
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
+    _replace(path, content)
+    complete = dataclasses.replace(manifest, sha256=sha256_of(path))
+    _replace(manifest_path(path), to_json(complete).encode())
+    return WeightsFile(path, complete)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror
+        raise ResultsError(f"{path}: cannot write weights ({cause}).") from error
