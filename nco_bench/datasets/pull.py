@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -95,7 +95,9 @@ def pull(
         When the source cannot be reached or read at all, or the place cannot be written.
     """
     wanted = _wanted(name)
-    fetched, present, failed = [], [], []
+    fetched: list[str] = []
+    present: list[str] = []
+    failed: list[tuple[str, str]] = []
     with _source(mirror, archive, sites or SITES, timeout_s) as fetch:
         for done, entry in enumerate(wanted):
             if progress:
@@ -115,7 +117,7 @@ class SourceUnreachableError(BadInputError):
     """The source as a whole cannot be reached; trying the next file would only wait longer."""
 
 
-def _wanted(name: str) -> list[Entry] | list[TestSet]:
+def _wanted(name: str) -> Sequence[Entry | TestSet]:
     sets = {entry.name: entry for entry in catalog.testsets()}
     if name == "testsets":
         return list(sets.values())

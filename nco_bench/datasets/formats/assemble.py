@@ -259,6 +259,8 @@ def numbers(value: Any, where: str) -> NDArray[Any]:
     """Turn a flat list or array of numbers into int64 where all are whole numbers, else float64."""
     try:
         flat: NDArray[np.float64] | None
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+            return value.reshape(-1).astype(np.int64)
         if isinstance(value, np.ndarray):
             flat = np.array(value.reshape(-1), dtype=np.float64)
         elif isinstance(value, (list, tuple)):

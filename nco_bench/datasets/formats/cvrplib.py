@@ -57,7 +57,7 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     path
         The file, plain or .gz.
     name
-        Name of the instance; by default its NAME, or the file's.
+        Name of the instance; by default the file's.
     convention
         Distance rule to use in place of the set's (for a file of coordinates).
 
@@ -68,17 +68,18 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     """
     file = keyword_file.parse(read_bytes(path), str(path))
     _check_type(file)
-    name = name or file.text("NAME") or stem(path)
+    name = name or stem(path)
     n = file.dimension()
     if n < 2:
         raise BadInputError(
             f"{file.where('DIMENSION')}: a depot and a customer are needed, DIMENSION says {n}."
         )
-    order = _depot_first(file, n)
     rule = edge_weight_convention(file)
     if rule == "tsplib-nint":
-        rule = "euclidean" if MARKER in file.text("COMMENT") else convention_of(name)
-    capacity, demand = _demands(file, n, order)
+        rule = _rounding(file, name)
+    capacity = _capacity(file)
+    node_demand, line_of = _demand_rows(file)
+    order = _depot_first(file, n)
     coords = None
     if rule != "explicit" or "NODE_COORD_SECTION" in file.sections:
         coords = coordinate_section(file, "NODE_COORD_SECTION")[order]
@@ -86,12 +87,22 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
         name=name,
         depot=None if coords is None else coords[0],
         customers=None if coords is None else coords[1:],
-        demand=demand,
+        demand=_customer_demand(file, node_demand[order], line_of[order], capacity),
         capacity=capacity,
         convention=convention or rule,
         matrix=distance_matrix(file, n)[np.ix_(order, order)] if rule == "explicit" else None,
         max_route_length=_route_limit(file),
     )
+
+
+def _rounding(file: KeywordFile, name: str) -> str:
+    """Convention of EUC_2D: our own comment, else the set, known by NAME or the name of the file."""
+    comment = file.text("COMMENT")
+    for rule in ("euclidean", "cvrplib-nint"):
+        if comment == f"{MARKER}{rule}":
+            return rule
+    names = (name, file.text("NAME"))
+    return "euclidean" if "euclidean" in map(convention_of, names) else "cvrplib-nint"
 
 
 def read(path: Path) -> Dataset:
@@ -137,8 +148,7 @@ def _depot_first(file: KeywordFile, n: int) -> NDArray[np.int64]:
     return np.concatenate(([depot], np.delete(np.arange(n), depot)))
 
 
-def _demands(file: KeywordFile, n: int, order: NDArray[np.int64]) -> tuple[float | int, NDArray[Any]]:
-    """Capacity and the demands of the customers, integers where the file has integers."""
+def _capacity(file: KeywordFile) -> float | int:
     limit = file.number("CAPACITY")
     if limit is None:
         raise BadInputError(
@@ -146,19 +156,28 @@ def _demands(file: KeywordFile, n: int, order: NDArray[np.int64]) -> tuple[float
         )
     if limit <= 0:
         raise BadInputError(f"{file.where('CAPACITY')}: the capacity is {limit:g}; expected a number > 0.")
-    section = file.section("DEMAND_SECTION")
-    rows, lines = keyword_file.table(file.source, section, 2)
-    positions = keyword_file.node_positions(file, section, rows[:, 0], lines)
-    demand, line_of = np.empty(n), np.empty(n, dtype=np.int64)
+    return int(limit) if limit == int(limit) else limit
+
+
+def _demand_rows(file: KeywordFile) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Demand and line of each node, in node order."""
+    rows, lines = keyword_file.table(file.source, file.section("DEMAND_SECTION"), 2)
+    positions = keyword_file.node_positions(file, file.section("DEMAND_SECTION"), rows[:, 0], lines)
+    demand, line_of = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     demand[positions], line_of[positions] = rows[:, 1], lines
-    demand, line_of = demand[order], line_of[order]
+    return demand, line_of
+
+
+def _customer_demand(
+    file: KeywordFile, demand: NDArray[np.float64], line_of: NDArray[np.int64], capacity: float
+) -> NDArray[Any]:
+    """Demands of the customers from those of all nodes, depot first; integers where the file has integers."""
     if demand[0] != 0:
         raise BadInputError(f"{file.source}:{line_of[0]}: the depot has demand {demand[0]:g}; expected 0.")
-    bad = np.flatnonzero((demand < 0) | (demand > limit))
-    where = f"{file.source}:{line_of[bad[0]] if bad.size else section.line}"
-    customers = integers_if_whole(demand[1:])
-    check_demand(customers, limit, n - 1, where)
-    return (int(limit) if limit == int(limit) else limit), customers
+    bad = np.flatnonzero((demand < 0) | (demand > capacity))
+    where = f"{file.source}:{line_of[bad[0] if bad.size else 0]}"
+    check_demand(demand[1:], capacity, len(demand) - 1, where)
+    return integers_if_whole(demand[1:])
 
 
 def read_solution(path: Path) -> tuple[NDArray[np.int64], float | None]:
@@ -199,7 +218,7 @@ def read_solution(path: Path) -> tuple[NDArray[np.int64], float | None]:
 def write(dataset: Dataset, path: Path) -> None:
     """Write the only instance of a dataset as .vrp."""
     instance: CVRPInstance = the_only_instance(dataset, "cvrp", "cvrplib")
-    if instance.convention == "euclidean" or convention_of(instance.name) == instance.convention:
+    if instance.convention in ("euclidean", "cvrplib-nint"):
         kind = "EUC_2D"
     elif instance.convention == "explicit":
         kind = "EXPLICIT"
@@ -207,8 +226,8 @@ def write(dataset: Dataset, path: Path) -> None:
         raise BadInputError(f"{instance.name}: .vrp has no name for the convention {instance.convention!r}.")
     out = io.StringIO()
     out.write(f"NAME : {instance.name}\nTYPE : CVRP\n")
-    if instance.convention == "euclidean" and convention_of(instance.name) != "euclidean":
-        out.write(f"COMMENT : {MARKER}\n")
+    if kind == "EUC_2D":
+        out.write(f"COMMENT : {MARKER}{instance.convention}\n")
     out.write(f"DIMENSION : {instance.n + 1}\nEDGE_WEIGHT_TYPE : {kind}\n")
     if kind == "EXPLICIT":
         out.write("EDGE_WEIGHT_FORMAT : FULL_MATRIX\n")

@@ -29,7 +29,7 @@ def detect(path: Path) -> str:
         raise BadInputError(f"{path}: the file is empty.")
     if head.startswith(b"PK\x03\x04"):
         found = _in_archive(path)
-    elif head[:1] == b"\x80" and head[1] in range(2, 6):
+    elif len(head) > 1 and head[0] == 0x80 and head[1] in range(2, 6):
         found = _in_pickle(head)
     else:
         found = _in_text(head) or _in_old_pickle(path, head)

@@ -79,10 +79,13 @@ def whole_demands(demand: NDArray[Any]) -> tuple[NDArray[Any], float | int]:
     """
     distinct = np.unique(demand.astype(np.float32))
     if distinct.size <= MAX_DISTINCT and np.isfinite(distinct).all() and (distinct >= 0).all():
-        for capacity in range(1, MAX_CAPACITY + 1):
-            counts = np.rint(distinct.astype(np.float64) * capacity)
-            if np.array_equal((counts.astype(np.float32) / np.float32(capacity)), distinct):
-                return np.rint(demand.astype(np.float64) * capacity).astype(np.int64), capacity
+        candidates = np.arange(1, MAX_CAPACITY + 1)
+        for quotient in distinct:
+            counts = np.rint(np.float64(quotient) * candidates).astype(np.float32)
+            candidates = candidates[counts / candidates.astype(np.float32) == quotient]
+        if candidates.size:
+            capacity = int(candidates[0])
+            return np.rint(demand.astype(np.float64) * capacity).astype(np.int64), capacity
     return demand.astype(np.float64), 1
 
 

@@ -1,6 +1,6 @@
 """A pickle reader that cannot run code.
 
-A pickle is a program. This reader allows numbers, strings, bytes, lists, tuples, dicts, sets, and NumPy arrays and
+A pickle is a program. This reader allows numbers, strings, bytes, lists, tuples, dicts, and NumPy arrays and
 scalars of plain types, and refuses every other name before anything of it is imported or called. Even the allowed
 names are bound to functions of this file, so NumPy's own unpickling code never sees what the file says.
 
@@ -163,6 +163,7 @@ def _no_array_subclass(*_: Any) -> Any:
 ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): _latin1,
     ("builtins", "bytearray"): _byte_array,
+    ("builtins", "bytes"): lambda content=b"": bytes(_byte_array(content)),
     ("numpy", "dtype"): PlainType,
     ("numpy", "ndarray"): _no_array_subclass,
 }
@@ -203,6 +204,17 @@ class RestrictedUnpickler(pickle.Unpickler):
         return self._persistent(pid)
 
 
+_REFUSED_OPCODES = {
+    "EXT1": "an extension code",
+    "EXT2": "an extension code",
+    "EXT4": "an extension code",
+    "EMPTY_SET": "a set",
+    "FROZENSET": "a set",
+    "NEXT_BUFFER": "data outside the file",
+    "READONLY_BUFFER": "data outside the file",
+}
+
+
 def _opcode_tables() -> tuple[re.Pattern[bytes], dict[int, pickletools.OpcodeInfo]]:
     """A pattern that swallows opcodes of fixed length at C speed, and the table of the others."""
     by_size: dict[int, bytes] = {}
@@ -210,7 +222,7 @@ def _opcode_tables() -> tuple[re.Pattern[bytes], dict[int, pickletools.OpcodeInf
     for op in pickletools.opcodes:
         code = op.code.encode("latin-1")
         size = 0 if op.arg is None else op.arg.n
-        if op.name in ("STOP", "LONG_BINPUT", "EXT1", "EXT2", "EXT4") or size < 0:
+        if op.name in ("STOP", "LONG_BINPUT", *_REFUSED_OPCODES) or size < 0:
             other[code[0]] = op
         else:
             by_size[size] = by_size.get(size, b"") + re.escape(code)
@@ -244,8 +256,8 @@ def opcodes_end(data: bytes, start: int = 0) -> int:
         position += 1
         if op.name == "STOP":
             return position
-        if op.name.startswith("EXT"):
-            raise RefusedError("an extension code")
+        if op.name in _REFUSED_OPCODES:
+            raise RefusedError(_REFUSED_OPCODES[op.name])
         if op.name == "LONG_BINPUT":
             if int.from_bytes(data[position : position + 4], "little") > len(data):
                 raise RefusedError("a memo index beyond the size of the file")

@@ -34,7 +34,8 @@ CONVENTIONS = {
 }
 """EDGE_WEIGHT_TYPE to distance convention."""
 
-MARKER = "nco-bench convention=euclidean"
+MARKER = "nco-bench convention="
+"""Comment by which we keep a convention that the file format has no word for."""
 MATRIX_FORMATS = (
     "FULL_MATRIX",
     "UPPER_ROW",
@@ -56,7 +57,7 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     path
         The file, plain or .gz.
     name
-        Name of the instance; by default its NAME, or the file's.
+        Name of the instance; by default the file's (NAME is wrong in some files of TSPLIB).
     convention
         Distance rule to use in place of the file's own (for a file of coordinates).
 
@@ -73,11 +74,11 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
             f"{file.where('DIMENSION')}: a TSP instance needs at least 2 nodes, DIMENSION says {n}."
         )
     rule = edge_weight_convention(file)
-    if MARKER in file.text("COMMENT") and rule == "tsplib-nint":
+    if rule == "tsplib-nint" and file.text("COMMENT") == f"{MARKER}euclidean":
         rule = "euclidean"
     coords = _coordinates(file, rule)
     return TSPInstance(
-        name=name or file.text("NAME") or stem(path),
+        name=name or stem(path),
         coords=coords,
         convention=convention or rule,
         matrix=distance_matrix(file, n) if rule == "explicit" else None,
@@ -242,7 +243,7 @@ def write(dataset: Dataset, path: Path) -> None:
     kind = kinds[instance.convention]
     out.write(f"NAME : {instance.name}\nTYPE : TSP\n")
     if instance.convention == "euclidean":
-        out.write(f"COMMENT : {MARKER}\n")
+        out.write(f"COMMENT : {MARKER}euclidean\n")
     out.write(f"DIMENSION : {instance.n}\nEDGE_WEIGHT_TYPE : {kind}\n")
     if instance.matrix is not None:
         out.write("EDGE_WEIGHT_FORMAT : FULL_MATRIX\n")

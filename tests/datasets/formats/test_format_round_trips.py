@@ -1,0 +1,228 @@
+"""Every format: real instances out and in again, detected by content, nothing changed but what the format cannot hold."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.datasets.formats import (
+    FORMATS,
+    FileWarning,
+    detect,
+    format_for,
+    read_file,
+    testset,
+    write_file,
+)
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+
+WITH_SOLUTIONS = {"nco-bench", "concorde-line", "lehd-cvrp", "gumbeldore"}
+WITH_COSTS = {"bq"}
+SINGLE = {"tsplib", "cvrplib"}
+FLOAT32 = {"rl4co", "pomo"}
+
+
+@pytest.fixture(scope="module")
+def sets(shared: Path) -> dict[str, Dataset]:
+    """Three real instances with solutions per problem; CVRP with several routes."""
+    folder = shared / "instances" / "testsets"
+    return {
+        "tsp": testset.read(folder / "fu_tsp500.npz").slice(0, 3),
+        "cvrp": testset.read(folder / "lehd_cvrp200.npz").slice(0, 3),
+    }
+
+
+def cases() -> list[tuple[str, str]]:
+    return [
+        (entry.name, kind)
+        for entry in FORMATS.values()
+        if entry.read and entry.write
+        for kind in entry.problems
+        if entry.name not in ("elg", "lehd-lib")
+    ]
+
+
+@pytest.mark.parametrize(("fmt", "kind"), cases())
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_out_and_in_again(sets: dict[str, Dataset], tmp_path: Path, fmt: str, kind: str, packed: str) -> None:
+    if fmt == "nco-bench" and packed:
+        pytest.skip("our own npz is compressed already")
+    before = sets[kind].slice(1, 2) if fmt in SINGLE else sets[kind]
+    path = tmp_path / f"again{FORMATS[fmt].suffixes[0]}{packed}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FileWarning)
+        write_file(before, path, fmt)
+    assert detect(path) == fmt
+    after = read_file(path)
+    assert (after.problem, len(after)) == (kind, len(before))
+    for old, new in zip(before.instances, after.instances, strict=True):
+        for key, array in old.arrays().items():
+            other = new.arrays()[key]
+            if fmt in FLOAT32 and key in ("coords", "depot", "customers"):
+                np.testing.assert_array_equal(other, array.astype(np.float32).astype(np.float64))
+            else:
+                np.testing.assert_array_equal(other, array)
+                assert other.dtype == array.dtype
+    for old, new in zip(before.references, after.references, strict=True):
+        assert old is not None
+        if fmt in WITH_SOLUTIONS | WITH_COSTS:
+            assert new is not None
+            assert new.cost == pytest.approx(old.cost, rel=1e-12)
+        if fmt in WITH_SOLUTIONS:
+            assert new is not None
+            np.testing.assert_array_equal(new.solution, old.solution)
+
+
+def library_sets(shared: Path) -> list[tuple[str, Dataset]]:
+    folder = shared / "instances"
+    tsp = read_file(folder / "tsplib" / "berlin52.tsp.gz").with_references([Reference(7542.0, "TSPLIB95")])
+    cvrp = read_file(folder / "cvrplib" / "A" / "A-n32-k5.vrp.gz").with_references(
+        [Reference(784.0, "CVRPLIB")]
+    )
+    return [("elg", tsp), ("lehd-lib", tsp), ("lehd-lib", cvrp)]
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_library_formats_keep_convention_and_published_value(shared: Path, tmp_path: Path, case: int) -> None:
+    fmt, before = library_sets(shared)[case]
+    path = tmp_path / f"{before.name}{FORMATS[fmt].suffixes[0]}"
+    write_file(before, path, fmt)
+    assert detect(path) == fmt
+    after = read_file(path)
+    assert after.sha256 == before.sha256
+    assert after.instances[0].name == before.instances[0].name
+    assert after.references[0] is not None
+    assert after.references[0].cost == before.references[0].cost  # type: ignore[union-attr]
+
+
+def test_bq_training_files_give_the_solution_they_are_ordered_by(tmp_path: Path) -> None:
+    square = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]], dtype=float)
+    np.savez(tmp_path / "tsp.npz", coords=square[None], tour_lens=np.array([4.0]), reorder=np.array(True))
+    reference = read_file(tmp_path / "tsp.npz").references[0]
+    assert reference is not None
+    assert reference.cost == 4.0
+    line = np.array([[0, 0], [1, 0], [2, 0], [-3, 0], [0, 0]], dtype=float)  # two routes: 4 + 6
+    np.savez(
+        tmp_path / "cvrp.npz",
+        coords=line[None],
+        demands=np.array([[0, 1, 1, 2, 0]]),
+        capacities=np.array([2]),
+        via_depots=np.array([[0, 1, 0, 1, 0]]),
+        tour_lens=np.array([10.0]),
+        reorder=np.array(True),
+    )
+    dataset = read_file(tmp_path / "cvrp.npz")
+    assert dataset.references[0] is not None
+    assert dataset.references[0].solution is not None
+    assert dataset.references[0].solution.tolist() == [0, 1, 2, 0, 3, 0]
+    assert dataset.references[0].cost == 10.0
+
+
+@pytest.mark.parametrize("ending", ["1 2 3 1", "1 2 3 1 ", "1 2 3 1 \t ", "1 2 3"])
+def test_the_closing_node_is_recognised_by_value(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "a.txt").write_text(f"0 0 3 0 3 4 output {ending}\n")
+    dataset = read_file(tmp_path / "a.txt")
+    assert dataset.references[0] is not None
+    assert dataset.references[0].solution is not None
+    assert dataset.references[0].solution.tolist() == [0, 1, 2]
+    assert dataset.references[0].cost == 12.0
+
+
+def test_lehd_lines_are_read_with_and_without_the_demand_of_the_depot(tmp_path: Path) -> None:
+    line = "depot,0,0,customer,3,4,0,5,6,8,capacity,10,demand,{}4,6,5,cost,30,node_flag,1,3,2,1,0,1"
+    for zero in ("", "0,"):
+        (tmp_path / "a.txt").write_text(line.format(zero) + "\n")
+        dataset = read_file(tmp_path / "a.txt")
+        assert dataset.instances[0].arrays()["demand"].tolist() == [4, 6, 5]
+        assert dataset.references[0] is not None
+        assert dataset.references[0].cost == 30.0
+        assert dataset.references[0].solution is not None
+        assert dataset.references[0].solution.tolist() == [0, 1, 3, 0, 2, 0]
+
+
+def test_a_stated_cost_that_disagrees_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("depot,0,0,customer,3,4,capacity,10,demand,4,cost,9,node_flag,1,1\n")
+    with pytest.warns(FileWarning, match="states cost 9, its solution costs 10"):
+        dataset = read_file(tmp_path / "a.txt")
+    assert dataset.references[0] is not None
+    assert dataset.references[0].cost == 10.0
+
+
+def test_an_infeasible_solution_is_left_out_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 0 3 0 3 4 output 1 2 2 1\n")
+    with pytest.warns(FileWarning, match="infeasible and left out"):
+        dataset = read_file(tmp_path / "a.txt")
+    assert dataset.references[0] is None
+
+
+def test_kool_tells_four_points_from_a_cvrp_tuple(tmp_path: Path) -> None:
+    square = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+    four = Dataset("four", "tsp", (TSPInstance("four", square),), (None,), Origin("test"))
+    write_file(four, tmp_path / "four.pkl")
+    assert read_file(tmp_path / "four.pkl").sha256 == four.sha256
+    two = CVRPInstance("two", np.zeros(2), square[1:3], np.array([1, 2]), 5)
+    pair = Dataset("pair", "cvrp", (two,), (None,), Origin("test"))
+    write_file(pair, tmp_path / "pair.pkl")
+    assert read_file(tmp_path / "pair.pkl").sha256 == pair.sha256
+
+
+def test_what_a_format_cannot_hold_is_refused(sets: dict[str, Dataset], shared: Path, tmp_path: Path) -> None:
+    tsp, cvrp = sets["tsp"], sets["cvrp"]
+    bare = tsp.with_references([None] * len(tsp))
+    matrix = read_file(shared / "instances" / "tsplib" / "gr17.tsp.gz")
+    limited = read_file(shared / "instances" / "cvrplib" / "Golden" / "Golden_1.vrp.gz")
+    for dataset, fmt, message in [
+        (tsp, "tsplib", "holds one instance, the dataset has 3"),
+        (cvrp, "concorde-line", "holds tsp, not cvrp"),
+        (bare, "concorde-line", "instance 0 has no reference solution"),
+        (bare, "bq", "instance 0 has no reference cost"),
+        (matrix, "kool", "holds coordinates only"),
+        (limited, "invit", "no route length limit"),
+        (tsp, "testset", "read only"),
+    ]:
+        with pytest.raises(BadInputError, match=message):
+            write_file(dataset, tmp_path / "out.x", fmt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lost_convention_is_said(shared: Path, tmp_path: Path) -> None:
+    berlin = read_file(shared / "instances" / "tsplib" / "berlin52.tsp.gz")
+    with pytest.warns(FileWarning, match="'tsplib-nint' is lost"):
+        write_file(berlin, tmp_path / "b.pkl", "kool")
+
+
+def test_unknown_names_and_suffixes_are_refused(sets: dict[str, Dataset], tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"Unknown file format 'kol'\. Did you mean 'kool'"):
+        write_file(sets["tsp"], tmp_path / "a.pkl", "kol")
+    with pytest.raises(UnknownNameError, match=r"Unknown file suffix '\.xyz'"):
+        write_file(sets["tsp"], tmp_path / "a.xyz")
+    with pytest.raises(BadInputError, match="name one with --to"):
+        write_file(sets["tsp"], tmp_path / "a.txt")
+    (tmp_path / "a.dat").write_text("hello world\n")
+    with pytest.raises(UnknownNameError, match="name one with --from"):
+        read_file(tmp_path / "a.dat")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    with pytest.raises(BadInputError, match="the file is empty"):
+        read_file(tmp_path / "empty.txt")
+    with pytest.raises(BadInputError, match="no such file"):
+        read_file(tmp_path / "nothing.tsp")
+
+
+def test_a_solution_file_is_not_taken_for_instances(tmp_path: Path) -> None:
+    (tmp_path / "a.tour").write_text("TYPE : TOUR\nTOUR_SECTION\n1\n2\n-1\n")
+    with pytest.raises(BadInputError, match="holds a solution"):
+        read_file(tmp_path / "a.tour")
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt"),
+    [("a.npz", "nco-bench"), ("a.tsp.gz", "tsplib"), ("a.pkl", "kool"), ("a.pt", "pomo"), ("a.sol", "sol")],
+)
+def test_suffixes_that_mean_one_format(name: str, fmt: str) -> None:
+    assert format_for(Path(name)) == fmt

@@ -1,0 +1,81 @@
+"""One solution for one instance, in the notations that people use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.datasets.formats import read_solution, write_file
+from nco_bench.errors import BadInputError
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+
+SQUARE = TSPInstance("square", np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]))
+STAR = CVRPInstance("star", np.zeros(2), np.array([[1.0, 0], [2, 0], [-3, 0]]), np.array([1, 1, 2]), 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[0, 2, 1, 3]",
+        "[0, 2, 1, 3, 0]",
+        '{"tour": [0, 2, 1, 3]}',
+        "0 2 1 3",
+        "0\n2\n1\n3\n0\n",
+        "0,2,1,3 4.83 0.01",
+        "TYPE: TOUR\nTOUR_SECTION\n1\n3\n2\n4\n-1\nEOF\n",
+        "TOUR_SECTION\n1 3 2 4 1 -1",
+    ],
+)
+def test_tours(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s").write_text(text)
+    assert read_solution(tmp_path / "s", SQUARE).tolist() == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[0, 1, 2, 0, 3, 0]",
+        "[1, 2, 0, 3]",
+        "[[1, 2], [3]]",
+        "[[0, 1, 2, 0], [0, 3, 0]]",
+        '{"routes": [[1, 2], [3]], "cost": 10}',
+        "0 1 2 0 3 0",
+        "Route #1: 1 2\nRoute #2: 3\nCost 10\n",
+        "Route 1: 1 2\nRoute 2: 3\n",
+    ],
+)
+def test_routes(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s").write_text(text)
+    assert read_solution(tmp_path / "s", STAR).tolist() == [0, 1, 2, 0, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("[0, 1.5, 2]", "expected a list of whole numbers"),
+        ("[0, 1, ", "not valid JSON"),
+        ('{"cost": 3}', "expected a list of whole numbers"),
+        ("0 1\n2 x\n", r"s:2: 'x' is not a node number"),
+        ("Route #1: 1 2", "CVRPLIB routes, but square is a tsp instance"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_bad_solution_files(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "s").write_text(text)
+    with pytest.raises(BadInputError, match=message):
+        read_solution(tmp_path / "s", SQUARE)
+
+
+def test_tour_and_sol_files_that_we_write_read_back(tmp_path: Path) -> None:
+    tour, nodes = np.array([2, 0, 1, 3]), np.array([0, 1, 2, 0, 3, 0])
+    for instance, solution, name in ((SQUARE, tour, "a.tour"), (STAR, nodes, "a.sol.gz")):
+        dataset = Dataset(
+            "d", instance.problem, (instance,), (Reference(1.0, "test", solution),), Origin("test")
+        )
+        write_file(dataset, tmp_path / name)
+        np.testing.assert_array_equal(read_solution(tmp_path / name, instance), solution)
