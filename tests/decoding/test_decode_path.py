@@ -1,0 +1,106 @@
+"""The entry that solvers call: shapes of solutions, repeatability, augmentation, mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nco_bench.decoding.augment import symmetries
+from nco_bench.decoding.problem import tour_lengths
+from nco_bench.decoding.run import Trace, decode_path
+from nco_bench.decoding.spec import parse_decoding
+from nco_bench.errors import BadInputError
+
+Make = Callable[..., nn.Module]
+MakeCvrp = Callable[..., tuple[Tensor, Tensor, Tensor]]
+COORDS = torch.rand(3, 11, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("text", ["greedy", "beam:3", "sample:4", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"])
+def test_every_decoding_gives_tours_that_repeat_however_the_set_is_cut(text: str, make_policy: Make) -> None:
+    policy, decoding = make_policy("lehd"), parse_decoding(text)
+    together = decode_path(policy, COORDS, decoding=decoding, seed=7)
+    parts = [decode_path(policy, COORDS[b : b + 1], decoding=decoding, seed=7)[0] for b in range(3)]
+    assert [tour.tolist() for tour in together] == [tour.tolist() for tour in parts]
+    assert all(sorted(tour) == list(range(11)) for tour in together)
+
+
+@pytest.mark.parametrize("text", ["greedy", "beam:3", "sample:4", "rrc:3", "prc:3", "beam:2+x8"])
+def test_every_decoding_gives_feasible_routes(text: str, make_policy: Make, make_cvrp: MakeCvrp) -> None:
+    coords, demand, capacity = make_cvrp(3, 12, 15, seed=2)
+    policy, decoding = make_policy("bq", "cvrp"), parse_decoding(text)
+    solutions = decode_path(policy, coords, demand, capacity, decoding=decoding)
+    without_depot = decode_path(policy, coords, demand[:, 1:], capacity, decoding=decoding)
+    assert [s.tolist() for s in solutions] == [s.tolist() for s in without_depot]
+    for solution, needs in zip(solutions, demand.tolist(), strict=True):
+        assert sorted(solution[solution > 0]) == list(range(1, 13))
+        assert solution[0] == solution[-1] == 0
+        room = 0
+        for node in solution:
+            room = 15 if node == 0 else room - needs[node]
+            assert room >= 0
+
+
+def test_more_tries_are_never_worse_than_one_of_them(make_policy: Make) -> None:
+    policy = make_policy("bq")
+
+    def lengths(text: str) -> Tensor:
+        tours = decode_path(policy, COORDS, decoding=parse_decoding(text))
+        return tour_lengths(COORDS, torch.tensor([tour.tolist() for tour in tours]))
+
+    one = lengths("greedy")
+    assert bool((lengths("x8") <= one).all())
+    assert bool((lengths("multistart") <= one).all())
+    assert bool((lengths("rrc:5") <= one).all())
+
+
+def test_symmetries_keep_all_distances_and_differ() -> None:
+    versions = symmetries(COORDS)
+    torch.testing.assert_close(torch.cdist(versions, versions), torch.cdist(COORDS, COORDS).repeat_interleave(8, 0))
+    assert len({tuple(v.flatten().tolist()) for v in versions[:8]}) == 8
+    torch.testing.assert_close(versions[::8], COORDS)
+
+
+def test_the_trace_holds_a_cost_per_iteration_and_the_last_is_the_solution(make_policy: Make) -> None:
+    trace, calls = Trace(), []
+    tours = decode_path(
+        make_policy("lehd"), COORDS, decoding=parse_decoding("rrc:4"), trace=trace,
+        progress=lambda done, total: calls.append((done, total)),
+    )  # fmt: skip
+    assert len(trace.costs) == 5
+    assert trace.seconds == sorted(trace.seconds)
+    final = tour_lengths(COORDS, torch.tensor([tour.tolist() for tour in tours]))
+    assert trace.costs[-1].tolist() == pytest.approx(final.tolist())
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_a_coordinate_scale_changes_what_the_policy_sees_and_not_the_lengths(make_policy: Make) -> None:
+    policy, trace = make_policy("pens-a"), Trace()
+    tours = decode_path(
+        policy, COORDS, decoding=parse_decoding("greedy"), coordinate_scale=2.0, trace=trace
+    )
+    stretched = decode_path(policy, 2 * COORDS, decoding=parse_decoding("greedy"))
+    assert [t.tolist() for t in tours] == [t.tolist() for t in stretched]
+    assert trace.costs[0].tolist() == pytest.approx(
+        tour_lengths(COORDS, torch.tensor([t.tolist() for t in tours])).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "arguments", "message"),
+    [
+        ("tsp", (COORDS[0],), r"expected \(B, N, 2\)"),
+        ("tsp", (COORDS, torch.ones(3, 10), torch.ones(3)), "solves the TSP"),
+        ("tsp", (COORDS * torch.nan,), "not finite"),
+        ("cvrp", (COORDS,), "demands and capacities are needed"),
+        ("cvrp", (COORDS, torch.ones(3, 9), torch.ones(3)), "do not fit 10 customers"),
+        ("cvrp", (COORDS, torch.full((3, 10), 0.5), torch.ones(3)), "fraction"),
+        ("cvrp", (COORDS, torch.full((3, 10), 5), torch.full((3,), 4)), "exceeds the vehicle's capacity"),
+    ],
+)
+def test_a_mistake_is_named(problem: str, arguments: tuple[Tensor, ...], message: str, make_policy: Make) -> None:
+    with pytest.raises(BadInputError, match=message):
+        decode_path(make_policy("lehd", problem), *arguments, decoding=parse_decoding("greedy"))
