@@ -29,6 +29,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,8 @@ class ChildProcess:
         """
         if self._process is not None:
             return
-        self._launch()
         try:
+            self._launch()
             reply = self._receive(START_SECONDS)
         except _Died as died:
             self.close()
@@ -129,7 +130,13 @@ class ChildProcess:
                     self.close()
                 self.start()
                 culprit = self._solve_chunk(
-                    batch, chunk, outcomes, seed=seed, time_limit=time_limit, kill_after=kill_after, progress=progress
+                    batch,
+                    chunk,
+                    outcomes,
+                    seed=seed,
+                    time_limit=time_limit,
+                    kill_after=kill_after,
+                    progress=progress,
                 )
                 if culprit is not None:
                     suspects.add(culprit)
@@ -251,7 +258,8 @@ def _next_chunk(batch: Sequence[Instance], todo: list[int], suspects: set[int]) 
     """Take instances from the front of `todo`: bounded in nodes, and a suspect always alone."""
     if todo[0] in suspects:
         return todo[:1]
-    chunk, nodes = [], 0
+    chunk: list[int] = []
+    nodes = 0
     for j in todo[:CHUNK_INSTANCES]:
         nodes += batch[j].n
         if j in suspects or (chunk and nodes > CHUNK_NODES):
@@ -305,7 +313,8 @@ def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: b
             except EOFError:
                 return
             os.ftruncate(1, 0)
-            _serve_chunk(connection, page, chunk, lambda i, s, t=time_limit: _attempt(function, i, s, t, params), fresh)
+            attempt = partial(_attempt, function, time_limit=time_limit, params=params)
+            _serve_chunk(connection, page, chunk, attempt, fresh)
 
 
 def _serve_chunk(
@@ -327,7 +336,11 @@ def _serve_chunk(
 
 
 def _attempt(
-    function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None, params: dict[str, Any]
+    function: Callable[..., Any],
+    instance: Instance,
+    seed: int,
+    time_limit: float | None,
+    params: dict[str, Any],
 ) -> Outcome:
     start = time.perf_counter()
     try:
@@ -343,7 +356,9 @@ def _attempt(
         message = " ".join(f"{type(error).__name__}: {error}".split())
         return Failure("failed", f"{message}{log_tail(Path('log'))}")
     if solution.ndim != 1 or not np.issubdtype(solution.dtype, np.integer):
-        return Failure("failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution")
+        return Failure(
+            "failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution"
+        )
     return Solved(solution.astype(np.int32), optimal, seconds, trace)
 
 

@@ -16,8 +16,9 @@ initial tour              LKH's walk      greedy                 greedy
 ========================  ==============  =====================  ==================
 
 CVRP: 10,000 trials as in Kool et al. (2019), alpha candidates up to 2,000 customers and nearest neighbours without
-ascent above. LKH uses the fewest vehicles that the total demand allows; if its best solution overloads one, it is run
-again with one more vehicle, a few times.
+ascent above, and a savings start above 500. By default LKH uses the fewest vehicles that the total demand allows, and
+all of them. A free fleet is often cheaper, so it gets a few more and may leave vehicles empty (MTSP_MIN_SIZE = 0); if
+its best solution still overloads one, it is run again with more.
 
 Several runs (``runs``) start from different tours and the best counts. Without a time limit the same seed gives the
 same solution; LKH looks at its clock only between trials, so a time limit on a large instance may be passed.
@@ -45,10 +46,11 @@ from nco_bench.solvers.classical.small import all_points, easy_routes, easy_tour
 from nco_bench.solvers.classical.tsplib_text import cvrp_text, largest_distance, scaled_points, tsp_text
 
 CANDIDATES = ("auto", "alpha", "nearest-neighbor", "quadrant", "popmusic", "delaunay")
+ASCENT_CANDIDATES = ("alpha", "popmusic")
 ALPHA_NODES = 12_000
 FIVE_OPT_NODES = 50_000
-MATRIX_NODES = 10_000
-EXTRA_VEHICLES = 5
+SPARE_VEHICLES = 3
+SAVINGS_CUSTOMERS = 500
 LKH_LARGEST = 2**31 // 4
 """LKH multiplies distances by its PRECISION, and needs room above the result in an int."""
 
@@ -109,15 +111,18 @@ def tsp_settings(instance: TSPInstance, params: dict[str, Any]) -> dict[str, Any
         "CANDIDATE_SET_TYPE": kind.upper(),
         "MAX_CANDIDATES": params["max_candidates"] or 5,
         "MOVE_TYPE": params["move_type"] or (5 if n <= FIVE_OPT_NODES else 3),
-        "MAX_TRIALS": params["max_trials"] or (min(n, 1000) if n <= ALPHA_NODES else 100 if n <= FIVE_OPT_NODES else 10),
+        "MAX_TRIALS": params["max_trials"]
+        or (min(n, 1000) if n <= ALPHA_NODES else 100 if n <= FIVE_OPT_NODES else 10),
     }
-    return settings | _ascent(kind, n, params)
+    if kind not in ASCENT_CANDIDATES:
+        settings["INITIAL_TOUR_ALGORITHM"] = "GREEDY"
+    return _ascent(kind, params) | settings
 
 
-def _ascent(kind: str, n: int, params: dict[str, Any]) -> dict[str, Any]:
-    if kind in ("alpha", "popmusic") or params["initial_period"]:
+def _ascent(kind: str, params: dict[str, Any]) -> dict[str, Any]:
+    if kind in ASCENT_CANDIDATES or params["initial_period"]:
         return {"INITIAL_PERIOD": params["initial_period"] or 100}
-    return {"SUBGRADIENT": "NO", "INITIAL_TOUR_ALGORITHM": "GREEDY"} if n > 1 else {}
+    return {"SUBGRADIENT": "NO"}
 
 
 def _common(
@@ -140,14 +145,13 @@ def _solve_cvrp(
         return easy
     demand, capacity = integer_demand(instance)
     settings = cvrp_settings(instance, params) | _common(instance, seed, time_limit, params)
-    fewest = math.ceil(int(demand.sum()) / capacity)
-    vehicles = params["vehicles"] or fewest
-    for extra in range(EXTRA_VEHICLES + 1):
-        text = cvrp_text(instance, demand, capacity, min(instance.n, vehicles + extra))
+    vehicles = params["vehicles"] or math.ceil(int(demand.sum()) / capacity) + SPARE_VEHICLES
+    for fleet in (vehicles, 2 * vehicles):
+        text = cvrp_text(instance, demand, capacity, min(instance.n, fleet))
         sequence = _node_sequence(_run(settings, text, params["backend"], "SPECIAL\n"), instance.n)
         if _fits(sequence, demand, capacity):
             return sequence
-    return Failure("failed", f"LKH overloads a vehicle with up to {vehicles + EXTRA_VEHICLES} of them")
+    return Failure("failed", f"LKH overloads a vehicle with {fleet} of them")
 
 
 def cvrp_settings(instance: CVRPInstance, params: dict[str, Any]) -> dict[str, Any]:
@@ -159,12 +163,13 @@ def cvrp_settings(instance: CVRPInstance, params: dict[str, Any]) -> dict[str, A
         "CANDIDATE_SET_TYPE": kind.upper(),
         "MAX_CANDIDATES": params["max_candidates"] or 5,
         "MAX_TRIALS": params["max_trials"] or 10_000,
-        "INITIAL_TOUR_ALGORITHM": "CVRP",
+        "MTSP_MIN_SIZE": 0,
     }
+    if instance.n > SAVINGS_CUSTOMERS:
+        settings["INITIAL_TOUR_ALGORITHM"] = "CVRP"
     if params["move_type"]:
         settings["MOVE_TYPE"] = params["move_type"]
-    ascent = _ascent(kind, instance.n, params)
-    return settings | {key: value for key, value in ascent.items() if key != "INITIAL_TOUR_ALGORITHM"}
+    return _ascent(kind, params) | settings
 
 
 def _node_sequence(nodes: NDArray[np.integer], n: int) -> NDArray[np.int64]:

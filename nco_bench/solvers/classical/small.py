@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
@@ -134,7 +135,7 @@ def integer_demand(instance: CVRPInstance, *, positive: bool = False) -> tuple[N
     return whole, limit
 
 
-def join_routes(routes: list[NDArray[np.integer]]) -> NDArray[np.int64]:
+def join_routes(routes: Sequence[NDArray[np.integer]]) -> NDArray[np.int64]:
     """Return the node sequence with 0 for the depot of routes given as customer numbers 1..N."""
     parts: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
     for route in routes:

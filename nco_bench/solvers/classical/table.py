@@ -37,7 +37,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
             ("max_candidates", "candidates per node (5)"),
             ("initial_period", "first period of the subgradient ascent (100; no ascent above 12,000 nodes)"),
             ("move_type", "k of the basic k-opt move (5; 3 above 50,000 nodes)"),
-            ("vehicles", "CVRP: vehicles to start with (the fewest that the demand allows)"),
+            ("vehicles", "CVRP: vehicles, which may stay empty (3 more than the total demand needs)"),
         ),
     ),
     SolverInfo(
@@ -52,7 +52,10 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         licence="MIT (HGS-CVRP and hygese)",
         install="pip install hygese",
         params=(
-            ("iterations", "iterations without improvement before it stops (20,000; with a time limit: restarts)"),
+            (
+                "iterations",
+                "iterations without improvement before it stops (20,000; with a time limit: restarts)",
+            ),
             ("granular", "neighbours per customer in the local search (20)"),
             ("population", "minimum population size mu (25)"),
             ("generation", "generation size lambda (40)"),
@@ -83,7 +86,10 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         install="pip install 'nco-bench[ortools]'",
         params=(
             ("solutions", "solutions looked at before it stops (100 + n; a time limit counts besides)"),
-            ("metaheuristic", "greedy-descent, guided-local-search, tabu-search or simulated-annealing (guided-local-search)"),
+            (
+                "metaheuristic",
+                "greedy-descent, guided-local-search, tabu-search or simulated-annealing (guided-local-search)",
+            ),
         ),
     ),
     SolverInfo(
@@ -110,9 +116,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         packages=(("random_insertion",),),
         licence="MIT",
         install="pip install random-insertion",
-        params=(
-            ("order", "CVRP only: angle (the package's own order, no randomness) or random (angle)"),
-        ),
+        params=(("order", "CVRP only: angle (the package's own order, no randomness) or random (angle)"),),
     ),
     SolverInfo(
         name="farthest-insertion",

@@ -63,7 +63,9 @@ def tsp_text(instance: TSPInstance, *, fixed_as_costs: bool = False) -> str:
             matrix = _with_fixed_edges(matrix, instance.fixed_edges)
         lines += _matrix_lines(matrix)
     else:
-        lines += _coordinate_lines(scaled_points(all_points(instance), instance.convention), instance.convention)
+        lines += _coordinate_lines(
+            scaled_points(all_points(instance), instance.convention), instance.convention
+        )
     if instance.fixed_edges and not fixed_as_costs:
         lines += ["FIXED_EDGES_SECTION", *(f"{a + 1} {b + 1}" for a, b in instance.fixed_edges), "-1"]
     return "\n".join([*lines, "EOF", ""])
@@ -89,7 +91,9 @@ def cvrp_text(
     if instance.convention == "explicit":
         lines += _matrix_lines(whole_matrix(distance_matrix(instance)))
     else:
-        lines += _coordinate_lines(scaled_points(all_points(instance), instance.convention), instance.convention)
+        lines += _coordinate_lines(
+            scaled_points(all_points(instance), instance.convention), instance.convention
+        )
     lines += ["DEMAND_SECTION", "1 0"]
     lines += [f"{k} {q}" for k, q in enumerate(demand.tolist(), start=2)]
     return "\n".join([*lines, "DEPOT_SECTION", "1", "-1", "EOF", ""])

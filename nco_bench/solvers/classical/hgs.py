@@ -1,0 +1,116 @@
+"""HGS-CVRP (Vidal, 2022): hybrid genetic search with the SWAP* neighbourhood, by the package hygese.
+
+It stops after ``iterations`` iterations without improvement (20,000, its own default; then the same seed gives the
+same solution) or, with a time limit, restarts until the time is up, as its authors run it; how far it then gets
+depends on the machine, so a time-limited run does not repeat bit for bit.
+
+HGS wants edges between 0.1 and 100,000. Coordinates of unrounded instances are scaled to an extent of 10,000, where
+its float64 costs need no rounding; rounded ones are passed as they are and HGS rounds by floor(d + 0.5). Other
+rules, and matrices, go in as a distance matrix. Limits on route lengths become its duration constraint (it measures
+durations in its own distances, so under a rounding rule the limit holds for rounded lengths).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.solvers.availability import Backend
+from nco_bench.solvers.base import Solved
+from nco_bench.solvers.classical.native import ChildSolver
+from nco_bench.solvers.classical.small import (
+    all_points,
+    distance_matrix,
+    easy_routes,
+    integer_demand,
+    join_routes,
+)
+
+EXTENT = 10_000.0
+LARGEST_EDGE = 100_000.0
+MATRIX_CUSTOMERS = 5_000
+NO_IMPROVEMENT = 20_000
+NEVER = 2**31 - 1
+
+
+class HGS(ChildSolver):
+    """HGS-CVRP for the CVRP."""
+
+    NAME = "hgs"
+    SOLVE = "nco_bench.solvers.classical.hgs:solve"
+    PARAMS: ClassVar[dict[str, tuple[type, Any]]] = {
+        "iterations": (int, NO_IMPROVEMENT),
+        "granular": (int, 20),
+        "population": (int, 25),
+        "generation": (int, 40),
+    }
+    # HGS keeps a dense matrix: 20,000 customers are 3.2 GB.
+    MAX_N: ClassVar[dict[str, int]] = {"cvrp": 20_000}
+    GRACE = (1.1, 5.0)
+
+    def check(self, dataset: Dataset, backend: Backend) -> str | None:
+        """Refuse limits on route lengths under a rule that HGS would apply to them too."""
+        limited = [i for i in dataset if getattr(i, "max_route_length", None) is not None]
+        if any(i.convention != "euclidean" for i in limited):
+            return f"{self.NAME} limits rounded route lengths, but {dataset.name} limits unrounded ones"
+        return super().check(dataset, backend)
+
+
+def warm_up(params: dict[str, Any]) -> None:
+    """Load the library before the clock starts."""
+    import hygese
+
+    hygese.Solver(parameters=hygese.AlgorithmParameters(nbIter=1), verbose=False)
+
+
+def solve(
+    instance: CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
+) -> NDArray[np.integer] | Solved:
+    """Run HGS on one instance; runs in the child."""
+    import hygese
+
+    easy = easy_routes(instance)
+    if easy is not None:
+        return easy
+    settings = hygese.AlgorithmParameters(
+        nbGranular=params["granular"],
+        mu=params["population"],
+        lambda_=params["generation"],
+        seed=seed % NEVER,
+        nbIter=params["iterations"],
+        timeLimit=time_limit or 0.0,
+    )
+    data, rounding = _problem(instance)
+    found = hygese.Solver(parameters=settings, verbose=False).solve_cvrp(data, rounding=rounding)
+    return join_routes([np.asarray(route) for route in found.routes])
+
+
+def _problem(instance: CVRPInstance) -> tuple[dict[str, Any], bool]:
+    """Return hygese's data and whether HGS is to round distances."""
+    demand, capacity = integer_demand(instance)
+    data: dict[str, Any] = {
+        "depot": 0,
+        "demands": np.concatenate([[0], demand]).astype(np.float64),
+        "vehicle_capacity": capacity,
+    }
+    scale = 1.0
+    if instance.convention in ("euclidean", "tsplib-nint", "cvrplib-nint"):
+        points = all_points(instance)
+        points = points - points.min(0)
+        if instance.convention == "euclidean":
+            scale = EXTENT / float(points.max())
+        data["x_coordinates"], data["y_coordinates"] = (points * scale).T.copy()
+        rounding = instance.convention != "euclidean"
+    else:
+        matrix = distance_matrix(instance)
+        scale = min(1.0, LARGEST_EDGE / float(matrix.max() or 1.0))
+        data["distance_matrix"], rounding = matrix * scale, False
+    if instance.max_route_length is not None:
+        data["duration_limit"] = instance.max_route_length * scale
+    # HGS's default fleet may be too tight for tours of few large demands; unused vehicles cost nothing.
+    data["num_vehicles"] = min(instance.n, int(np.ceil(1.3 * demand.sum() / capacity)) + 10)
+    return data, rounding
