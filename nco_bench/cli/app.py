@@ -1,5 +1,4 @@
-"""
-The command line: parse, call one function, print. No logic here, and no heavy import before a command runs.
+"""The command line: parse, call one function, print. No logic here, and no heavy import before a command runs.
 
 One place turns errors into exit statuses: 0 done, 1 some instances failed, 2 the user's mistake (one line on
 stderr), 130 interrupted.
@@ -9,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import cache
 from typing import Annotated
 
-import click
 import typer
 
 from nco_bench import __version__
@@ -26,7 +25,7 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    "generate", "run", "report", "verify", "reference", "train", "listing", "show", "score", "parity",
+    "generate", "run", "report", "compare", "verify", "reference", "train", "listing", "show", "score", "parity",
     "convert", "instances", "weights", "plot", "test_solver", "doctor",
 )  # fmt: skip
 """Modules of `nco_bench.cli`, each of which adds its command; they import nothing heavy at the top."""
@@ -48,6 +47,11 @@ def root(
     """Generate, run and report for neural combinatorial optimisation."""
 
 
+CLICK_ERROR = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+"""Base of usage errors; newer Typer brings its own copy of click, so it is found through Typer."""
+
+
+@cache
 def build() -> typer.Typer:
     """Return the application with all its commands."""
     for name in COMMANDS:
@@ -61,8 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """
-    Run the command line.
+    """Run the command line.
 
     Parameters
     ----------
@@ -84,17 +87,23 @@ def run(arguments: list[str]) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         return error.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("interrupted; what was done is kept", file=sys.stderr)
         return 130
-    except click.ClickException as error:
+    except CLICK_ERROR as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "nco-bench"
-        print(f"error: {' '.join(error.format_message().split())} See '{path} --help'.", file=sys.stderr)
+        print(f"error: {_message(error)} See '{path} --help'.", file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _message(error: BaseException) -> str:
+    """Return a usage error's message on one line."""
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    return " ".join(text.split())

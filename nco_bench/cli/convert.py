@@ -13,8 +13,12 @@ from nco_bench.cli.options import Json
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="File to read.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
-    from_format: Annotated[str | None, typer.Option("--from", help="Format of IN; default: recognised.")] = None,
-    to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; default: by its name.")] = None,
+    from_format: Annotated[
+        str | None, typer.Option("--from", help="Format of IN; default: recognised.")
+    ] = None,
+    to_format: Annotated[
+        str | None, typer.Option("--to", help="Format of OUT; default: by its name.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Convert a dataset from one file format to another."""
@@ -23,7 +27,9 @@ def convert(
 
     dataset = convert_file(source, target, from_format, to_format)
     if json:
-        print_json({"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256})
+        print_json(
+            {"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256}
+        )
     else:
         say(f"{len(dataset)} {dataset.problem} instances written to {target}")
 

@@ -14,18 +14,26 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, Time
 def generate(
     problem: Annotated[str, typer.Argument(help="tsp or cvrp.")],
     n: Annotated[int, typer.Option("--n", help="Nodes (TSP) or customers (CVRP).")],
-    count: Annotated[int | None, typer.Option("--count", help="Instances; default: the literature's.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", help="Instances; default: the literature's.")
+    ] = None,
     distribution: Annotated[
         str, typer.Option("--distribution", help="See 'nco-bench list distributions'.")
     ] = "uniform",
     seed: Seed = 1234,
-    capacity: Annotated[float | None, typer.Option("--capacity", help="CVRP; default: the literature's.")] = None,
-    param: Annotated[list[str] | None, typer.Option("--param", help="Further KEY=VALUE of the generator.")] = None,
+    capacity: Annotated[
+        float | None, typer.Option("--capacity", help="CVRP; default: the literature's.")
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", help="Further KEY=VALUE of the generator.")
+    ] = None,
     reference: Annotated[
         str | None, typer.Option("--reference", help="Solver for the references, such as lkh3:runs=10.")
     ] = None,
     time_limit: TimeLimit = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes for --reference; default: all cores.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Processes for --reference; default: all cores.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File; default: in the instances folder.")] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,

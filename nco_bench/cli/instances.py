@@ -9,14 +9,19 @@ import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
-group = typer.Typer(help="Pull, list and verify instance libraries and stored datasets.", no_args_is_help=True)
+group = typer.Typer(
+    help="Pull, list and verify instance libraries and stored datasets.", no_args_is_help=True
+)
 
 
 @group.command()
 def pull(
-    library: Annotated[str, typer.Argument(help="tsplib, cvrplib:X, tsplib:pens-100, testsets, or one test set.")],
+    library: Annotated[
+        str, typer.Argument(help="tsplib, cvrplib:X, tsplib:pens-100, testsets, or one test set.")
+    ],
     archive: Annotated[
-        Path | None, typer.Option("--archive", help="A .zip or .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz.")
+        Path | None,
+        typer.Option("--archive", help="A .zip or .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz."),
     ] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
@@ -28,7 +33,9 @@ def pull(
     from nco_bench.datasets.load import Places
     from nco_bench.datasets.pull import pull as pull_library
 
-    report = pull_library(library, instances, mirror=Places.from_environment(instances).mirror, archive=archive)
+    report = pull_library(
+        library, instances, mirror=Places.from_environment(instances).mirror, archive=archive
+    )
     if json:
         print_json(asdict(report))
     else:

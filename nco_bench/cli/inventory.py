@@ -23,8 +23,7 @@ Objects = list[dict[str, Any]]
 
 
 def list_objects(what: str, places: Places) -> Objects:
-    """
-    List solvers, datasets, distributions, decodings, models, weights, tables or papers.
+    """List solvers, datasets, distributions, decodings, models, weights, tables or papers.
 
     Raises
     ------
@@ -145,8 +144,7 @@ KINDS: dict[str, Callable[[Places], Objects]] = {
 
 
 def show_object(name: str, places: Places) -> dict[str, Any]:
-    """
-    Tell all that is known about a solver, weights file, distribution, decoding, table or dataset.
+    """Tell all that is known about a solver, weights file, distribution, decoding, table or dataset.
 
     Raises
     ------
@@ -165,8 +163,14 @@ def show_object(name: str, places: Places) -> dict[str, Any]:
     try:
         return _show_dataset(name, places)
     except UnknownNameError:
-        others = [o["name"] for kind in ("distributions", "decodings", "tables", "datasets") for o in list_objects(kind, places)]
-        raise UnknownNameError("name", name, [*solvers, *others], "See 'nco-bench list solvers|datasets|...'.") from None
+        others = [
+            o["name"]
+            for kind in ("distributions", "decodings", "tables", "datasets")
+            for o in list_objects(kind, places)
+        ]
+        raise UnknownNameError(
+            "name", name, [*solvers, *others], "See 'nco-bench list solvers|datasets|...'."
+        ) from None
 
 
 def _show_solver(info: Any) -> dict[str, Any]:
@@ -250,6 +254,10 @@ def _extra(name: str, module: str, purpose: str, command: str) -> dict[str, Any]
         version = metadata.version(module) if found else None
     except metadata.PackageNotFoundError:
         version = None
-    return {"extra": name, "installed": found, "version": version, "for": purpose, "fix": None if found else command}
-
-
+    return {
+        "extra": name,
+        "installed": found,
+        "version": version,
+        "for": purpose,
+        "fix": None if found else command,
+    }

@@ -11,7 +11,10 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 def listing(
     what: Annotated[
-        str, typer.Argument(help="solvers, datasets, distributions, decodings, models, weights, tables or papers.")
+        str,
+        typer.Argument(
+            help="solvers, datasets, distributions, decodings, models, weights, tables or papers."
+        ),
     ],
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
+]
 Results = Annotated[
     Path, typer.Option("--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs.", show_default=True)
 ]
 Instances = Annotated[
-    Path, typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True)
+    Path,
+    typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.", min=0)]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes at once.", min=1)]

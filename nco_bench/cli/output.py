@@ -14,7 +14,9 @@ PLAIN_INTERVAL_SECONDS = 10.0
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout."""
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+    sys.stdout.buffer.write(
+        orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+    )
     sys.stdout.flush()
 
 

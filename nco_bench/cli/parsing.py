@@ -8,8 +8,7 @@ from nco_bench.errors import BadInputError
 
 
 def key_values(option: str, items: list[str] | None) -> dict[str, str]:
-    """
-    Parse repeated ``KEY=VALUE`` options.
+    """Parse repeated ``KEY=VALUE`` options.
 
     Raises
     ------
@@ -26,8 +25,7 @@ def key_values(option: str, items: list[str] | None) -> dict[str, str]:
 
 
 def parse_batch_size(text: str) -> int | None:
-    """
-    Parse ``--batch-size``; None stands for ``auto``.
+    """Parse ``--batch-size``; None stands for ``auto``.
 
     Raises
     ------
@@ -42,8 +40,7 @@ def parse_batch_size(text: str) -> int | None:
 
 
 def parse_duration(text: str | None) -> float | None:
-    """
-    Parse a wall time such as ``90s``, ``9m`` or ``2h`` to seconds.
+    """Parse a wall time such as ``90s``, ``9m`` or ``2h`` to seconds.
 
     Raises
     ------
@@ -59,8 +56,7 @@ def parse_duration(text: str | None) -> float | None:
 
 
 def one_of(**flags: bool) -> str | None:
-    """
-    Return the name of the one flag that is set, or None.
+    """Return the name of the one flag that is set, or None.
 
     Raises
     ------

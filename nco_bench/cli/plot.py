@@ -20,7 +20,8 @@ def tour(
     data: Annotated[str, typer.Option("--data", help="Dataset name or file.")],
     out: Out,
     solver: Annotated[
-        str | None, typer.Option("--solver", help="Draw this solver's stored solution; 'reference' draws the reference.")
+        str | None,
+        typer.Option("--solver", help="Draw this solver's stored solution; 'reference' draws the reference."),
     ] = None,
     decoding: Annotated[str | None, typer.Option("--decoding", help="Of this decoding.")] = None,
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
@@ -61,14 +62,36 @@ def training(
     say(f"written to {out}")
 
 
-def _records_plot(name: str, out: Path, data: list[str] | None, solver: list[str] | None, results: Path) -> None:
+@group.command()
+def scatter(
+    solver_a: Annotated[str, typer.Argument(help="A row of the table, or a solver's name.")],
+    solver_b: Annotated[str, typer.Argument(help="The other one.")],
+    data: Annotated[str, typer.Option("--data", help="Dataset that both were run on.")],
+    out: Out,
+    results: Results = DEFAULT_RESULTS,
+) -> None:
+    """Gaps of two solvers against each other, a point per instance."""
     from nco_bench.cli.output import say
     from nco_bench.reports import plots
     from nco_bench.reports.load import load_frame
+    from nco_bench.reports.selection import dataset_called
+
+    frame = load_frame(results)
+    plots.scatter(frame, solver_a, solver_b, dataset_called(frame, data), out)
+    say(f"written to {out}")
+
+
+def _records_plot(
+    name: str, out: Path, data: list[str] | None, solver: list[str] | None, results: Path
+) -> None:
+    from nco_bench.cli.output import say
+    from nco_bench.reports import plots
+    from nco_bench.reports.load import load_frame
+    from nco_bench.reports.selection import dataset_called
 
     frame = load_frame(results)
     if data or solver:
-        frame = frame.select(datasets=data or (), solvers=solver or ())
+        frame = frame.select(datasets=[dataset_called(frame, d) for d in data or ()], solvers=solver or ())
     getattr(plots, name)(frame, out)
     say(f"written to {out}")
 

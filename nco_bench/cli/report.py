@@ -13,13 +13,17 @@ from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
 def report(
     table: Annotated[str, typer.Option("--table", help="See 'nco-bench list tables'.")] = "main",
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX with booktabs.")] = False,
-    document: Annotated[bool, typer.Option("--document", help="LaTeX: a whole document that compiles as is.")] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="LaTeX: a whole document that compiles as is.")
+    ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     html: Annotated[bool, typer.Option("--html", help="One self-contained page.")] = False,
     json: Json = False,
     data: Annotated[list[str] | None, typer.Option("--data", help="Only these datasets; repeatable.")] = None,
-    solver: Annotated[list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")] = None,
+    solver: Annotated[
+        list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")
+    ] = None,
     gap: Annotated[str, typer.Option("--gap", help="mean-of-gaps or gap-of-means.")] = "mean-of-gaps",
     out: Annotated[Path | None, typer.Option("--out", help="File; default: standard output.")] = None,
     results: Results = DEFAULT_RESULTS,
@@ -30,13 +34,14 @@ def report(
     from nco_bench.cli.tables import console
     from nco_bench.reports.load import load_frame
     from nco_bench.reports.render_terminal import show
+    from nco_bench.reports.selection import dataset_called
     from nco_bench.reports.table import build_table
     from nco_bench.reports.writing import render, write_text
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     frame = load_frame(results)
     if data or solver:
-        frame = frame.select(datasets=data or (), solvers=solver or ())
+        frame = frame.select(datasets=[dataset_called(frame, d) for d in data or ()], solvers=solver or ())
     if chosen is None and out is None:
         show(build_table(table, frame, gap=gap), console())
         return

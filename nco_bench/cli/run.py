@@ -19,21 +19,31 @@ from nco_bench.cli.options import (
 
 
 def run(
-    solvers: Annotated[list[str], typer.Argument(help="Solver names, with options like lkh3:runs=10, or FILE.py.")],
+    solvers: Annotated[
+        list[str], typer.Argument(help="Solver names, with options like lkh3:runs=10, or FILE.py.")
+    ],
     data: Annotated[list[str], typer.Option("--data", help="Dataset name or file; repeatable.")],
     decoding: Annotated[
         list[str] | None, typer.Option("--decoding", help="greedy, beam:16, rrc:1000, ...; repeatable.")
     ] = None,
     weights: Annotated[str | None, typer.Option("--weights", help="Name or file of the weights.")] = None,
-    logit_scale: Annotated[str | None, typer.Option("--logit-scale", help="none, ssmax, log-ratio, ...")] = None,
-    coordinate_scale: Annotated[str | None, typer.Option("--coordinate-scale", help="auto or a factor.")] = None,
+    logit_scale: Annotated[
+        str | None, typer.Option("--logit-scale", help="none, ssmax, log-ratio, ...")
+    ] = None,
+    coordinate_scale: Annotated[
+        str | None, typer.Option("--coordinate-scale", help="auto or a factor.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,
     repeats: Annotated[int, typer.Option("--repeats", help="Solve everything this many times.", min=1)] = 1,
     batch_size: Annotated[str, typer.Option("--batch-size", help="auto or a number.")] = "auto",
-    limit: Annotated[str | None, typer.Option("--limit", help="First K instances, or A-B counted from 1.")] = None,
+    limit: Annotated[
+        str | None, typer.Option("--limit", help="First K instances, or A-B counted from 1.")
+    ] = None,
     time_limit: TimeLimit = None,
-    param: Annotated[list[str] | None, typer.Option("--param", help="KEY=VALUE for the solvers; repeatable.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", help="KEY=VALUE for the solvers; repeatable.")
+    ] = None,
     jobs: Jobs = 1,
     executor: Annotated[str, typer.Option("--executor", help="local or slurm.")] = "local",
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is already stored.")] = False,
@@ -47,8 +57,8 @@ def run(
     """Run solvers on datasets; a second start continues where the first one stopped."""
     from nco_bench.cli.output import RunDisplay, print_json
     from nco_bench.cli.parsing import key_values, parse_batch_size
-    from nco_bench.datasets.load import Places
     from nco_bench.cli.tables import console
+    from nco_bench.datasets.load import Places
     from nco_bench.reports.aggregate import summarise
     from nco_bench.reports.render_terminal import show
     from nco_bench.reports.selection import frame_of_cells

@@ -13,7 +13,9 @@ from nco_bench.cli.options import Json
 def score(
     instance_file: Annotated[Path, typer.Argument(help="An instance file of any supported format.")],
     solution_file: Annotated[Path, typer.Argument(help="A .tour, .sol or JSON list.")],
-    convention: Annotated[str | None, typer.Option("--convention", help="Score under another convention.")] = None,
+    convention: Annotated[
+        str | None, typer.Option("--convention", help="Score under another convention.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Score one solution of one instance; status 1 if it is infeasible."""

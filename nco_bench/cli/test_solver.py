@@ -26,7 +26,9 @@ def test_solver(
         print_json({"solver": solver, "ok": not broken, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.rule}{'' if check.ok else ': ' + check.advice}")
+            typer.echo(
+                f"{'ok  ' if check.ok else 'FAIL'} {check.rule}{'' if check.ok else ': ' + check.advice}"
+            )
     return 1 if broken else 0
 
 

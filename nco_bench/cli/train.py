@@ -17,7 +17,9 @@ def train(
         list[str] | None, typer.Option("--config", help="KEY=VALUE over the model's recipe; repeatable.")
     ] = None,
     budget: Annotated[str | None, typer.Option("--budget", help="Wall time such as 90s, 9m or 2h.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint beside --out.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the checkpoint beside --out.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Weights to write, .safetensors.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,

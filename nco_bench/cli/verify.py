@@ -23,7 +23,9 @@ def verify(
     checked = verify_runs(results, tuple(runs or ()), Places.from_environment(instances))
     if json:
         findings = [{"run": f.run, "place": f.place, "problem": f.problem} for f in checked.findings]
-        print_json({"runs": checked.runs, "records": checked.records, "ok": not findings, "findings": findings})
+        print_json(
+            {"runs": checked.runs, "records": checked.records, "ok": not findings, "findings": findings}
+        )
     else:
         for finding in checked.findings:
             typer.echo(str(finding))

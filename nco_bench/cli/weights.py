@@ -28,10 +28,14 @@ def verify(json: Json = False) -> int:
 
     checked = verify_all()
     if json:
-        print_json([{"path": str(path), "ok": problem is None, "problem": problem} for path, problem in checked])
+        print_json(
+            [{"path": str(path), "ok": problem is None, "problem": problem} for path, problem in checked]
+        )
     else:
         for path, problem in checked:
-            typer.echo(f"{'ok  ' if problem is None else 'FAIL'} {path}{'' if problem is None else ': ' + problem}")
+            typer.echo(
+                f"{'ok  ' if problem is None else 'FAIL'} {path}{'' if problem is None else ': ' + problem}"
+            )
         say(f"{len(checked)} weights files checked")
     return 1 if any(problem for _, problem in checked) else 0
 
@@ -41,7 +45,9 @@ def import_(
     model: Annotated[str, typer.Argument(help="Model that the checkpoint is for, such as lehd.")],
     file: Annotated[Path, typer.Argument(help="Official checkpoint (.pt, .pth, .best, .safetensors).")],
     problem: Annotated[str, typer.Option("--problem", help="tsp or cvrp.")] = "tsp",
-    name: Annotated[str | None, typer.Option("--name", help="Name to give the weights; default: the model's.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name to give the weights; default: the model's.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Import an official checkpoint; no code in it is ever run."""

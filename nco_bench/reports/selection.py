@@ -15,8 +15,7 @@ from nco_bench.runs.records import Cell
 def frame_of_cells(
     results: Path, cells: Sequence[Cell], limit: tuple[int, int | None] | None, repeats: int
 ) -> ResultFrame:
-    """
-    Read the records of some cells, whichever runs found them.
+    """Read the records of some cells, whichever runs found them.
 
     Parameters
     ----------
@@ -49,3 +48,16 @@ def frame_of_cells(
         records=records.reset_index(drop=True),
         groups=tuple(groups.get(i, frame.groups[0]) for i in range(len(cells))),
     )
+
+
+def dataset_called(frame: ResultFrame, name: str) -> str:
+    """
+    Return the name under which records of a dataset are stored, given that name or what was asked for when it was run.
+
+    ``tsp100`` may have meant a stored set of 1,000 instances, whose own name is ``tsp100:count=1000``. A name that nothing
+    answers to is returned as it is.
+    """
+    cells = [group.cell for group in frame.groups]
+    if any(cell.dataset == name for cell in cells):
+        return name
+    return next((cell.dataset for cell in reversed(cells) if cell.source == name), name)

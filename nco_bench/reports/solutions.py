@@ -46,13 +46,13 @@ def draw_solution(
         raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
     instance = dataset.instances[index]
     if solver is None:
-        return draw(instance, None, out)
+        return draw(instance, out)
     if solver == REFERENCE:
         reference = dataset.references[index]
         if reference is None or reference.solution is None:
             raise BadInputError(f"{dataset.name}: no reference solution of {instance.name} is stored.")
-        return draw(instance, reference.solution, out)
-    return draw(instance, _stored(dataset, index, solver, decoding, results), out)
+        return draw(instance, out, reference.solution)
+    return draw(instance, out, _stored(dataset, index, solver, decoding, results))
 
 
 def _stored(

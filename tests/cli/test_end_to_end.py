@@ -45,7 +45,9 @@ def test_run_prints_the_cells_of_the_contract(first_minute: tuple[Path, dict[str
         assert cell["seconds_total"] > 0
 
 
-def test_the_order_of_the_solvers_is_that_of_the_literature(first_minute: tuple[Path, dict[str, Any]]) -> None:
+def test_the_order_of_the_solvers_is_that_of_the_literature(
+    first_minute: tuple[Path, dict[str, Any]],
+) -> None:
     gaps = {cell["solver"]: cell["mean_gap_percent"] for cell in first_minute[1]["cells"]}
     assert gaps["concorde"] == pytest.approx(0.0, abs=1e-6)
     assert gaps["lkh3"] == pytest.approx(0.0, abs=0.05)
@@ -84,11 +86,22 @@ def test_a_tour_is_drawn(first_minute: tuple[Path, dict[str, Any]]) -> None:
 
 def test_json_commands_print_one_document_and_nothing_else(first_minute: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = first_minute
-    for kind in ("solvers", "datasets", "distributions", "decodings", "models", "weights", "tables", "papers"):
+    for kind in (
+        "solvers",
+        "datasets",
+        "distributions",
+        "decodings",
+        "models",
+        "weights",
+        "tables",
+        "papers",
+    ):
         listed = json.loads(nco_bench("list", kind, "--json", cwd=folder))
         assert all("name" in entry for entry in listed)
         assert listed
-    solver = next(s for s in json.loads(nco_bench("list", "solvers", "--json", cwd=folder)) if s["name"] == "lkh3")
+    solver = next(
+        s for s in json.loads(nco_bench("list", "solvers", "--json", cwd=folder)) if s["name"] == "lkh3"
+    )
     assert {"problems", "kind", "paper", "decodings", "available", "missing"} <= solver.keys()
     assert json.loads(nco_bench("show", "lkh3", "--json", cwd=folder))["name"] == "lkh3"
     assert json.loads(nco_bench("show", "tsp50", "--json", cwd=folder))["references"]["count"] == 6

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from nco_bench.cli.app import run
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.storage import save_dataset
 
 
-def nco_bench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "nco_bench", *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+@dataclass(frozen=True)
+class Done:
+    """Exit status and output of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], *fragments: str) -> None:
+@pytest.fixture
+def nco_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """The command line in this process, in an empty folder, as the entry point runs it."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Done:
+        capfd.readouterr()
+        status = run(list(arguments))
+        out, err = capfd.readouterr()
+        return Done(status, out, err)
+
+    return call
+
+
+def assert_refused(done: Done, *fragments: str) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
@@ -56,49 +79,49 @@ def assert_refused(done: subprocess.CompletedProcess[str], *fragments: str) -> N
         (["generat"], ["generat"]),
     ],
 )
-def test_mistakes_are_refused_in_one_line(arguments: list[str], fragments: list[str], tmp_path: Path) -> None:
-    assert_refused(nco_bench(*arguments, cwd=tmp_path), *fragments)
+def test_mistakes_are_refused_in_one_line(
+    nco_bench: Callable[..., Done], arguments: list[str], fragments: list[str]
+) -> None:
+    assert_refused(nco_bench(*arguments), *fragments)
 
 
-def test_a_results_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_results_folder_that_cannot_be_written_is_refused(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    done = nco_bench(
-        "run", "nearest-neighbor", "--data", "tsp20:count=2", "--results", "file/runs", cwd=tmp_path
-    )
+    done = nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--results", "file/runs")
     assert_refused(done, "file/runs", "--results")
 
 
-def test_a_damaged_dataset_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_dataset_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     path = save_dataset(generate("tsp", 10, 3, "uniform", 1), tmp_path / "set.npz")
     path.write_bytes(b"PK not really a zip")
-    assert_refused(nco_bench("run", "nearest-neighbor", "--data", "set.npz", cwd=tmp_path), "set.npz", "damaged")
+    assert_refused(nco_bench("run", "nearest-neighbor", "--data", "set.npz"), "set.npz", "damaged")
 
 
-def test_coordinates_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+def test_coordinates_that_are_not_numbers_are_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     dataset = generate("tsp", 10, 3, "uniform", 1)
     path = save_dataset(dataset, tmp_path / "set.npz")
     arrays = dict(np.load(path))
     arrays["x_coords"][1, 4] = np.inf
     np.savez(path, **arrays)
-    assert_refused(
-        nco_bench("run", "nearest-neighbor", "--data", "set.npz", cwd=tmp_path), "node 4", "not finite"
-    )
+    assert_refused(nco_bench("run", "nearest-neighbor", "--data", "set.npz"), "node 4", "not finite")
 
 
-def test_a_weights_file_of_another_model_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_weights_file_of_another_model_or_damaged_is_refused(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
     (tmp_path / "noise.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00nonsense")
-    done = nco_bench(
-        "run", "decoder-6x128", "--data", "tsp20:count=2", "--weights", "noise.safetensors", cwd=tmp_path
-    )
+    done = nco_bench("run", "decoder-6x128", "--data", "tsp20:count=2", "--weights", "noise.safetensors")
     assert_refused(done, "noise.safetensors")
 
 
-def test_typer_mistakes_do_not_touch_the_results(tmp_path: Path) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--decoding", "nonsense:1", cwd=tmp_path)
+def test_typer_mistakes_do_not_touch_the_results(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--decoding", "nonsense:1")
     assert not (tmp_path / "results").exists()
 
 
-def test_help_needs_no_torch(tmp_path: Path) -> None:
+def test_help_needs_no_torch() -> None:
     code = (
         "import sys; from nco_bench.cli.app import run; status = run(['--help']); "
         "heavy = {'torch', 'pandas', 'scipy', 'matplotlib'} & sys.modules.keys(); sys.exit(status or bool(heavy))"
@@ -106,4 +129,3 @@ def test_help_needs_no_torch(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "generate" in done.stdout
-
