@@ -41,9 +41,8 @@ def main() -> int:
             seconds, cpu = median_seconds(problem, n, count, distribution)
             slow += seconds > limit and distribution == "uniform"
             verdict = "ok" if seconds <= limit else "SLOW"
-            print(
-                f"{count:6d} x {problem}{n:<7d}{distribution:17s}{seconds:7.3f} s, CPU {cpu:6.3f} s   (limit {limit:g} s) {verdict}"
-            )
+            what = f"{count} x {problem}{n} {distribution}"
+            print(f"{what:40s}{seconds:7.3f} s, CPU {cpu:6.3f} s   (limit {limit:g} s) {verdict}")
     return 1 if slow else 0
 
 

@@ -1,5 +1,4 @@
-"""
-The referee: what is solved, what is feasible, what it costs. NumPy only, and no code shared with solvers.
+"""The referee: what is solved, what is feasible, what it costs. NumPy only, and no code shared with solvers.
 
 `problem(name)` returns the module of a problem, which has `NAME`, `VERSION`, `OBJECTIVE` ("min" or "max"),
 `violations(instance, solution) -> tuple[str, ...]` and `score(instance, solution) -> float`.

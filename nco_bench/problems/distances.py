@@ -1,5 +1,4 @@
-"""
-Distance conventions: named rules for the length of an edge.
+"""Distance conventions: named rules for the length of an edge.
 
 The same tour has another length under another convention (berlin52: 7542 or 7544.37), so every dataset
 carries the name of one, and every table prints it. TSPLIB's rules are those of Reinelt (1995), "TSPLIB 95".
@@ -97,8 +96,7 @@ def edge_rule(convention: str) -> EdgeRule:
 
 
 def cycle_length(coords: FloatArray, order: NDArray[np.integer], convention: str = "euclidean") -> float:
-    """
-    Length of the closed walk that visits `order` and returns to its start.
+    """Length of the closed walk that visits `order` and returns to its start.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def test_kool_sets_match_every_entry_of_the_collected_list(shared):
             coords = np.stack([i.coords for i in kool_tsp(n, seed)])
             assert sha256(coords) == entry["sha256_float64"]
             assert sha256(coords.astype(np.float32)) == entry["sha256_float32"]
-        else:
+        elif seed != 1234:  # those are pinned above
             dataset = kool_vrp(n, seed)
             assert sha256(np.stack([i.depot for i in dataset])) == entry["depot_sha256_float64"]
             assert sha256(np.stack([i.customers for i in dataset])) == entry["coords_sha256_float64"]
@@ -340,6 +340,7 @@ def test_unknown_problem_and_parameter_are_refused():
         generate("tsp", 10, 1, capacity=30)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="tspcvrkool-0123456789:=.uniformexplosionradiuscountseed", max_size=40))
 def test_no_name_causes_another_exception(name):
     try:

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.errors import BadInputError
@@ -157,6 +157,7 @@ def test_bad_instance_is_refused_in_one_line(changes, message):
     assert "\n" not in str(error.value)
 
 
+@settings(deadline=None)
 @given(
     demand=st.lists(st.integers(0, 9), min_size=1, max_size=30),
     capacity=st.integers(9, 40),

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.errors import UnknownNameError
@@ -74,6 +74,7 @@ integers = st.integers(-10_000, 10_000)
         ("maximum", "maximum"),
     ],
 )
+@settings(deadline=None)
 @given(a=st.tuples(integers, integers), b=st.tuples(integers, integers))
 def test_planar_rules_agree_with_tsplib95(convention, name, a, b):
     distances = pytest.importorskip("tsplib95.distances")
@@ -84,6 +85,7 @@ def test_planar_rules_agree_with_tsplib95(convention, name, a, b):
     assert edge(convention, a, b) == expected
 
 
+@settings(deadline=None)
 @given(
     st.tuples(st.integers(-89, 89), st.integers(0, 59)),
     st.tuples(st.integers(-179, 179), st.integers(0, 59)),
@@ -108,6 +110,7 @@ def test_geo_agrees_with_the_c_text_of_tsplib(lat_a, lon_a, lat_b, lon_b):
     assert edge("geo", a, b) in {int(value - 1e-4), int(value), int(value + 1e-4)}
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(CONVENTIONS)),
     st.lists(st.tuples(integers, integers), min_size=2, max_size=12),

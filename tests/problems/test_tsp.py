@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -106,6 +106,7 @@ def test_unknown_convention_is_refused():
         square(convention="nint")
 
 
+@settings(deadline=None)
 @given(st.integers(2, 40), st.randoms(use_true_random=False))
 def test_every_permutation_is_a_tour_and_one_changed_visit_is_none(n, random):
     instance = TSPInstance("any", np.zeros((n, 2)))
