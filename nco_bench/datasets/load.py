@@ -14,7 +14,7 @@ Whatever it is, the reference ledger's better solutions are laid over it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nco_bench.datasets import ledger
@@ -84,8 +84,7 @@ def _find(name: str, places: Places) -> Dataset:
     if spec is None:
         known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
         raise UnknownNameError("dataset", name, known, hint="See 'nco-bench list datasets'.")
-    stored = _stored(spec, places.instances)
-    return load_saved(stored) if stored else generate_spec(spec)
+    return _from_store(spec, places.instances) or generate_spec(spec)
 
 
 def load_path(path: Path) -> Dataset:
@@ -100,15 +99,24 @@ def stored_path(name: str, instances: Path) -> Path:
     return instances / f"{name.replace(':', '_')}.npz"
 
 
-def _stored(spec: GenerationSpec, instances: Path) -> Path | None:
+def _from_store(spec: GenerationSpec, instances: Path) -> Dataset | None:
+    """Read the stored set of this name, or the beginning of a longer one of the same stream, with its references."""
     exact = stored_path(spec.name, instances)
     if exact.exists():
-        return exact
-    if spec.count_given:
+        return load_saved(exact)
+    siblings = [(_count_of(path, spec), path) for path in instances.glob(f"*{spec.problem}{spec.n}*.npz")]
+    fitting = [(count, path) for count, path in siblings if count >= (spec.count if spec.count_given else 1)]
+    if not fitting:
         return None
-    siblings = [(_count_of(path, spec), path) for path in instances.glob(f"{spec.problem}{spec.n}*.npz")]
-    counted = [(count, path) for count, path in siblings if count]
-    return max(counted)[1] if counted else None
+    if not spec.count_given:
+        return load_saved(max(fitting)[1])
+    whole = load_saved(min(fitting)[1])
+    return replace(
+        whole,
+        name=spec.name,
+        instances=whole.instances[: spec.count],
+        references=whole.references[: spec.count],
+    )
 
 
 def _count_of(path: Path, spec: GenerationSpec) -> int:
