@@ -1,0 +1,162 @@
+"""The ledger keeps the best, refuses the unfit, and loses nothing when two processes write."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.datasets.ledger import Candidate, improve, ledger_path, load
+from nco_bench.errors import BadInputError
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+
+# Six points on a line at 0, 3, 1, 4, 2, 5: the best tour is there and back, 10 long.
+LINE = np.array([[0.0, 0], [3, 0], [1, 0], [4, 0], [2, 0], [5, 0]])
+BEST = np.array([0, 2, 4, 1, 3, 5])
+WORSE = np.array([0, 4, 2, 1, 3, 5])  # 2 + 1 + 2 + 1 + 1 + 5 = 12
+IDENTITY = np.arange(6)
+TODAY = datetime.date(2025, 6, 1)
+
+
+def lines(count: int, references: list[Reference | None] | None = None) -> Dataset:
+    instances = tuple(TSPInstance(str(i), LINE * (i + 1)) for i in range(count))
+    return Dataset("lines", "tsp", instances, references or [None] * count, Origin("test"))
+
+
+def offer(dataset: Dataset, folder: Path, solution: np.ndarray, **more: object) -> str:
+    index = int(more.pop("index", 0))  # type: ignore[call-overload]
+    return improve(dataset, [Candidate(index, solution, "solver", **more)], folder, TODAY)[0].status  # type: ignore[arg-type]
+
+
+def test_better_solutions_replace_worse_ones_and_never_the_reverse(tmp_path: Path) -> None:
+    dataset = lines(2)
+    assert offer(dataset, tmp_path, WORSE, params="runs=1", seconds=2.0) == "improved"
+    first = load(dataset, tmp_path).references
+    assert first[1] is None
+    assert first[0] is not None
+    assert (first[0].cost, first[0].params, first[0].seconds, first[0].optimal) == (
+        12.0,
+        "runs=1",
+        2.0,
+        False,
+    )
+    assert offer(dataset, tmp_path, BEST) == "improved"
+    assert offer(dataset, tmp_path, WORSE) == "kept"
+    assert offer(dataset, tmp_path, np.roll(BEST, 2)) == "kept"
+    kept = load(dataset, tmp_path).references[0]
+    assert kept is not None
+    assert kept.cost == 10.0
+    np.testing.assert_array_equal(kept.solution, BEST)
+
+
+def test_a_proof_of_the_known_cost_is_stored_and_then_defended(tmp_path: Path) -> None:
+    dataset = lines(1)
+    offer(dataset, tmp_path, WORSE)
+    assert offer(dataset, tmp_path, WORSE, optimal=True) == "proved"
+    outcome = improve(dataset, [Candidate(0, BEST, "other")], tmp_path)[0]
+    assert outcome.status == "refused"
+    assert "less than the proven optimum 12" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("solution", "insertion", "reason"),
+    [
+        (IDENTITY, None, "order of the file"),
+        (np.array([0, 2, 4, 1, 3, 3]), None, "infeasible: node 3 is visited 2 times"),
+        (BEST[:5], None, "infeasible: 5 visits for 6 nodes"),
+        (WORSE, 11.0, "more than a random insertion solution"),
+    ],
+)
+def test_the_unfit_is_refused_with_a_reason(
+    tmp_path: Path, solution: np.ndarray, insertion: float | None, reason: str
+) -> None:
+    dataset = lines(1)
+    outcome = improve(dataset, [Candidate(0, solution, "x", insertion_cost=insertion)], tmp_path)[0]
+    assert outcome.status == "refused"
+    assert reason in outcome.reason
+    assert load(dataset, tmp_path).references[0] is None
+
+
+def test_as_good_as_random_insertion_is_good_enough(tmp_path: Path) -> None:
+    assert offer(lines(1), tmp_path, WORSE, insertion_cost=12.0) == "improved"
+
+
+def test_cvrp_routes_in_file_order_are_refused_as_well(tmp_path: Path) -> None:
+    instance = CVRPInstance("c", np.zeros(2), LINE, np.ones(6, dtype=np.int64), 3)
+    dataset = Dataset("c", "cvrp", (instance,), (None,), Origin("test"))
+    assert offer(dataset, tmp_path, np.array([0, 1, 2, 3, 0, 4, 5, 6, 0])) == "refused"
+    assert offer(dataset, tmp_path, np.array([0, 1, 3, 5, 0, 2, 4, 6, 0])) == "improved"
+
+
+def test_the_ledger_lies_over_the_references_of_the_dataset(tmp_path: Path) -> None:
+    better, worse = Reference(9.5, "published"), Reference(99.0, "published")
+    dataset = lines(2, [better, worse])
+    assert offer(dataset, tmp_path, BEST, index=0) == "kept"
+    assert offer(dataset, tmp_path, BEST, index=1) == "improved"
+    merged = load(dataset, tmp_path).references
+    assert merged[0] is better
+    assert merged[1] is not None
+    assert (merged[1].cost, merged[1].solver) == (20.0, "solver")
+
+
+def test_a_published_value_gets_the_first_solution_that_reaches_it(tmp_path: Path) -> None:
+    dataset = lines(1, [Reference(10.0, "published", optimal=True)])
+    assert offer(dataset, tmp_path, BEST) == "improved"
+    reference = load(dataset, tmp_path).references[0]
+    assert reference is not None
+    assert reference.optimal
+    np.testing.assert_array_equal(reference.solution, BEST)
+
+
+def test_slices_share_the_ledger_of_the_whole_under_whole_indices(tmp_path: Path) -> None:
+    whole = lines(4)
+    part = whole.slice(2, 4)
+    assert offer(part, tmp_path, BEST, index=3) == "improved"
+    assert [r is not None for r in load(whole, tmp_path).references] == [False, False, False, True]
+    assert [r is not None for r in load(part, tmp_path).references] == [False, True]
+    with pytest.raises(BadInputError, match="no instance 0"):
+        offer(part, tmp_path, BEST, index=0)
+
+
+def test_the_same_content_under_another_name_shares_its_references(tmp_path: Path) -> None:
+    offer(lines(1), tmp_path, BEST)
+    other = Dataset("renamed", "tsp", (TSPInstance("x", LINE),), (None,), Origin("elsewhere"))
+    assert load(other, tmp_path).references[0] is not None
+
+
+def test_a_damaged_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:
+    dataset = lines(1)
+    offer(dataset, tmp_path, WORSE)
+    path = ledger_path(dataset, tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    before = path.read_bytes()
+    with pytest.raises(BadInputError, match="not a readable"):
+        load(dataset, tmp_path)
+    with pytest.raises(BadInputError, match="not a readable"):
+        offer(dataset, tmp_path, BEST)
+    assert path.read_bytes() == before
+
+
+def _write_share(folder: Path, indices: list[int]) -> None:
+    dataset = lines(40)
+    for index in indices:
+        improve(dataset, [Candidate(index, BEST, f"p{index % 2}")], folder)
+
+
+def test_two_processes_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    shares = [list(range(0, 40, 2)), list(range(1, 40, 2))]
+    workers = [context.Process(target=_write_share, args=(tmp_path, share)) for share in shares]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    references = load(lines(40), tmp_path).references
+    assert [r.cost for r in references if r] == [10.0 * (i + 1) for i in range(40)]
+    assert [r.solver for r in references if r] == [f"p{i % 2}" for i in range(40)]
