@@ -9,8 +9,7 @@ SYMMETRIES = 8
 
 
 def symmetries(coords: Tensor) -> Tensor:
-    """
-    Apply all eight symmetries of the unit square (POMO, Table 1).
+    """Apply all eight symmetries of the unit square (POMO, Table 1).
 
     Parameters
     ----------
@@ -28,8 +27,7 @@ def symmetries(coords: Tensor) -> Tensor:
 
 
 def best_of(lengths: Tensor, solutions: Tensor, copies: int) -> Tensor:
-    """
-    Keep the shortest of `copies` solutions per instance (the first among equals).
+    """Keep the shortest of `copies` solutions per instance (the first among equals).
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-Beam search as BQ-NCO and the decoder-scaling paper do it, batched over instances and beams.
+"""Beam search as BQ-NCO and the decoder-scaling paper do it, batched over instances and beams.
 
 All expansions of one instance compete by their joint log-probability, beams are never merged, and the answer is the
 shortest solution of the last beam, not the most probable one.
@@ -21,8 +20,7 @@ from nco_bench.models.path import PathPolicy
 
 @torch.inference_mode()
 def beam(policy: PathPolicy, problem: PathProblem, width: int, *, knn: int | None = None) -> Path:
-    """
-    Keep the `width` most probable partial solutions of each problem at every step; return the shortest final one.
+    """Keep the `width` most probable partial solutions of each problem at every step; return the shortest final one.
 
     Parameters
     ----------
@@ -76,12 +74,13 @@ def _follow(
     before = frontier.rows.shape[0] // batch
     source = (parent + torch.arange(batch, device=parent.device)[:, None] * before).flatten()
     remaining = None if frontier.remaining is None else frontier.remaining[source]
-    return Frontier(frontier.rows[source], remaining, frontier.closed), None if shown is None else shown[source]
+    return Frontier(frontier.rows[source], remaining, frontier.closed), None if shown is None else shown[
+        source
+    ]
 
 
 def _repaired(problem: PathProblem, frontier: Frontier, log_prob: Tensor, shown: Tensor | None) -> Tensor:
-    """
-    Join actions that come to the same, where a policy leaves infeasible direct choices to the repair rule.
+    """Join actions that come to the same, where a policy leaves infeasible direct choices to the repair rule.
 
     A direct choice that does not fit (and any at the very start) is carried out via the depot. It would fill the beam with
     copies, so the choice via the depot takes the better of the two log-probabilities, and the direct one is dropped.

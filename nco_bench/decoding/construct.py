@@ -1,5 +1,4 @@
-"""
-Greedy construction and sampling: one pass that adds a node at a time.
+"""Greedy construction and sampling: one pass that adds a node at a time.
 
 Letters in shapes: B batch, C solutions per instance, M candidates, A actions.
 """
@@ -21,8 +20,7 @@ Choose = Callable[[Tensor, int], Tensor]
 
 @torch.inference_mode()
 def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) -> Path:
-    """
-    Build one solution per problem by always taking the best-scored action.
+    """Build one solution per problem by always taking the best-scored action.
 
     Parameters
     ----------
@@ -39,10 +37,14 @@ def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) 
 
 @torch.inference_mode()
 def sample(
-    policy: PathPolicy, problem: PathProblem, count: int, generator: torch.Generator, *, knn: int | None = None
+    policy: PathPolicy,
+    problem: PathProblem,
+    count: int,
+    generator: torch.Generator,
+    *,
+    knn: int | None = None,
 ) -> Path:
-    """
-    Draw `count` solutions per problem, step by step from the softmax of the scores.
+    """Draw `count` solutions per problem, step by step from the softmax of the scores.
 
     The random numbers of sample c are the same for all instances of a batch, so a solution does not depend on
     the batch that its instance is solved in.
@@ -67,8 +69,7 @@ def sample(
 def construct(
     policy: PathPolicy, problem: PathProblem, choose: Choose, *, copies: int = 1, knn: int | None = None
 ) -> Path:
-    """
-    Build `copies` solutions per problem with a rule that picks actions; the only loop is over steps.
+    """Build `copies` solutions per problem with a rule that picks actions; the only loop is over steps.
 
     Returns
     -------

@@ -1,5 +1,4 @@
-"""
-Initial solutions by insertion, as SIT's official code makes them for PRC (its C++ module comes from GLOP).
+"""Initial solutions by insertion, as SIT's official code makes them for PRC (its C++ module comes from GLOP).
 
 All arithmetic is in float32, as there, so that ties fall the same way.
 """
@@ -18,8 +17,7 @@ Float = NDArray[np.float32]
 
 @torch.inference_mode()
 def insert_tsp(coords: Tensor, order: Tensor) -> Tensor:
-    """
-    Cheapest insertion of the nodes in a given order, the same for all instances.
+    """Cheapest insertion of the nodes in a given order, the same for all instances.
 
     Parameters
     ----------
@@ -67,9 +65,10 @@ class _Route:
     load: int = 0
 
 
-def insert_cvrp(coords: Float, demand: NDArray[np.int64], capacity: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """
-    Cheapest insertion of the customers of one instance by their angle around the depot.
+def insert_cvrp(
+    coords: Float, demand: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Cheapest insertion of the customers of one instance by their angle around the depot.
 
     Follows the official code in a quirk that moves its results: on the edge that leaves the depot, half of the best cost so
     far stands in for the distance between depot and customer.

@@ -1,5 +1,4 @@
-"""
-Path problems as decodings see them, their solutions, and the conversion to the project's solution arrays.
+"""Path problems as decodings see them, their solutions, and the conversion to the project's solution arrays.
 
 Capacities are kept as exact integers here; policies are given shares.
 
@@ -8,7 +7,7 @@ Letters in shapes: B batch, N nodes, M candidates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,8 +19,7 @@ from nco_bench.models.path import PathNodes
 
 @dataclass(frozen=True)
 class Load:
-    """
-    The capacity side of a CVRP path problem, in the instance's own units.
+    """The capacity side of a CVRP path problem, in the instance's own units.
 
     Attributes
     ----------
@@ -40,8 +38,7 @@ class Load:
 
 @dataclass(frozen=True)
 class PathProblem:
-    """
-    A batch of path problems.
+    """A batch of path problems.
 
     Attributes
     ----------
@@ -68,8 +65,7 @@ class PathProblem:
 
 @dataclass(frozen=True)
 class Path:
-    """
-    Solutions of a batch of path problems.
+    """Solutions of a batch of path problems.
 
     Attributes
     ----------
@@ -78,17 +74,21 @@ class Path:
     via
         ``(B, M)`` bool: reached via the depot; None for the TSP. The first flag of a closed problem means nothing.
     log_prob
-        ``(B,)`` float64 log-probability under the policy, where the decoding computes it.
+        ``(B,)`` float64 log-probability under the policy; empty where the decoding does not compute it.
     """
 
     order: Tensor
     via: Tensor | None = None
-    log_prob: Tensor | None = None
+    log_prob: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @property
+    def flags(self) -> Tensor:
+        """``via``, with no visit of a depot for the TSP."""
+        return torch.zeros_like(self.order, dtype=torch.bool) if self.via is None else self.via
 
 
 def tsp_problem(coords: Tensor, start: int | Tensor = 0, *, instance_size: int | None = None) -> PathProblem:
-    """
-    Make the path problem of whole TSP instances, ``(B, N, 2)``: from a start node through all others back to it.
+    """Make the path problem of whole TSP instances, ``(B, N, 2)``: from a start node through all others back to it.
 
     Parameters
     ----------
@@ -107,8 +107,7 @@ def tsp_problem(coords: Tensor, start: int | Tensor = 0, *, instance_size: int |
 
 
 def cvrp_problem(coords: Tensor, demand: Tensor, capacity: Tensor) -> PathProblem:
-    """
-    Make the path problem of whole CVRP instances, starting at the depot with a full vehicle.
+    """Make the path problem of whole CVRP instances, starting at the depot with a full vehicle.
 
     Parameters
     ----------
@@ -144,8 +143,7 @@ def path_lengths(coords: Tensor, paths: Tensor) -> Tensor:
 
 
 def route_lengths(coords: Tensor, order: Tensor, via: Tensor, *, first_edge: bool = True) -> Tensor:
-    """
-    Lengths of CVRP solutions (or of segments that end at the depot), ``(B,)`` float64.
+    """Lengths of CVRP solutions (or of segments that end at the depot), ``(B,)`` float64.
 
     Parameters
     ----------
@@ -181,5 +179,6 @@ def route_arrays(order: Tensor, via: Tensor) -> list[NDArray[np.int64]]:
     flags[:, 0] = True
     customers = order.cpu().numpy()
     return [
-        np.append(np.insert(row, np.flatnonzero(flag), 0), 0) for row, flag in zip(customers, flags, strict=True)
+        np.append(np.insert(row, np.flatnonzero(flag), 0), 0)
+        for row, flag in zip(customers, flags, strict=True)
     ]

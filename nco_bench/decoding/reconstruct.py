@@ -1,5 +1,4 @@
-"""
-Random re-construction (RRC, LEHD) and parallel local re-construction (PRC, SIT), for TSP and CVRP.
+"""Random re-construction (RRC, LEHD) and parallel local re-construction (PRC, SIT), for TSP and CVRP.
 
 Both take a segment out of a complete solution, rebuild it greedily as a path problem of its own (raw coordinates, the
 policy's `embed` run on its nodes only), and keep the new one where it is strictly shorter. RRC rebuilds one segment
@@ -44,8 +43,7 @@ MAX_SEGMENT_LENGTH = 1000
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """
-    What one iteration did to its S segments.
+    """What one iteration did to its S segments.
 
     Attributes
     ----------
@@ -84,8 +82,7 @@ class CvrpInstance:
 
 
 def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt:
-    """
-    Rebuild segments of tours as path problems from their first to their last node.
+    """Rebuild segments of tours as path problems from their first to their last node.
 
     Parameters
     ----------
@@ -101,12 +98,14 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt
     Rebuilt
         Its S = B F segments run instance by instance.
     """
-    batch, count, length = segments.shape
+    _, count, length = segments.shape
     nodes, local = segments.flatten(0, 1).sort(dim=1)  # the problem lists its nodes by ascending index
     source = coords.repeat_interleave(count, dim=0) if count > 1 else coords
     points = source.gather(1, nodes[..., None].expand(-1, -1, 2))
     # `local` sorts positions by node; its inverse gives the rank of each position's node.
-    rank = torch.empty_like(local).scatter_(1, local, torch.arange(length, device=local.device).expand_as(local))
+    rank = torch.empty_like(local).scatter_(
+        1, local, torch.arange(length, device=local.device).expand_as(local)
+    )
     first, last = rank[:, :1], rank[:, -1:]
     inner = rank[:, 1:-1].sort(dim=1).values
     problem = PathProblem(
@@ -119,8 +118,7 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt
 def rrc_tsp_step(
     policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
 ) -> tuple[Tensor, Rebuilt]:
-    """
-    One iteration of RRC on TSP tours, ``(B, N)``.
+    """One iteration of RRC on TSP tours, ``(B, N)``.
 
     Parameters
     ----------
@@ -141,8 +139,7 @@ def rrc_tsp_step(
 def prc_tsp_step(
     policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
 ) -> tuple[Tensor, Rebuilt]:
-    """
-    One iteration of PRC on TSP tours, ``(B, N)``: all consecutive segments of `length` nodes, the tail untouched.
+    """One iteration of PRC on TSP tours, ``(B, N)``: all consecutive segments of `length` nodes, the tail untouched.
 
     Parameters and returns are as for `rrc_tsp_step`, with F = min(N // length, 250) segments per instance.
     """
@@ -162,8 +159,7 @@ def prc_tsp_step(
 def rebuild_cvrp(
     policy: PathPolicy, instance: CvrpInstance, source: Tensor, segments: Routes, room: Tensor
 ) -> Rebuilt:
-    """
-    Rebuild segments of CVRP solutions; the first customer and its flag are kept.
+    """Rebuild segments of CVRP solutions; the first customer and its flag are kept.
 
     Parameters
     ----------
@@ -180,7 +176,9 @@ def rebuild_cvrp(
     """
     order, via = segments
     customers, local = order.sort(dim=1)
-    nodes = torch.cat([torch.zeros_like(customers[:, :1]), customers], dim=1)  # the depot, then by ascending index
+    nodes = torch.cat(
+        [torch.zeros_like(customers[:, :1]), customers], dim=1
+    )  # the depot, then by ascending index
     points = instance.coords[source[:, None], nodes]
     demand, capacity = instance.demand[source[:, None], nodes], instance.capacity[source]
     ranks = torch.arange(1, order.shape[1] + 1, device=order.device).expand_as(local)
@@ -213,8 +211,7 @@ def rrc_cvrp_step(
     length: int,
     end: Tensor,
 ) -> tuple[Routes, Rebuilt]:
-    """
-    One iteration of RRC on CVRP solutions.
+    """One iteration of RRC on CVRP solutions.
 
     Parameters
     ----------
@@ -249,8 +246,7 @@ def rrc_cvrp_step(
 
 
 def segment_follower(via: Tensor, end: Tensor) -> Tensor:
-    """
-    Position of the route start that follows the drawn route end, ``(B,)``.
+    """Position of the route start that follows the drawn route end, ``(B,)``.
 
     The official list of route ends goes by route starts, each entry being the position before it: entry floor(p R) is the
     end that precedes the start of route floor(p R).
@@ -261,8 +257,7 @@ def segment_follower(via: Tensor, end: Tensor) -> Tensor:
 
 
 def segment_layout(via: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """
-    Lay PRC's disjoint segments out from the end of CVRP solutions, each ending where a route ends.
+    """Lay PRC's disjoint segments out from the end of CVRP solutions, each ending where a route ends.
 
     The last one covers the last `length` customers. Each other ends at the largest route end e < S - 1, with S the
     start of the one after it (so a route that ends right before S is left out, as in the official code), and no
@@ -301,8 +296,7 @@ def prc_cvrp_step(
     shift: Tensor,
     common_count: bool = False,
 ) -> tuple[Routes, Rebuilt]:
-    """
-    One iteration of PRC on CVRP solutions (SIT, appendix B.3, and its official code).
+    """One iteration of PRC on CVRP solutions (SIT, appendix B.3, and its official code).
 
     Routes are sorted by angle, the whole solution and single routes are reversed, the solution is rotated, single routes
     are reversed again; then all segments of `segment_layout` are rebuilt.
@@ -334,7 +328,9 @@ def rebuild_segments(
 ) -> tuple[Routes, Rebuilt]:
     """Rebuild disjoint segments of `length` customers at ``starts`` ``(B, F)``, the first ``count`` of each instance."""
     order, via = routes
-    source, number = (torch.arange(starts.shape[1], device=order.device) < count[:, None]).nonzero(as_tuple=True)
+    source, number = (torch.arange(starts.shape[1], device=order.device) < count[:, None]).nonzero(
+        as_tuple=True
+    )
     room = instance.capacity[:, None] - load_before(routes, instance.demand, starts)
     positions = starts[source, number][:, None] + torch.arange(length, device=order.device)
     rows = source[:, None]
@@ -352,8 +348,7 @@ def rebuild_segments(
 
 @dataclass(frozen=True)
 class Budget:
-    """
-    When to stop, and whom to tell.
+    """When to stop, and whom to tell.
 
     Attributes
     ----------
@@ -396,8 +391,7 @@ def improve_tsp(
     max_length: int | None = None,
     metric: Tensor | None = None,
 ) -> Tensor:
-    """
-    Improve tours by RRC, or by PRC if `parallel`; never makes one longer.
+    """Improve tours by RRC, or by PRC if `parallel`; never makes one longer.
 
     Parameters
     ----------
@@ -437,8 +431,7 @@ def improve_cvrp(
     max_length: int | None = None,
     metric: Tensor | None = None,
 ) -> Routes:
-    """
-    Improve CVRP solutions by RRC, or by PRC if `parallel`; never makes one longer or infeasible.
+    """Improve CVRP solutions by RRC, or by PRC if `parallel`; never makes one longer or infeasible.
 
     Parameters are as for `improve_tsp`; the solutions given must be feasible.
     """

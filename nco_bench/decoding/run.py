@@ -1,5 +1,4 @@
-"""
-`decode_path`: from raw instances to solutions, with any path policy and any decoding.
+"""`decode_path`: from raw instances to solutions, with any path policy and any decoding.
 
 Letters in shapes: B batch, N nodes (V customers and the depot for the CVRP).
 """
@@ -9,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from nco_bench.decoding.problem import (
 from nco_bench.decoding.reconstruct import Budget, CvrpInstance, improve_cvrp, improve_tsp
 from nco_bench.decoding.spec import Decoding
 from nco_bench.errors import BadInputError
+from nco_bench.models.path import PathPolicy
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do: iterations of rrc and prc, otherwise 1 of 1 at the end."""
@@ -41,8 +42,7 @@ SAMPLES_AT_A_TIME_TOKENS = 2**21
 
 @dataclass
 class Trace:
-    """
-    How costs fell over time, filled in by `decode_path`.
+    """How costs fell over time, filled in by `decode_path`.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Trace:
 
 @torch.inference_mode()
 def decode_path(
-    policy: nn.Module,
+    policy: nn.Module | PathPolicy,
     coords: Tensor,
     demand: Tensor | None = None,
     capacity: Tensor | None = None,
@@ -70,8 +70,7 @@ def decode_path(
     coordinate_scale: float = 1.0,
     trace: Trace | None = None,
 ) -> list[NDArray[np.int64]]:
-    """
-    Solve a batch of instances of one size.
+    """Solve a batch of instances of one size.
 
     Parameters
     ----------
@@ -109,22 +108,28 @@ def decode_path(
         If the tensors do not fit the policy's problem or each other.
     """
     begun = time.monotonic()
-    device = next(policy.parameters()).device
-    if hasattr(policy, "reseed"):
-        policy.reseed(seed)
-    task = _Task(
-        policy, decoding, torch.Generator().manual_seed(seed), coordinate_scale, next(policy.parameters()).dtype
-    )
+    weights = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
+    like = torch.empty(0) if weights is None else weights
+    reseed = getattr(policy, "reseed", None)
+    if reseed is not None:
+        reseed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    task = _Task(cast("PathPolicy", policy), decoding, generator, coordinate_scale, like.dtype)
     budget = Budget(
-        decoding.k if decoding.name in ("rrc", "prc") else 0, time_limit, begun, _reporter(decoding, progress, trace)
+        decoding.k if decoding.name in ("rrc", "prc") else 0,
+        time_limit,
+        begun,
+        _reporter(decoding, progress, trace),
     )
     _check(policy, coords, demand, capacity)
-    coords = coords.to(device)
+    coords = coords.to(like.device)
     if demand is None or capacity is None:
         return tour_arrays(_decode_tsp(task, coords, budget))
     if demand.shape[1] == coords.shape[1] - 1:
         demand = torch.cat([torch.zeros_like(demand[:, :1]), demand], dim=1)
-    order, via = _decode_cvrp(task, coords, demand.to(device).long(), capacity.to(device).long(), budget)
+    order, via = _decode_cvrp(
+        task, coords, demand.to(like.device).long(), capacity.to(like.device).long(), budget
+    )
     return route_arrays(order, via)
 
 
@@ -132,7 +137,7 @@ def decode_path(
 class _Task:
     """What stays the same during one call."""
 
-    policy: nn.Module
+    policy: PathPolicy
     decoding: Decoding
     generator: torch.Generator
     scale: float
@@ -143,7 +148,9 @@ class _Task:
         return (coords * self.scale).to(self.dtype) if self.scale != 1 else coords.to(self.dtype)
 
 
-def _check(policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None) -> None:
+def _check(
+    policy: nn.Module | PathPolicy, coords: Tensor, demand: Tensor | None, capacity: Tensor | None
+) -> None:
     problem = str(getattr(policy, "problem", "tsp"))
     if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
         raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
@@ -157,7 +164,9 @@ def _check(policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: T
         raise BadInputError(f"this policy solves the {problem.upper()}: demands and capacities are needed.")
     for name, values in (("demand", demand), ("capacity", capacity)):
         if values.is_floating_point() and bool((values != values.round()).any()):
-            raise BadInputError(f"{name} holds a fraction; decoding keeps exact whole numbers, so scale it up.")
+            raise BadInputError(
+                f"{name} holds a fraction; decoding keeps exact whole numbers, so scale it up."
+            )
     batch, count = coords.shape[:2]
     if demand.shape not in ((batch, count), (batch, count - 1)) or capacity.shape != (batch,):
         raise BadInputError(
@@ -165,7 +174,9 @@ def _check(policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: T
             f" of {batch} instances."
         )
     if bool((demand > capacity[:, None]).any()):
-        raise BadInputError("a customer's demand exceeds the vehicle's capacity; the instance has no solution.")
+        raise BadInputError(
+            "a customer's demand exceeds the vehicle's capacity; the instance has no solution."
+        )
 
 
 def _reporter(
@@ -235,7 +246,9 @@ def _orders(task: _Task, problem: PathProblem) -> Tensor:
         return beam(task.policy, problem, decoding.k, knn=decoding.knn).order
     if decoding.name == "sample":
         groups = [
-            sample(task.policy, problem, size, task.generator, knn=decoding.knn).order.unflatten(0, (-1, size))
+            sample(task.policy, problem, size, task.generator, knn=decoding.knn).order.unflatten(
+                0, (-1, size)
+            )
             for size in _sample_groups(decoding.k, problem)
         ]
         return torch.cat(groups, dim=1).flatten(0, 1)
@@ -308,13 +321,13 @@ def _routes(
         raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
     if decoding.name == "beam":
         path = beam(policy, problem, decoding.k, knn=decoding.knn)
-        order, via = path.order, path.via
+        order, via = path.order, path.flags
     elif decoding.name == "sample":
         order, via = _sampled_routes(task, problem, metric)
     else:
         path = greedy(policy, problem, knn=decoding.knn)
-        order, via = path.order, path.via
-    via = _opened(via if via is not None else torch.zeros_like(order, dtype=torch.bool))
+        order, via = path.order, path.flags
+    via = _opened(via)
     budget.note(route_lengths(metric, order, via))
     return order, via
 
@@ -324,9 +337,7 @@ def _sampled_routes(task: _Task, problem: PathProblem, metric: Tensor) -> tuple[
     orders, flags = [], []
     for size in _sample_groups(task.decoding.k, problem):
         path = sample(task.policy, problem, size, task.generator, knn=task.decoding.knn)
-        if path.via is None:
-            raise BadInputError("Decoding sample: this policy does not say how customers are reached.")
-        via = _opened(path.via)
+        via = _opened(path.flags)
         lengths = route_lengths(metric.repeat_interleave(size, dim=0), path.order, via)
         orders.append(best_of(lengths, path.order, size))
         flags.append(best_of(lengths, via, size))
@@ -340,7 +351,7 @@ def _initial_routes(
 ) -> tuple[Tensor, Tensor]:
     if task.decoding.init == "greedy":
         path = greedy(task.policy, problem)
-        return path.order, _opened(path.via if path.via is not None else path.order > 0)
+        return path.order, _opened(path.flags)
     made = [
         insert_cvrp(c, d, int(q))
         for c, d, q in zip(seen.float().cpu().numpy(), demand.cpu().numpy(), capacity.tolist(), strict=True)

@@ -1,5 +1,4 @@
-"""
-Moves on complete CVRP solutions that leave cost and feasibility as they are: reversals, rotations, re-orderings.
+"""Moves on complete CVRP solutions that leave cost and feasibility as they are: reversals, rotations, re-orderings.
 
 A solution is a pair ``order, via``: ``(B, V)`` customers in visiting order, and whether each is reached via the depot,
 which is always so for the first. Nothing here loops over instances, routes or customers.
@@ -69,8 +68,7 @@ def rotate_routes(routes: Routes, count: Tensor) -> Routes:
 
 
 def sort_by_angle(coords: Tensor, routes: Routes) -> Routes:
-    """
-    Order routes counter-clockwise around the depot, starting with the first route (PRC for the CVRP, SIT appendix B.3).
+    """Order routes counter-clockwise around the depot, starting with the first route (PRC for the CVRP, SIT appendix B.3).
 
     Follows the official code in every detail that moves the order: customer 1 is not counted when the centroid of its
     route is divided, and the depot takes part in every centroid.
@@ -109,8 +107,7 @@ def _angles(direction: Tensor) -> Tensor:
 
 
 def load_before(routes: Routes, demand: Tensor, positions: Tensor) -> Tensor:
-    """
-    Demand served on a route before some of its positions.
+    """Demand served on a route before some of its positions.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-What ``--decoding`` means: names such as ``beam:16,knn=250`` or ``greedy+x8`` and their parts. Imports no torch.
+"""What ``--decoding`` means: names such as ``beam:16,knn=250`` or ``greedy+x8`` and their parts. Imports no torch.
 
 Grammar: ``NAME[:COUNT][+x8][,KEY=VALUE ...]``; ``x8`` alone is ``greedy+x8``.
 """
@@ -13,8 +12,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 
 @dataclass(frozen=True)
 class DecodingKind:
-    """
-    A decoding as `list decodings` shows it.
+    """A decoding as `list decodings` shows it.
 
     Attributes
     ----------
@@ -45,7 +43,9 @@ DECODINGS: dict[str, DecodingKind] = {
         "the most probable partial solutions, shortest final one (BQ-NCO)", "beams", None, ("knn",)
     ),
     "sample": DecodingKind("solutions drawn from the policy, best one", "samples", None, ("knn",), _BOTH),
-    "multistart": DecodingKind("greedy from several start nodes, best one (POMO)", "starts", 0, ("knn",), _BOTH),
+    "multistart": DecodingKind(
+        "greedy from several start nodes, best one (POMO)", "starts", 0, ("knn",), _BOTH
+    ),
     "rrc": DecodingKind(
         "random re-construction of one segment at a time (LEHD)", "iterations", None, ("init", "length")
     ),
@@ -58,8 +58,7 @@ INITIAL = {"rrc": "greedy", "prc": "insertion"}
 
 @dataclass(frozen=True)
 class Decoding:
-    """
-    One parsed decoding.
+    """One parsed decoding.
 
     Attributes
     ----------
@@ -99,8 +98,7 @@ class Decoding:
 
 
 def parse_decoding(text: str) -> Decoding:
-    """
-    Parse a decoding such as ``greedy``, ``x8``, ``beam:16,knn=250``, ``sample:1280+x8``, ``rrc:1000``, ``prc:100,init=greedy``.
+    """Parse a decoding such as ``greedy``, ``x8``, ``beam:16,knn=250``, ``sample:1280+x8`` or ``prc:100,init=greedy``.
 
     Raises
     ------
@@ -138,7 +136,9 @@ def _options(text: str, name: str, options: list[str]) -> dict[str, int | str]:
             raise BadInputError(f"Decoding {text!r}: option {key} needs a value, {key}=...")
         if key == "init":
             if value not in ("greedy", "insertion"):
-                raise UnknownNameError(f"initial solution in decoding {text!r}", value, ["greedy", "insertion"])
+                raise UnknownNameError(
+                    f"initial solution in decoding {text!r}", value, ["greedy", "insertion"]
+                )
             found[key] = value
         else:
             found[key] = _integer(text, key, value, least=4 if key == "length" else 1)

@@ -1,5 +1,4 @@
-"""
-One step of construction, shared by greedy, sampling and beam search.
+"""One step of construction, shared by greedy, sampling and beam search.
 
 A search keeps C partial solutions per instance (1 for greedy); they are stored instance by instance as R = B C rows of
 indices. Visited nodes leave these rows, so sub-problems shrink; features are gathered, never recomputed.
@@ -23,8 +22,7 @@ TOKENS_PER_CALL = {"cpu": 2**14, "cuda": 2**20}
 
 @dataclass(frozen=True)
 class Frontier:
-    """
-    The partial solutions of a search.
+    """The partial solutions of a search.
 
     Attributes
     ----------
@@ -53,8 +51,7 @@ def start(problem: PathProblem, copies: int = 1) -> Frontier:
 
 
 def candidate_limit(policy: PathPolicy, knn: int | None) -> int | None:
-    """
-    Return how many candidates the network may see under ``knn``, or None for all.
+    """Return how many candidates the network may see under ``knn``, or None for all.
 
     BQ-NCO counts the current node and the destination among its k, SIT and SIGD count candidates only.
     """
@@ -66,8 +63,7 @@ def candidate_limit(policy: PathPolicy, knn: int | None) -> int | None:
 def action_scores(
     policy: PathPolicy, problem: PathProblem, features: Tensor, frontier: Frontier, limit: int | None
 ) -> tuple[Tensor, Tensor | None]:
-    """
-    Score the actions of all partial solutions.
+    """Score the actions of all partial solutions.
 
     Parameters
     ----------
@@ -105,7 +101,12 @@ def action_scores(
 
 
 def _score(
-    policy: PathPolicy, problem: PathProblem, features: Tensor, frontier: Frontier, source: Tensor, limit: int | None
+    policy: PathPolicy,
+    problem: PathProblem,
+    features: Tensor,
+    frontier: Frontier,
+    source: Tensor,
+    limit: int | None,
 ) -> tuple[Tensor, Tensor | None]:
     rows, shown = frontier.rows, None
     nodes, load = problem.nodes, problem.load
@@ -143,8 +144,7 @@ def _nearest(coords: Tensor, limit: int) -> Tensor:
 def advance(
     problem: PathProblem, frontier: Frontier, choice: Tensor, via: Tensor | None
 ) -> tuple[Frontier, Tensor, Tensor | None]:
-    """
-    Move every partial solution on to its chosen candidate.
+    """Move every partial solution on to its chosen candidate.
 
     Parameters
     ----------

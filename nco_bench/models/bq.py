@@ -1,5 +1,4 @@
-"""
-BQ-NCO (Drakulic et al., NeurIPS 2023), for TSP and CVRP, and BQ-NCO + ESF (Xiao et al. 2025).
+"""BQ-NCO (Drakulic et al., NeurIPS 2023), for TSP and CVRP, and BQ-NCO + ESF (Xiao et al. 2025).
 
 A decoder-only transformer that is run again at every step on the raw features of the current node, the unvisited nodes
 and the destination. Only its linear input map depends on a node alone, so that is what `embed` returns.
@@ -32,8 +31,7 @@ from nco_bench.models.path import PathNodes, PathState
 
 @dataclass(frozen=True)
 class BqConfig:
-    """
-    Sizes of BQ-NCO (paper, appendix E); the defaults are the published model.
+    """Sizes of BQ-NCO (paper, appendix E); the defaults are the published model.
 
     Attributes
     ----------

@@ -1,5 +1,4 @@
-"""
-Decoder-only TSP policy of "Efficient Decoder Scaling Strategy for Neural Routing Solvers" (2026), appendix B.
+"""Decoder-only TSP policy of "Efficient Decoder Scaling Strategy for Neural Routing Solvers" (2026), appendix B.
 
 No official code is published. What the paper leaves open is chosen so that all twelve parameter counts of its Table 1
 come out (two of them to 0.01 M): no bias on queries, keys and values; biases everywhere else. Choices that
@@ -26,8 +25,7 @@ from nco_bench.models.path import PathNodes, PathState
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig:
-    """
-    One configuration of Table 1, with the ablations of appendix B.
+    """One configuration of Table 1, with the ablations of appendix B.
 
     Attributes
     ----------

@@ -1,5 +1,4 @@
-"""
-Layers that several path policies really share.
+"""Layers that several path policies really share.
 
 Letters in shapes: B batch, T tokens, W width, H heads, K head width.
 """
@@ -14,8 +13,7 @@ from torch.nn import functional as F
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> Tensor:
-    """
-    Softmax attention without mask: ``softmax(scale * query key^T) value``.
+    """Softmax attention without mask: ``softmax(scale * query key^T) value``.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-LEHD, "Neural Combinatorial Optimization with Heavy Decoder" (Luo et al., NeurIPS 2023), for TSP and CVRP.
+"""LEHD, "Neural Combinatorial Optimization with Heavy Decoder" (Luo et al., NeurIPS 2023), for TSP and CVRP.
 
 A light encoder (one attention layer) runs once; a heavy decoder (six layers) runs at every step over the first
 node, the unvisited nodes and the last node. No normalisation, no positional encoding, raw unit-square coordinates.
@@ -7,8 +6,9 @@ node, the unvisited nodes and the last node. No normalisation, no positional enc
 
 What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (this
 never changes the greedy choice); for the CVRP nothing is masked, and an infeasible direct choice is turned into
-one via the depot (`repairs`); in training on the CVRP the customers' embeddings are detached. The official TSP checkpoint holds a linear map ``decoder.k_1`` that is never used: it is
-counted in the published 1,431,681 parameters and left out here.
+one via the depot (`repairs`); in training on the CVRP the customers' embeddings are detached. The official TSP
+checkpoint holds a linear map ``decoder.k_1`` that is never used: it is counted in the published 1,431,681 parameters
+and left out here.
 
 Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width.
 """
@@ -28,8 +28,7 @@ from nco_bench.models.path import PathNodes, PathState
 
 @dataclass(frozen=True)
 class LehdConfig:
-    """
-    Sizes of LEHD (paper, appendix B); the defaults are the published model.
+    """Sizes of LEHD (paper, appendix B); the defaults are the published model.
 
     Attributes
     ----------

@@ -1,5 +1,4 @@
-"""
-Logit scales: by which factor attention logits grow with the number of tokens.
+"""Logit scales: by which factor attention logits grow with the number of tokens.
 
 Three of the five papers study just this, so the scale is a choice of its own (``--logit-scale``) and any
 attention model can be run with any of them. A scale returns the factor by which the model's usual logits
@@ -25,8 +24,7 @@ TRAINING_SIZE = 100
 
 @dataclass(frozen=True)
 class ScaleContext:
-    """
-    What a scale may depend on.
+    """What a scale may depend on.
 
     Attributes
     ----------
@@ -70,8 +68,7 @@ def log_ratio(context: ScaleContext) -> float:
 
 
 def esf(context: ScaleContext) -> float:
-    """
-    Entropy-based scaling factor (Xiao et al. 2025), dynamic reading: log of the current tokens to base n_train.
+    """Entropy-based scaling factor (Xiao et al. 2025), dynamic reading: log of the current tokens to base n_train.
 
     The static reading (nodes of the test instance) is `log_ratio`, also known as ``esf-static``.
     """

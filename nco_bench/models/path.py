@@ -1,5 +1,4 @@
-"""
-The interface of path policies: models that build a solution by solving shrinking *path* problems.
+"""The interface of path policies: models that build a solution by solving shrinking *path* problems.
 
 A path problem has an origin (where the partial solution ends), a destination (where it must end) and the
 nodes still to be visited in between; for the CVRP also demands and the capacity that is left. TSP is the
@@ -25,8 +24,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PathNodes:
-    """
-    The nodes of a batch of path problems, as raw features.
+    """The nodes of a batch of path problems, as raw features.
 
     Attributes
     ----------
@@ -46,8 +44,7 @@ class PathNodes:
 
 @dataclass(frozen=True)
 class PathState:
-    """
-    What a policy sees at one step: rows ``[origin, candidates ..., destination]``, visited nodes left out.
+    """What a policy sees at one step: rows ``[origin, candidates ..., destination]``, visited nodes left out.
 
     Attributes
     ----------
@@ -81,8 +78,7 @@ class PathState:
 
 @runtime_checkable
 class PathPolicy(Protocol):
-    """
-    A network for path problems.
+    """A network for path problems.
 
     ``scores`` returns ``(B, M)`` for the TSP. For the CVRP it returns ``(B, M, 2)``: channel 0 goes to the
     customer directly, channel 1 via the depot; entries that the model itself forbids are ``-inf``.
@@ -109,8 +105,7 @@ class PathPolicy(Protocol):
 
 
 def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
-    """
-    Pick rows of a batch of tables.
+    """Pick rows of a batch of tables.
 
     Parameters
     ----------
@@ -135,8 +130,7 @@ def gather_rows(table: Tensor, rows: Tensor) -> Tensor:
 def path_state(
     nodes: PathNodes, features: Tensor, rows: Tensor, *, closed: bool = False, remaining: Tensor | None = None
 ) -> PathState:
-    """
-    Assemble the state of the path problem whose rows (origin, candidates, destination) are given.
+    """Assemble the state of the path problem whose rows (origin, candidates, destination) are given.
 
     Parameters
     ----------

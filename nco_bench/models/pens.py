@@ -1,5 +1,4 @@
-"""
-PENS and CoordNS, "Solving the Traveling Salesman Problem with Positional Encoding" (2025), for the Euclidean TSP.
+"""PENS and CoordNS, "Solving the Traveling Salesman Problem with Positional Encoding" (2025), for the Euclidean TSP.
 
 A pre-norm transformer over the nodes of the path problem. PENS starts from random Gaussian node vectors and learns the
 geometry through the attention only: ALiBi on distances (PENS-A), axial RoPE on coordinates (PENS-R), or both (PENS-AR).
@@ -37,8 +36,7 @@ BIAS_BLOCK_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class PensConfig:
-    """
-    Sizes and choices of PENS (paper, section 6); the defaults are PENS-A.
+    """Sizes and choices of PENS (paper, section 6); the defaults are PENS-A.
 
     Attributes
     ----------
@@ -91,8 +89,7 @@ def config_for(name: str, problem: str) -> PensConfig:
 
 @dataclass(frozen=True)
 class Geometry:
-    """
-    What the attention layers know of positions, the same for all layers of one step.
+    """What the attention layers know of positions, the same for all layers of one step.
 
     Attributes
     ----------
@@ -115,9 +112,7 @@ def rotate(x: Tensor, geometry: Geometry) -> Tensor:
     if geometry.cos is None or geometry.sin is None:
         return x
     a, b = x.chunk(2, dim=-1)
-    return torch.cat(
-        [a * geometry.cos - b * geometry.sin, a * geometry.sin + b * geometry.cos], dim=-1
-    )
+    return torch.cat([a * geometry.cos - b * geometry.sin, a * geometry.sin + b * geometry.cos], dim=-1)
 
 
 def distances(points: Tensor, others: Tensor) -> Tensor:
@@ -129,8 +124,7 @@ def distances(points: Tensor, others: Tensor) -> Tensor:
 def attend_with_distances(
     query: Tensor, key: Tensor, value: Tensor, geometry: Geometry, scale: float
 ) -> Tensor:
-    """
-    Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
+    """Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
 
     Parameters
     ----------
@@ -235,8 +229,7 @@ class Pens(nn.Module):
         self.noise_seed = seed
 
     def embed(self, nodes: PathNodes) -> Tensor:
-        """
-        Give every node what its vector is made from, ``(B, N, E)``.
+        """Give every node what its vector is made from, ``(B, N, E)``.
 
         CoordNS: its embedded coordinates. PENS: the key of its random vector, int64 with E = 1, so that vectors stay
         with their nodes when others leave and nothing of size N x W is stored. In evaluation all instances of a batch share
@@ -292,8 +285,7 @@ class Pens(nn.Module):
 
 
 def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:
-    """
-    Standard normal vectors as a pure function of keys: the same key and step give the same vector.
+    """Standard normal vectors as a pure function of keys: the same key and step give the same vector.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-The models: a lazy table, name -> where its code is and what is known about it. Importing it imports no torch.
+"""The models: a lazy table, name -> where its code is and what is known about it. Importing it imports no torch.
 
 To add a path model, write one file with ``config_for(name, problem)``, ``build(config, logit_scale)`` and, where official
 checkpoints exist, ``from_official(state)``; then add a line to `PATH_MODELS`.
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """
-    What is known about a model without loading it.
+    """What is known about a model without loading it.
 
     Attributes
     ----------
@@ -73,7 +71,9 @@ def _decoder(parameters: Mapping[str, int]) -> ModelEntry:
 
 
 def _pens(note: str = _PENS_NOTE) -> ModelEntry:
-    return ModelEntry("nco_bench.models.pens", ("tsp",), _PENS, "ICLR 2026 submission", {"tsp": 2_800_000}, note=note)
+    return ModelEntry(
+        "nco_bench.models.pens", ("tsp",), _PENS, "ICLR 2026 submission", {"tsp": 2_800_000}, note=note
+    )
 
 
 PATH_MODELS: dict[str, ModelEntry] = {
@@ -149,8 +149,7 @@ def entry(name: str) -> ModelEntry:
 
 
 def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:
-    """
-    Return the frozen configuration of a model, with some fields replaced.
+    """Return the frozen configuration of a model, with some fields replaced.
 
     Raises
     ------
@@ -174,8 +173,7 @@ def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:
 def build_path_policy(
     name: str, problem: str = "tsp", *, logit_scale: str | LogitScale | None = None, **overrides: Any
 ) -> nn.Module:
-    """
-    Build a path policy with fresh weights, in evaluation mode.
+    """Build a path policy with fresh weights, in evaluation mode.
 
     Parameters
     ----------
@@ -207,8 +205,7 @@ def count_parameters(policy: nn.Module) -> int:
 
 
 def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source: str = "state dict") -> None:
-    """
-    Load an official state dict into a policy of ours, through the model's `from_official`.
+    """Load an official state dict into a policy of ours, through the model's `from_official`.
 
     Raises
     ------
@@ -217,11 +214,15 @@ def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source
     """
     module = importlib.import_module(entry(name).module)
     if not hasattr(module, "from_official"):
-        raise BadWeightsError(f"{source}: there are no official weights of {name}, its paper has no public code.")
+        raise BadWeightsError(
+            f"{source}: there are no official weights of {name}, its paper has no public code."
+        )
     try:
         policy.load_state_dict(module.from_official(state))
     except KeyError as error:
-        raise BadWeightsError(f"{source}: not official weights of {name}, {error.args[0]} is missing.") from None
+        raise BadWeightsError(
+            f"{source}: not official weights of {name}, {error.args[0]} is missing."
+        ) from None
     except RuntimeError as error:
         cause = " ".join(str(error).split()[:40])
         raise BadWeightsError(f"{source}: does not fit {name} of this configuration: {cause}") from None

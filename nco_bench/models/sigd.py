@@ -1,5 +1,4 @@
-"""
-SIGD, "Self-Improvement for Neural Combinatorial Optimization" (Pirnay and Grimm, TMLR 2024), for TSP and CVRP.
+"""SIGD, "Self-Improvement for Neural Combinatorial Optimization" (Pirnay and Grimm, TMLR 2024), for TSP and CVRP.
 
 Two re-implementations of earlier networks by the SIGD authors (grimmlab/gumbeldore), not weight compatible with them:
 the BQ style (`Sigd`, one ReZero scalar per block) and the LEHD style (`SigdLehd`, an encoder block that runs once, no
@@ -28,8 +27,7 @@ from nco_bench.models.path import PathNodes, PathState
 
 @dataclass(frozen=True)
 class SigdConfig:
-    """
-    Sizes of SIGD's networks; the defaults are the published BQ-style TSP model.
+    """Sizes of SIGD's networks; the defaults are the published BQ-style TSP model.
 
     Attributes
     ----------
@@ -55,7 +53,9 @@ class SigdConfig:
 def config_for(name: str, problem: str) -> SigdConfig:
     """Return the configuration of a registered name: ``sigd`` or ``sigd-lehd`` (the CVRP models are wider)."""
     style = "lehd" if name == "sigd-lehd" else "bq"
-    return SigdConfig(problem, style, width=192, heads=12) if problem == "cvrp" else SigdConfig(problem, style)
+    return (
+        SigdConfig(problem, style, width=192, heads=12) if problem == "cvrp" else SigdConfig(problem, style)
+    )
 
 
 class Block(nn.Module):
@@ -165,7 +165,9 @@ class SigdLehd(SigdBase):
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)`` with masked entries at -inf."""
         x = state.features
         if state.remaining is None or self.capacity is None:
-            return self.decode(torch.cat([self.end(x[:, -1:]), self.start(x[:, :1]), x[:, 1:-1]], dim=1), state)
+            return self.decode(
+                torch.cat([self.end(x[:, -1:]), self.start(x[:, :1]), x[:, 1:-1]], dim=1), state
+            )
         head = [self.start(x[:, -1:])] if state.closed else [x[:, -1:], self.start(x[:, :1])]
         capacity = self.capacity(state.remaining[:, None])[:, None]
         return self.decode(torch.cat([*head, x[:, 1:-1]], dim=1) + capacity, state)

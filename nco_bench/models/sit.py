@@ -1,5 +1,4 @@
-"""
-SIT, "Boosting Neural Combinatorial Optimization for Large-Scale Vehicle Routing Problems" (Luo et al., ICLR 2025).
+"""SIT, "Boosting Neural Combinatorial Optimization for Large-Scale Vehicle Routing Problems" (Luo et al., ICLR 2025).
 
 Linear cross-attention through 16 representative tokens: the first node once and the last node 15 times, each through
 a linear map of its own (the equations of the paper show two; its appendix says the last is repeated). Each layer reads
@@ -38,8 +37,7 @@ CHUNK_TOKENS = 512
 
 @dataclass(frozen=True)
 class SitConfig:
-    """
-    Sizes of SIT (paper, appendix); the defaults are the published model.
+    """Sizes of SIT (paper, appendix); the defaults are the published model.
 
     Attributes
     ----------
@@ -81,8 +79,7 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(inner, config.width)
 
     def read(self, few: Tensor, many: Tensor, scale: float | Tensor) -> Tensor:
-        """
-        Let the representatives attend to all tokens.
+        """Let the representatives attend to all tokens.
 
         Since q.(W_k g) = (W_k^T q).g, the key map is applied to the R H queries instead of the T tokens, and the value
         map to the R H pooled tokens.
@@ -103,8 +100,7 @@ class CrossAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def write(self, few: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """
-        Prepare the attention of all tokens to the representatives.
+        """Prepare the attention of all tokens to the representatives.
 
         Returns ``probes`` and ``answers``, each ``(B, H R, W)``: logits are ``tokens @ probes^T``, and the output is
         ``softmax @ answers`` plus the bias of the output map.
@@ -249,7 +245,8 @@ def from_official(state: dict[str, Tensor]) -> dict[str, Tensor]:
     )
     lasts.append("decoder.embedding_last_node")
     ours = {
-        f"last.{kind}": torch.cat([left.pop(f"{name}.{kind}") for name in lasts]) for kind in ("weight", "bias")
+        f"last.{kind}": torch.cat([left.pop(f"{name}.{kind}") for name in lasts])
+        for kind in ("weight", "bias")
     }
     for i in range(sum(key.endswith(".Wq_2.weight") for key in state)):
         prefix = f"decoder.layers.{i}."

@@ -28,7 +28,7 @@ def small_policy(name: str, problem: str = "tsp") -> nn.Module:
     policy = build_path_policy(name, problem, **SMALL[name])
     with torch.no_grad():
         for key, parameter in policy.named_parameters():
-            if parameter.dim() < 1 or key.endswith(".weight") and parameter.dim() == 1:
+            if parameter.dim() < 1 or (key.endswith(".weight") and parameter.dim() == 1):
                 parameter.fill_(0.7)
             else:
                 parameter.mul_(2.0)

@@ -39,7 +39,9 @@ def test_a_beam_that_holds_every_tour_finds_the_optimum(make_policy: Make) -> No
     problem = tsp_problem(coords)
     paths = final_beams(make_policy("lehd"), problem, 120)
     for b in range(3):
-        assert sorted(map(tuple, paths.order.view(3, 120, 5)[b].tolist())) == sorted(permutations(range(1, 6)))
+        assert sorted(map(tuple, paths.order.view(3, 120, 5)[b].tolist())) == sorted(
+            permutations(range(1, 6))
+        )
     assert paths.log_prob.view(3, 120).exp().sum(1).tolist() == pytest.approx([1.0] * 3)  # type: ignore[union-attr]
     tours = torch.cat([problem.rows[:, :1], beam(make_policy("lehd"), problem, 120).order], dim=1)
     every = torch.tensor([[0, *rest] for rest in permutations(range(1, 6))])

@@ -75,7 +75,7 @@ def test_a_knn_limit_counts_as_the_paper_of_the_model_does(make_policy: Make) ->
     for b in range(4):
         tour = [0]
         while len(tour) < 12:
-            tour.append(min(set(range(12)) - set(tour), key=lambda j: distances[b, tour[-1], j]))  # noqa: B023
+            tour.append(min(set(range(12)) - set(tour), key=lambda j: distances[b, tour[-1], j]))
         expected.append(tour[1:])
     assert greedy(make_policy("bq"), tsp_problem(coords), knn=3).order.tolist() == expected
     assert greedy(make_policy("sit"), tsp_problem(coords), knn=1).order.tolist() == expected
@@ -91,7 +91,9 @@ def test_samples_follow_the_probabilities_of_the_policy(make_policy: Make) -> No
         for node in tour:
             with torch.no_grad():
                 rows = torch.tensor([[here, *left, 0]])
-                scores = policy.scores(path_state(problem.nodes, policy.embed(problem.nodes), rows, closed=here == 0))
+                scores = policy.scores(
+                    path_state(problem.nodes, policy.embed(problem.nodes), rows, closed=here == 0)
+                )
             probability *= float(scores.softmax(1)[0, left.index(node)])
             left.remove(node)
             here = node

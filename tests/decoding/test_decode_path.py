@@ -19,7 +19,9 @@ MakeCvrp = Callable[..., tuple[Tensor, Tensor, Tensor]]
 COORDS = torch.rand(3, 11, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("text", ["greedy", "beam:3", "sample:4", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"])
+@pytest.mark.parametrize(
+    "text", ["greedy", "beam:3", "sample:4", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"]
+)
 def test_every_decoding_gives_tours_that_repeat_however_the_set_is_cut(text: str, make_policy: Make) -> None:
     policy, decoding = make_policy("lehd"), parse_decoding(text)
     together = decode_path(policy, COORDS, decoding=decoding, seed=7)
@@ -59,7 +61,9 @@ def test_more_tries_are_never_worse_than_one_of_them(make_policy: Make) -> None:
 
 def test_symmetries_keep_all_distances_and_differ() -> None:
     versions = symmetries(COORDS)
-    torch.testing.assert_close(torch.cdist(versions, versions), torch.cdist(COORDS, COORDS).repeat_interleave(8, 0))
+    torch.testing.assert_close(
+        torch.cdist(versions, versions), torch.cdist(COORDS, COORDS).repeat_interleave(8, 0)
+    )
     assert len({tuple(v.flatten().tolist()) for v in versions[:8]}) == 8
     torch.testing.assert_close(versions[::8], COORDS)
 
@@ -79,9 +83,7 @@ def test_the_trace_holds_a_cost_per_iteration_and_the_last_is_the_solution(make_
 
 def test_a_coordinate_scale_changes_what_the_policy_sees_and_not_the_lengths(make_policy: Make) -> None:
     policy, trace = make_policy("pens-a"), Trace()
-    tours = decode_path(
-        policy, COORDS, decoding=parse_decoding("greedy"), coordinate_scale=2.0, trace=trace
-    )
+    tours = decode_path(policy, COORDS, decoding=parse_decoding("greedy"), coordinate_scale=2.0, trace=trace)
     stretched = decode_path(policy, 2 * COORDS, decoding=parse_decoding("greedy"))
     assert [t.tolist() for t in tours] == [t.tolist() for t in stretched]
     assert trace.costs[0].tolist() == pytest.approx(
@@ -101,6 +103,8 @@ def test_a_coordinate_scale_changes_what_the_policy_sees_and_not_the_lengths(mak
         ("cvrp", (COORDS, torch.full((3, 10), 5), torch.full((3,), 4)), "exceeds the vehicle's capacity"),
     ],
 )
-def test_a_mistake_is_named(problem: str, arguments: tuple[Tensor, ...], message: str, make_policy: Make) -> None:
+def test_a_mistake_is_named(
+    problem: str, arguments: tuple[Tensor, ...], message: str, make_policy: Make
+) -> None:
     with pytest.raises(BadInputError, match=message):
         decode_path(make_policy("lehd", problem), *arguments, decoding=parse_decoding("greedy"))

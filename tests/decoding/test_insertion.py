@@ -15,7 +15,9 @@ def plain_insertion(points: list[list[float]], order: list[int]) -> list[int]:
     tour = order[:2]
     for node in order[2:]:
         costs = [
-            math.dist(points[a], points[node]) + math.dist(points[node], points[b]) - math.dist(points[a], points[b])
+            math.dist(points[a], points[node])
+            + math.dist(points[node], points[b])
+            - math.dist(points[a], points[b])
             for a, b in zip(tour, [*tour[1:], tour[0]], strict=True)
         ]
         tour.insert(costs.index(min(costs)) + 1, node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -42,14 +43,18 @@ def test_tours_stay_tours_and_never_get_longer(count: int, seed: int, parallel: 
     after = improve_tsp(policy_called(name, "tsp"), coords, tours, budget, generator, parallel=parallel)
     assert all(sorted(tour) == list(range(count)) for tour in after.tolist())
     assert len(costs) == 5 or count < 4
-    for earlier, later in zip(costs, costs[1:], strict=False):
+    for earlier, later in pairwise(costs):
         assert bool((later <= earlier + 1e-12).all())
     torch.testing.assert_close(tour_lengths(coords, after), costs[-1])
 
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.integers(1, 16), st.integers(9, 30), st.integers(0, 2**20), st.booleans(), st.sampled_from(["lehd", "sit"])
+    st.integers(1, 16),
+    st.integers(9, 30),
+    st.integers(0, 2**20),
+    st.booleans(),
+    st.sampled_from(["lehd", "sit"]),
 )
 def test_routes_stay_feasible_and_never_get_longer(
     customers: int, capacity: int, seed: int, parallel: bool, name: str
@@ -74,9 +79,9 @@ def test_routes_stay_feasible_and_never_get_longer(
         loads = np.add.reduceat(demand[b].numpy()[solution], np.flatnonzero(solution == 0))
         assert loads.max() <= capacity
         points = coords[b].double().numpy()[solution]
-        length = sum(math.dist(p, q) for p, q in zip(points, points[1:], strict=False))
+        length = sum(math.dist(p, q) for p, q in pairwise(points))
         assert length == pytest.approx(float(costs[-1][b]), abs=1e-9)
-    for earlier, later in zip(costs, costs[1:], strict=False):
+    for earlier, later in pairwise(costs):
         assert bool((later <= earlier + 1e-12).all())
 
 

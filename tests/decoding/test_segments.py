@@ -83,7 +83,9 @@ def test_moves_keep_routes_and_cost(solution: list[list[int]], seed: int, shift:
     coords = torch.rand(1, sum(map(len, solution)) + 1, 2, generator=generator)
     before = routes_of(solution)
     coins = torch.rand(1, before[0].shape[1], generator=generator) < 0.5
-    after = rotate_routes(reverse_routes(reverse_all(sort_by_angle(coords, before)), coins), torch.tensor([shift]))
+    after = rotate_routes(
+        reverse_routes(reverse_all(sort_by_angle(coords, before)), coins), torch.tensor([shift])
+    )
     assert {frozenset(route) for route in as_lists(after)} == {frozenset(route) for route in solution}
     torch.testing.assert_close(route_lengths(coords, *after), route_lengths(coords, *before))
     assert bool(after[1][0, 0])

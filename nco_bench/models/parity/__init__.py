@@ -1,5 +1,4 @@
-"""
-Parity with official code: `check_fixture` imports official weights and compares our outputs with the official ones.
+"""Parity with official code: `check_fixture` imports official weights and compares our outputs with the official ones.
 
 To add a family, write ``check(fixture) -> ParityResult`` in a file here and name it in `CHECKERS`.
 """
@@ -27,8 +26,7 @@ CHECKERS: dict[str, str] = {
 
 
 def check_fixture(path: Path | str) -> ParityResult:
-    """
-    Compare our model with the official outputs that a fixture holds.
+    """Compare our model with the official outputs that a fixture holds.
 
     Parameters
     ----------
@@ -58,4 +56,6 @@ def _checker(meta: dict[str, str]) -> str:
     for length in range(len(parts), 0, -1):
         if "-".join(parts[:length]) in CHECKERS:
             return CHECKERS["-".join(parts[:length])]
-    raise UnknownNameError("fixture model", name, CHECKERS, "Its JSON names the model in `model` or `fixture`.")
+    raise UnknownNameError(
+        "fixture model", name, CHECKERS, "Its JSON names the model in `model` or `fixture`."
+    )

@@ -95,10 +95,11 @@ def _check_cvrp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
 def _compare_routes(fixture: Fixture, coords: Tensor, path: Path, name: str, checks: Checks) -> None:
     """Compare with BQ's rows: depot, customers, depot; the depot rows carry fixed flags."""
     expected_path, expected_via = fixture.expected(f"{name}.paths"), fixture.expected(f"{name}.via_depot")
-    assert path.via is not None
     checks.same(f"{name}.paths", path.order, expected_path[:, 1:-1])
-    checks.same(f"{name}.via_depot", path.via, expected_via[:, 1:-1])
-    checks.close(f"{name}.lengths", route_lengths(coords, path.order, path.via), fixture.expected(f"{name}.lengths"))
+    checks.same(f"{name}.via_depot", path.flags, expected_via[:, 1:-1])
+    checks.close(
+        f"{name}.lengths", route_lengths(coords, path.order, path.flags), fixture.expected(f"{name}.lengths")
+    )
 
 
 def _check_training(fixture: Fixture, policy: Bq, problem: str, checks: Checks) -> None:

@@ -1,5 +1,4 @@
-"""
-Parity fixtures: official weights, inputs and outputs, and the comparison of ours with them.
+"""Parity fixtures: official weights, inputs and outputs, and the comparison of ours with them.
 
 A fixture is a pair ``NAME.safetensors`` and ``NAME.json``. The tensors are called ``state_dict.<official key>``,
 ``input.<name>`` and ``expected.<name>``; the JSON holds the model, the problem and its configuration.
@@ -85,8 +84,7 @@ class Fixture:
 
 
 def read_fixture(path: Path | str) -> Fixture:
-    """
-    Read a fixture from either of its two files.
+    """Read a fixture from either of its two files.
 
     Raises
     ------
@@ -106,8 +104,7 @@ def read_fixture(path: Path | str) -> Fixture:
 
 @dataclass
 class Checks:
-    """
-    What has been compared so far.
+    """What has been compared so far.
 
     Attributes
     ----------
@@ -153,8 +150,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class ParityResult:
-    """
-    The outcome for one fixture.
+    """The outcome for one fixture.
 
     Attributes
     ----------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
+from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
 from nco_bench.decoding.reconstruct import (
     CvrpInstance,
     Rebuilt,
@@ -32,7 +32,7 @@ from nco_bench.models.parity.training import (
     floored,
     tsp_segment,
 )
-from nco_bench.models.path import path_state
+from nco_bench.models.path import PathPolicy, path_state
 from nco_bench.models.registry import load_official
 
 
@@ -119,17 +119,17 @@ def _check_cvrp(fixture: Fixture, policy: Lehd, checks: Checks) -> None:
         full.scatter_(2, (rows[:, None, 1:-1] - 1).expand(-1, 2, -1), probs)
         checks.close(f"{step}.probs", full.flatten(1), fixture.expected(f"{step}.probs"))
     path = greedy(policy, problem)
-    flags = node_flags(path.order, path.via)
+    flags = node_flags(path)
     checks.same("greedy.node_flag", flags, fixture.expected("greedy.node_flag"))
     lengths = route_lengths(coords, path.order, flags[..., 1] == 1)
     checks.close("greedy.lengths", lengths, fixture.expected("greedy.lengths"))
 
 
-def node_flags(order: Tensor, via: Tensor | None) -> Tensor:
+def node_flags(path: Path) -> Tensor:
     """Join customers and flags as LEHD stores solutions, ``(B, V, 2)``; the first flag is always 1."""
-    flags = torch.zeros_like(order) if via is None else via.long()
+    flags = path.flags.long()
     flags[:, 0] = 1
-    return torch.stack([order, flags], dim=2)
+    return torch.stack([path.order, flags], dim=2)
 
 
 def local_ranks(segment: Tensor) -> Tensor:
@@ -158,7 +158,9 @@ def _check_rrc_tsp(fixture: Fixture, policy: Lehd, checks: Checks) -> None:
         checks.close(f"rrc.{k}.lengths", tour_lengths(coords, tours), fixture.expected("rrc.lengths")[k])
 
 
-def _compare_rebuilt(fixture: Fixture, name: str, rebuilt: Rebuilt, closing: Tensor | float, checks: Checks) -> None:
+def _compare_rebuilt(
+    fixture: Fixture, name: str, rebuilt: Rebuilt, closing: Tensor | float, checks: Checks
+) -> None:
     """Compare lengths and decisions; the official TSP lengths hold the closing edge of the segment too."""
     group, k = name.split(".")
     for field in ("before", "after"):
@@ -206,7 +208,13 @@ def _check_rrc_cvrp(fixture: Fixture, policy: Lehd, checks: Checks) -> None:
 
 
 def _compare_start(
-    fixture: Fixture, k: int, instance: CvrpInstance, flipped: Routes, end: Tensor, length: int, checks: Checks
+    fixture: Fixture,
+    k: int,
+    instance: CvrpInstance,
+    flipped: Routes,
+    end: Tensor,
+    length: int,
+    checks: Checks,
 ) -> None:
     """Compare the flipped solution, the segment's first position in it, and the capacity there."""
     checks.same(f"rrc.{k}.flipped_solution", joined(flipped), fixture.expected("rrc.flipped_solution")[k])
@@ -245,7 +253,9 @@ def _check_training_cvrp(fixture: Fixture, policy: Lehd, checks: Checks) -> None
     compare_parameters(fixture, policy, from_official, checks)
 
 
-def train_cvrp(fixture: Fixture, policy: nn.Module, checks: Checks, trainer: Trainer, routes: Routes) -> None:
+def train_cvrp(
+    fixture: Fixture, policy: PathPolicy, checks: Checks, trainer: Trainer, routes: Routes
+) -> None:
     """Cut the segments that end at the recorded route ends, and replay the training on them."""
     length = int(fixture.input("train.length"))
     order, via = rotate(routes, segment_follower(routes[1], fixture.input("train.end_route")))

@@ -43,8 +43,7 @@ def check(fixture: Fixture) -> ParityResult:
 
 
 def tsp_prefix_scores(policy: Sigd | SigdLehd, coords: Tensor, length: int) -> Tensor:
-    """
-    Score the path through the first `length` nodes of tours, ``(B, length - 2)``.
+    """Score the path through the first `length` nodes of tours, ``(B, length - 2)``.
 
     The BQ style sees these nodes only; the LEHD style encodes all of them. Length N + 1 is the closed tour.
     """
@@ -76,8 +75,7 @@ def _check_tsp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> Non
 
 
 def cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd) -> Tensor:
-    """
-    Masked logits ``(S, 2 (M - 1))`` of an official batch of rows ``depot, [start customer], remaining customers``.
+    """Masked logits ``(S, 2 (M - 1))`` of an official batch of rows ``depot, [start customer], remaining customers``.
 
     Where the path starts at a customer, that one's own actions are at -inf; items of both kinds may be mixed.
     """
@@ -110,8 +108,8 @@ def _check_cvrp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> No
     ):  # fmt: skip
         path = beam(policy, problem, beams, knn=knn)
         checks.same(f"{name}.customers", path.order, fixture.expected(f"{name}.customers"))
-        checks.same(f"{name}.flags", path.via, fixture.expected(f"{name}.flags"))
-        lengths = route_lengths(coords, path.order, path.via)
+        checks.same(f"{name}.flags", path.flags, fixture.expected(f"{name}.flags"))
+        lengths = route_lengths(coords, path.order, path.flags)
         checks.close(f"{name}.lengths", lengths, fixture.expected(f"{name}.lengths"))
         checks.close(f"{name}.log_prob", path.log_prob, fixture.expected(f"{name}.log_prob"))
 

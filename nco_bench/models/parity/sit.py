@@ -133,7 +133,7 @@ def _check_cvrp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
         checks.close(f"{step}.probs", full.flatten(1), fixture.expected(f"{step}.probs"))
     for name, knn in (("greedy", None), ("greedy_knn", fixture.option("step_c_k"))):
         path = greedy(policy, problem, knn=knn)
-        flags = node_flags(path.order, path.via)
+        flags = node_flags(path)
         checks.same(f"{name}.node_flag", flags, fixture.expected(f"{name}.node_flag"))
         lengths = route_lengths(coords, path.order, flags[..., 1] == 1)
         checks.close(f"{name}.lengths", lengths, fixture.expected(f"{name}.lengths"))
@@ -148,8 +148,13 @@ def _check_insertion_tsp(fixture: Fixture, checks: Checks) -> None:
 
 def _check_insertion_cvrp(fixture: Fixture, checks: Checks) -> None:
     coords, demand, capacity = (fixture.input(name) for name in ("coords", "demand", "capacity"))
-    made = [insert_cvrp(c.numpy(), d.numpy(), int(q)) for c, d, q in zip(coords, demand, capacity, strict=True)]
-    routes = torch.stack([torch.from_numpy(m[0]) for m in made]), torch.stack([torch.from_numpy(m[1]) for m in made])
+    made = [
+        insert_cvrp(c.numpy(), d.numpy(), int(q)) for c, d, q in zip(coords, demand, capacity, strict=True)
+    ]
+    routes = (
+        torch.stack([torch.from_numpy(m[0]) for m in made]),
+        torch.stack([torch.from_numpy(m[1]) for m in made]),
+    )
     checks.same("ri.node_flag", joined(routes), fixture.expected("ri.node_flag"))
     checks.close("ri.lengths", route_lengths(coords, *routes), fixture.expected("ri.lengths"))
 
@@ -219,7 +224,9 @@ def _check_segments(
     expected_room = fixture.expected("prc.start_remaining_capacity")[k][:, :factor]
     direct = ~routes[1].gather(1, starts)  # elsewhere it is not used
     checks.close(f"prc.{k}.start_remaining_capacity", room[direct], expected_room[direct])
-    routes, rebuilt = rebuild_segments(policy, instance, routes, starts, torch.full_like(count, factor), length)
+    routes, rebuilt = rebuild_segments(
+        policy, instance, routes, starts, torch.full_like(count, factor), length
+    )
     compare_segments(fixture, k, rebuilt, 0.0, factor, checks)
     return routes
 

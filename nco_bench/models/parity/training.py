@@ -1,5 +1,4 @@
-"""
-Replay of official training steps: the same draws, losses and parameters after Adam.
+"""Replay of official training steps: the same draws, losses and parameters after Adam.
 
 Official parameters are stacked and transposed differently in our modules, so they are compared where the importer puts
 them: see `compare_parameters`.
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from nco_bench.decoding.problem import shares
 from nco_bench.decoding.segments import Routes
 from nco_bench.models.parity.fixture import Checks, Fixture
-from nco_bench.models.path import PathNodes, PathState, path_state
+from nco_bench.models.path import PathNodes, PathPolicy, PathState, path_state
 
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -58,10 +57,9 @@ def compare_parameters(fixture: Fixture, policy: nn.Module, importer: Importer, 
 
 
 def tsp_segment(
-    fixture: Fixture, policy: nn.Module, checks: Checks, trainer: Trainer, segment: Tensor
+    fixture: Fixture, policy: PathPolicy, checks: Checks, trainer: Trainer, segment: Tensor
 ) -> None:
-    """
-    Replay supervised training on a segment ``(B, L)`` of the label tours, one Adam step per decoding step.
+    """Replay supervised training on a segment ``(B, L)`` of the label tours, one Adam step per decoding step.
 
     The last node is the destination, the first the origin; then each next node is predicted.
     """
@@ -82,7 +80,7 @@ def tsp_segment(
 
 
 def cvrp_segment(
-    fixture: Fixture, policy: nn.Module, checks: Checks, trainer: Trainer, segment: Routes, room: Tensor
+    fixture: Fixture, policy: PathPolicy, checks: Checks, trainer: Trainer, segment: Routes, room: Tensor
 ) -> None:
     """Replay supervised training on CVRP segments ``(B, L)`` with the capacity ``(B,)`` before their first customer."""
     coords, demand, capacity = (fixture.input(name) for name in ("coords", "demand", "capacity"))
@@ -109,13 +107,15 @@ def cvrp_segment(
         remaining = torch.where(flag | (remaining < served), capacity, remaining) - served
 
 
-def _cvrp_loss(policy: nn.Module, state: PathState, chosen: Tensor, via: Tensor) -> Tensor:
+def _cvrp_loss(policy: PathPolicy, state: PathState, chosen: Tensor, via: Tensor) -> Tensor:
     scores = policy.scores(state)
     probabilities = floored(scores.flatten(1).softmax(1)).view(scores.shape)
     at_node = probabilities[chosen]  # (B, 2): directly, via the depot
     return -at_node.gather(1, via.long()[:, None]).double().log().mean()
 
 
-def compare_losses(fixture: Fixture, trainer: Trainer, checks: Checks, name: str = "train.step_losses") -> None:
+def compare_losses(
+    fixture: Fixture, trainer: Trainer, checks: Checks, name: str = "train.step_losses"
+) -> None:
     """Compare the losses, each taken before its optimiser step."""
     checks.close(name, torch.stack(trainer.losses), fixture.expected(name))

@@ -1,0 +1,60 @@
+"""Logit scales: published values, and their effect on every model that takes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nco_bench.decoding.construct import greedy
+from nco_bench.decoding.problem import tsp_problem
+from nco_bench.models import logit_scale as scales
+from nco_bench.models.logit_scale import ScaleContext, logit_scale
+from nco_bench.models.path import path_state
+from nco_bench.models.registry import build_path_policy
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "value"),
+    [
+        ("ssmax", ScaleContext(100, 1000, 16), 4.6151),  # PENS, N = 100
+        ("ssmax", ScaleContext(10_000, 10_000, 16), 9.2104),
+        ("log-ratio", ScaleContext(5, 1000, 16), 1.5),  # decoder scaling: 1.5 at N = 1000, whatever is left
+        ("esf", ScaleContext(250, 1000, 16), 1.199),  # ESF, base 100
+        ("esf-static", ScaleContext(250, 10_000, 16), 2.0),
+        ("ln-n-over-d", ScaleContext(100, 100, 16), 4.6052 / 16 * 4),  # on logits divided by sqrt(16)
+        ("ln-n-over-d", ScaleContext(100, 100, 16, divisor=1.0), 4.6052 / 16),  # on BQ-NCO's, which are not
+        ("none", ScaleContext(7, 7, 16), 1.0),
+    ],
+)
+def test_published_values(name: str, context: ScaleContext, value: float) -> None:
+    assert logit_scale(name)(context) == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["lehd", "bq", "sigd", "sigd-lehd", "sit", "pens-a", "pens-r", "decoder-6x128"]
+)
+def test_any_scale_works_with_any_model_and_a_learned_one_gets_gradients(name: str) -> None:
+    torch.manual_seed(0)
+    factor = torch.nn.Parameter(torch.tensor(1.3))
+    policy = build_path_policy(name, logit_scale=lambda context: factor)
+    with torch.no_grad():
+        for key, parameter in policy.named_parameters():
+            if "alpha" in key or (key.endswith("weight") and parameter.numel() == 1):
+                parameter.fill_(0.5)
+    problem = tsp_problem(torch.rand(2, 12, 2))
+    state = path_state(problem.nodes, policy.embed(problem.nodes), problem.rows, closed=True)
+    learned = policy.scores(state)
+    learned.logsumexp(1).sum().backward()
+    assert factor.grad is not None
+    assert float(factor.grad.abs()) > 0
+    policy.logit_scale = lambda context: 1.3
+    torch.testing.assert_close(policy.scores(state).detach(), learned.detach())
+    policy.logit_scale = logit_scale("ln-n-over-d")
+    assert (policy.scores(state) - learned).abs().max() > 1e-6
+    assert sorted(greedy(policy, problem).order[0].tolist()) == list(range(1, 12))
+
+
+def test_a_registered_scale_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scales, "SCALES", dict(scales.SCALES))
+    scales.register("twice", lambda context: 2.0)
+    assert logit_scale("twice")(ScaleContext(1, 1, 1)) == 2.0
