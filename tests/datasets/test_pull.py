@@ -126,7 +126,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     server.server_close()
 
 
-def test_a_site_is_downloaded_from_checked_and_resumed(
+def test_a_site_is_checked_and_resumed(
     shared: Path, tmp_path: Path, site: tuple[Path, dict[str, str]]
 ) -> None:
     folder, sites = site
@@ -154,7 +154,7 @@ def test_a_site_is_downloaded_from_checked_and_resumed(
 
 def test_offline_is_one_clear_line(tmp_path: Path) -> None:
     closed = {"tsplib": "http://127.0.0.1:9", "cvrplib": "http://127.0.0.1:9"}
-    with pytest.raises(BadInputError, match="cannot reach .*; when offline, set NCO_BENCH_MIRROR") as caught:
+    with pytest.raises(BadInputError, match=r"cannot reach .*; when offline, set NCO_BENCH_MIRROR") as caught:
         pull("tsplib", tmp_path, sites=closed, timeout_s=2)
     assert "\n" not in str(caught.value)
     assert files_of(tmp_path) == []
