@@ -118,6 +118,7 @@ def test_xml100_is_rounded_and_proven(shared: Path) -> None:
     dataset = resolve_library("xml100", NOWHERE, shared)
     assert dataset is not None
     assert dataset.convention == "cvrplib-nint"
+    assert dataset.instances[0].name == "xml100/1111_01"
     assert all(r is not None and r.optimal and r.cost == int(r.cost) for r in dataset.references)
     assert np.mean([r.cost for r in dataset.references if r]) == pytest.approx(16937.871053, abs=1e-6)
 

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, plain_name, read_bytes, read_head
+from nco_bench.datasets.formats.torch_archive import load_pickle_with_tensors
 from nco_bench.errors import BadInputError, UnknownNameError
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -30,7 +31,7 @@ def detect(path: Path) -> str:
     if head.startswith(b"PK\x03\x04"):
         found = _in_archive(path)
     elif len(head) > 1 and head[0] == 0x80 and head[1] in range(2, 6):
-        found = _in_pickle(head)
+        found = _in_pickle(path, head)
     else:
         found = _in_text(head) or _in_old_pickle(path, head)
     if found is None:
@@ -61,7 +62,7 @@ def _in_archive(path: Path) -> str | None:
     return "testset" if "coords" in arrays else None
 
 
-def _in_pickle(head: bytes) -> str | None:
+def _in_pickle(path: Path, head: bytes) -> str | None:
     """Look at the first opcodes: what the outermost object is, and the first thing in it."""
     seen = []
     try:
@@ -79,8 +80,27 @@ def _in_pickle(head: bytes) -> str | None:
         return "pomo"
     names = [name for name, _ in seen]
     if names[0] in ("EMPTY_LIST", "LIST"):
-        return "gumbeldore" if len(names) > 1 and names[1] == "EMPTY_DICT" else "kool"
+        first = names[1] if len(names) > 1 else ""
+        if first in (
+            "EMPTY_LIST",
+            "LIST",
+            "EMPTY_TUPLE",
+            "EMPTY_DICT",
+            "FLOAT",
+            "BINFLOAT",
+            "BININT1",
+            "TUPLE",
+        ):
+            return "gumbeldore" if first == "EMPTY_DICT" else "kool"
+        return _list_of_arrays(path)
     return "elg"
+
+
+def _list_of_arrays(path: Path) -> str:
+    """Tell ELG's ``[coordinates, optimum]`` from Kool's list of instances; both may begin with an array."""
+    content = load_pickle_with_tensors(read_bytes(path, MAX_BINARY_BYTES), str(path))
+    is_pair = isinstance(content, list) and len(content) == 2 and isinstance(content[1], (int, float))
+    return "elg" if is_pair else "kool"
 
 
 def _in_old_pickle(path: Path, head: bytes) -> str | None:
@@ -88,7 +108,7 @@ def _in_old_pickle(path: Path, head: bytes) -> str | None:
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix not in (".pkl", ".pickle") or head[:1] not in b"(]}":
         return None
-    return "gumbeldore" if suffix == ".pickle" else _in_pickle(head)
+    return "gumbeldore" if suffix == ".pickle" else _in_pickle(path, head)
 
 
 def _in_text(head: bytes) -> str | None:

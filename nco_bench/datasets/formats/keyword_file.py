@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,16 +57,19 @@ SECTION_KEYS = frozenset(
     ]
 )
 _KEYWORD_LINE = re.compile(rb"^[ \t]*([A-Za-z_][A-Za-z_0-9.\-]*)[ \t]*(:?)([^\r\n]*)", re.MULTILINE)
+_NOT_BLANK = re.compile(rb"\S")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Section:
-    """The body of one section: `line` is the keyword's line, 1-based, and `body` starts on that line."""
+    """One section: ``text[start:stop]`` is its body and begins on `line` (1-based), that of the keyword."""
 
     key: str
     line: int
-    body: bytes
+    text: bytes
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ def parse(text: bytes, source: str) -> KeywordFile:
 
     def close(stop: int) -> None:
         if current:
-            sections[current] = Section(current, current_line, text[body_start:stop])
-        elif text[body_start:stop].strip():
+            sections[current] = Section(current, current_line, text, body_start, stop)
+        elif _NOT_BLANK.search(text, body_start, stop):
             raise BadInputError(
                 f"{source}:{line}: numbers before any section keyword such as NODE_COORD_SECTION."
             )
@@ -189,8 +193,9 @@ def table(source: str, section: Section, columns: int) -> tuple[FloatArray, IntA
     BadInputError
         Naming the line with another number of columns, a word, NaN or infinity.
     """
-    rows: list[FloatArray] = []
-    lines: list[IntArray] = []
+    # One row per line at most, so the number of lines bounds what is needed.
+    room = section.text.count(b"\n", section.start, section.stop) + 1
+    rows, lines, filled = np.empty((room, columns)), np.empty(room, dtype=np.int64), 0
     for values, value_lines in _pieces(source, section):
         per_line = np.bincount(value_lines - value_lines[0])
         wrong = np.flatnonzero((per_line != 0) & (per_line != columns))
@@ -199,11 +204,11 @@ def table(source: str, section: Section, columns: int) -> tuple[FloatArray, IntA
                 f"{source}:{int(wrong[0]) + int(value_lines[0])}: {section.key} has {int(per_line[wrong[0]])} "
                 f"columns in this row; expected {columns}."
             )
-        rows.append(values.reshape(-1, columns))
-        lines.append(value_lines[::columns])
-    if not rows:
-        return np.empty((0, columns)), np.empty(0, dtype=np.int64)
-    return np.concatenate(rows), np.concatenate(lines)
+        more = len(values) // columns
+        rows[filled : filled + more] = values.reshape(-1, columns)
+        lines[filled : filled + more] = value_lines[::columns]
+        filled += more
+    return rows[:filled], lines[:filled]
 
 
 def stream(source: str, section: Section) -> tuple[FloatArray, IntArray]:
@@ -214,26 +219,28 @@ def stream(source: str, section: Section) -> tuple[FloatArray, IntArray]:
     return np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
 
 
-def _pieces(source: str, section: Section) -> list[tuple[FloatArray, IntArray]]:
-    out = []
-    start, line = 0, section.line
-    body = section.body
-    while start < len(body):
-        stop = (
-            body.rfind(b"\n", start, start + PIECE_BYTES) + 1
-            if start + PIECE_BYTES < len(body)
-            else len(body)
-        )
-        if stop <= start:  # one line longer than a piece: take it whole
-            found = body.find(b"\n", start)
-            stop = len(body) if found < 0 else found + 1
-        piece = body[start:stop]
+def _pieces(source: str, section: Section) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Numbers and their lines, some megabytes of text at a time."""
+    start, line, text = section.start, section.line, section.text
+    while start < section.stop:
+        stop = section.stop
+        if stop - start > PIECE_BYTES:
+            window = (start, start + PIECE_BYTES)
+            # At a line end; a line longer than the piece (a matrix) is cut between two numbers.
+            stop = max(text.rfind(b"\n", *window), 0) or max(
+                text.rfind(b" ", *window), text.rfind(b"\t", *window)
+            )
+            if stop < start:
+                raise BadInputError(
+                    f"{source}:{line}: {section.key} holds a word of {PIECE_BYTES >> 20} MiB and more."
+                )
+            stop += 1
+        piece = text[start:stop]
         parsed = _piece(source, section.key, piece, line)
         if parsed[0].size:
-            out.append(parsed)
+            yield parsed
         line += piece.count(b"\n")
         start = stop
-    return out
 
 
 def _piece(source: str, key: str, piece: bytes, first_line: int) -> tuple[FloatArray, IntArray]:

@@ -42,7 +42,10 @@ def read(path: Path) -> Dataset:
     """Read a .pt file of instances."""
     content = read_torch_archive(path)
     if isinstance(content, np.ndarray) and content.ndim == 3:
-        rows = [TSPInstance(f"{stem(path)}/{i}", points(c, f"{path}: {i}")) for i, c in enumerate(content)]
+        rows = [
+            TSPInstance(f"{stem(path)}/{i}", points(c, f"{path}: instance {i}"))
+            for i, c in enumerate(content)
+        ]
         return whole(path, "pomo", rows)
     if not isinstance(content, dict) or "node_xy" not in content:
         keys = ", ".join(map(str, list(content)[:6])) if isinstance(content, dict) else type(content).__name__

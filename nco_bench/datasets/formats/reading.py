@@ -65,17 +65,15 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
 
 def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
     """Read a whole file, decompressed; refuse more than `limit` bytes without reading further."""
-    pieces: list[bytes] = []
-    size = 0
+    collected = io.BytesIO()  # grows in place; joining pieces would hold everything twice
     with open_plain(path) as stream:
         while piece := stream.read(MIB):
-            size += len(piece)
-            if size > limit:
+            if collected.tell() + len(piece) > limit:
                 raise BadInputError(
                     f"{path}: more than {limit // MIB} MiB when uncompressed, the limit for this format."
                 )
-            pieces.append(piece)
-    return b"".join(pieces)
+            collected.write(piece)
+    return collected.getvalue()
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:

@@ -66,10 +66,12 @@ def read(path: Path, convention: str = "euclidean") -> Dataset:
 
 
 def instance_names(arrays: dict[str, NDArray[Any]], default: str, count: int) -> list[str]:
-    """Names from the file where it holds any, else ``SET/index``."""
+    """``SET/name`` where the file holds names, else ``SET/index``."""
     names = arrays.get("name")
-    if names is not None and names.shape == (count,) and len(set(names.tolist())) == count:
-        return [str(name) for name in names]
+    if names is not None and names.shape == (count,) and names.dtype.kind in "SU":
+        texts = [str(name) for name in names.astype("U")]
+        if len(set(texts)) == count:
+            return [f"{default}/{text}" for text in texts]
     return [f"{default}/{i}" for i in range(count)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from pathlib import Path
 
@@ -226,3 +227,17 @@ def test_a_solution_file_is_not_taken_for_instances(tmp_path: Path) -> None:
 )
 def test_suffixes_that_mean_one_format(name: str, fmt: str) -> None:
     assert format_for(Path(name)) == fmt
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_lists_that_begin_with_an_array_are_told_apart(tmp_path: Path, protocol: int) -> None:
+    points = np.array([[0.0, 0], [3, 0], [3, 4]])
+    (tmp_path / "eil3.pkl").write_bytes(pickle.dumps([points, 12], protocol))
+    single = read_file(tmp_path / "eil3.pkl")
+    assert detect(tmp_path / "eil3.pkl") == "elg"
+    assert single.convention == "tsplib-nint"
+    assert single.references[0] is not None
+    assert single.references[0].cost == 12
+    (tmp_path / "two.pkl").write_bytes(pickle.dumps([points, points + 1], protocol))
+    assert detect(tmp_path / "two.pkl") == "kool"
+    assert len(read_file(tmp_path / "two.pkl")) == 2

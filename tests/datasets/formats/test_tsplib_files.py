@@ -277,3 +277,18 @@ def test_real_instances_survive_a_round_trip(shared: Path, tmp_path: Path, name:
     second = read_file(tmp_path / f"{name}.tsp.gz")
     assert second.sha256 == first.sha256
     assert second.instances[0].name == name
+
+
+def test_sections_longer_than_a_piece_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nco_bench.datasets.formats.keyword_file.PIECE_BYTES", 16)
+    assert score(read_instance(write(tmp_path, TINY)), SQUARE_TOUR) == 14
+    with pytest.raises(BadInputError, match=r"x\.tsp:8: 'x4'"):
+        read_instance(write(tmp_path, TINY.replace("3 3 4", "3 3 x4")))
+    with pytest.raises(BadInputError, match=r"x\.tsp:8: NODE_COORD_SECTION"):
+        read_instance(write(tmp_path, TINY.replace("3 3 4", "3 3 " + "4" * 40)))
+    in_one_line = EXPLICIT.replace("0\n1", "0 1").replace("2\n1", "2 1").replace("3\n2", "3 2")
+    matrix = read_instance(write(tmp_path, in_one_line)).matrix
+    assert matrix is not None
+    assert matrix.tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
