@@ -315,7 +315,7 @@ def describe(stream: LabelStream) -> TrainingData:
 
     return TrainingData(
         distribution=joined([f.distribution for f in facts]),
-        size=max(f.size for f in facts),
+        size=max((f.size for f in facts), default=0),
         instances=sum(f.instances for f in facts),
         label_solver=joined([f.label_solver for f in facts]),
         label_params=joined([f.label_params for f in facts]),

@@ -43,6 +43,9 @@ class Recipe:
         Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
     longest_start, grow
         The longest sub-path grows from `longest_start` to `longest` over this share of the run.
+    opening
+        Share of batches whose length is one of the six longest: the first moves of a tour, where origin and destination
+        are close to each other, are otherwise rare in training and wrong in decoding.
     auxiliary
         Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
     symmetries
@@ -77,6 +80,7 @@ class Recipe:
     longest: int = 101
     longest_start: int = 101
     grow: float = 0.0
+    opening: float = 0.0
     auxiliary: float = 0.0
     symmetries: bool = True
     precision: str = "fp32"
@@ -163,7 +167,7 @@ def _parse(key: str, text: str, kind: type) -> Any:
 def _checked(recipe: Recipe) -> Recipe:
     for key, value in dataclasses.asdict(recipe).items():
         if isinstance(value, int | float) and value < 0:
-            raise BadInputError(f"--config {key}={value}: expected 0 or more.")
+            raise BadInputError(f"--config {key}={value:g}: expected 0 or more.")
     for key in ("batch", "lr", "log_every", "clip"):
         if not getattr(recipe, key) > 0:
             raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected more than 0.")
@@ -175,8 +179,11 @@ def _checked(recipe: Recipe) -> Recipe:
             f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
             "expected 3 <= shortest <= longest_start <= longest."
         )
+    for key in ("grow", "opening", "final_lr"):
+        if getattr(recipe, key) > 1:
+            raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
     if recipe.ema >= 1:
-        raise BadInputError(f"--config ema={recipe.ema}: expected less than 1.")
+        raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
     return recipe
 
 

@@ -25,6 +25,9 @@ from nco_bench.models.path import PathNodes, path_state
 from nco_bench.training.data import LabelStream
 from nco_bench.training.recipes import Recipe, longest_now
 
+OPENING_LENGTHS = 6
+"""How many of the longest lengths `Recipe.opening` asks for."""
+
 
 @dataclass(frozen=True)
 class SubPaths:
@@ -176,7 +179,10 @@ class Supervised:
         ordered = self.stream.take(self.recipe.batch)
         nodes = ordered.shape[1]
         longest = min(longest_now(self.recipe, fraction), nodes + 1)
-        length = int(rng.integers(min(self.recipe.shortest, longest), longest + 1))
+        shortest = min(self.recipe.shortest, longest)
+        if self.recipe.opening and rng.random() < self.recipe.opening:
+            shortest = max(shortest, longest - OPENING_LENGTHS + 1)
+        length = int(rng.integers(shortest, longest + 1))
         pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
         coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
         return self._loss(SubPaths(coords, length == nodes + 1, nodes))

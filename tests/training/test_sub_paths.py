@@ -1,0 +1,91 @@
+"""What supervised learning shows to a model, and what it asks of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from nco_bench.training.supervised import Neighbours, draw_sub_paths, next_node_loss
+
+POLYGON = 9
+
+
+def _polygons(batch: int) -> np.ndarray:
+    """Regular polygons in tour order: neighbours are 2 sin(pi / n) r apart, all others further."""
+    angles = np.arange(POLYGON) * 2 * np.pi / POLYGON
+    points = 0.5 + 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    return np.repeat(points[None], batch, axis=0).astype(np.float32)
+
+
+@pytest.mark.parametrize("symmetries", [False, True])
+@pytest.mark.parametrize("length", [3, 6, POLYGON])
+def test_pieces_follow_the_label_tour(length: int, symmetries: bool) -> None:
+    pieces = draw_sub_paths(_polygons(50), length, np.random.default_rng(0), symmetries)
+    side = math.sin(math.pi / POLYGON)
+    assert np.allclose(np.linalg.norm(np.diff(pieces, axis=1), axis=2), side, atol=1e-6)
+    assert all(len(np.unique(piece.round(5), axis=0)) == length for piece in pieces)
+
+
+def test_the_longest_piece_is_the_closed_tour() -> None:
+    pieces = draw_sub_paths(_polygons(20), POLYGON + 1, np.random.default_rng(0), True)
+    assert np.array_equal(pieces[:, 0], pieces[:, -1])
+    assert all(len(np.unique(piece.round(5), axis=0)) == POLYGON for piece in pieces)
+
+
+def test_starts_and_directions_vary() -> None:
+    pieces = draw_sub_paths(_polygons(400), 3, np.random.default_rng(0), False)
+    assert len(np.unique(pieces.round(5), axis=0)) == 2 * POLYGON
+
+
+def test_eight_symmetries_of_the_square_occur() -> None:
+    points = np.array([[[0.1, 0.3], [0.2, 0.9], [0.7, 0.4]]], np.float32).repeat(500, axis=0)
+    pieces = draw_sub_paths(points, 3, np.random.default_rng(0), True)
+    assert len(np.unique(pieces.round(5), axis=0)) == 8 * 6  # 3 starts x 2 directions each
+    assert pieces.min() >= 0
+    assert pieces.max() <= 1
+
+
+def test_labels_are_left_alone() -> None:
+    ordered = _polygons(4)
+    before = ordered.copy()
+    draw_sub_paths(ordered, 5, np.random.default_rng(0), True)
+    assert np.array_equal(ordered, before)
+
+
+def test_next_node_loss_by_hand() -> None:
+    scores = torch.tensor([[2.0, 1.0, 0.0]])
+    log_sum = math.log(math.e**2 + math.e + 1)
+    assert next_node_loss(scores, closed=False).item() == pytest.approx(log_sum - 2.0, rel=1e-6)
+    # A closed tour may begin in either direction.
+    assert next_node_loss(scores, closed=True).item() == pytest.approx(log_sum - 1.0, rel=1e-6)
+
+
+def _ideal(tokens: Tensor) -> Neighbours:
+    """A head whose logit is large for tokens that are next to each other in a chain of one-hot tokens."""
+    count = tokens.shape[1]
+    head = Neighbours(count, rank=count)
+    chain = torch.diag(torch.ones(count - 1), 1)
+    with torch.no_grad():
+        head.query.weight.copy_(60.0 * (chain + chain.T))
+        head.key.weight.copy_(torch.eye(count))
+        head.query.bias.zero_()
+        head.key.bias.zero_()
+    return head
+
+
+def test_the_auxiliary_loss_of_a_perfect_guess_is_the_entropy_of_two_neighbours() -> None:
+    tokens = torch.eye(6)[None]
+    loss = _ideal(tokens)(tokens, closed=False).item()
+    # Only inner tokens count, and each of them has two neighbours.
+    assert loss == pytest.approx(math.log(2), abs=1e-3)
+
+
+def test_the_auxiliary_loss_knows_a_wrong_guess() -> None:
+    tokens = torch.eye(6)[None]
+    shuffled = tokens[:, torch.tensor([0, 3, 1, 4, 2, 5])]
+    head = _ideal(tokens)
+    assert head(shuffled, closed=False).item() > 5 * head(tokens, closed=False).item()

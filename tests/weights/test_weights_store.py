@@ -1,0 +1,157 @@
+"""Weights are found by name or path, and only ever loaded when they are what their manifest says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from nco_bench.errors import BadWeightsError
+from nco_bench.models.registry import build_path_policy, count_parameters
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation, manifest_path, read_manifest, sha256_of
+from nco_bench.weights.store import (
+    SHIPPED,
+    WeightsFile,
+    export,
+    list_weights,
+    load_into,
+    load_state,
+    resolve,
+    verify,
+    verify_all,
+)
+
+MODEL = "decoder-96x32"
+
+
+def _manifest(**changes: object) -> Manifest:
+    plain = Manifest(
+        name="mine",
+        model=MODEL,
+        config={"depth": 96, "width": 32},
+        problem="tsp",
+        parameters=1,
+        sha256="",
+        steps=10,
+        samples=320,
+        data=TrainingData("uniform", 100, 2500, "fast-tsp", label_gap_percent=0.02, seeds=("1", "2")),
+        recipe={"lr": 1e-3, "batch": 32},
+        seed=1234,
+        hours=1.5,
+        machine={"cpu": "some"},
+        code_version="0.1.0",
+        validation=(Validation(3.5, 0.2, 1000, "tsp100"),),
+        paper_samples=100,
+        share_of_paper=0.5,
+        recipe_changes=({"step": 5, "changed": {"lr": 1.0}},),
+    )
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    return tmp_path / "weights"
+
+
+@pytest.fixture
+def file(cache: Path) -> WeightsFile:
+    return export({"a": torch.arange(4.0), "b": torch.tensor(2.0)}, _manifest(), cache / "mine.safetensors")
+
+
+def test_what_is_written_is_read(file: WeightsFile) -> None:
+    assert read_manifest(manifest_path(file.path)) == file.manifest
+    assert file.manifest == _manifest(sha256=sha256_of(file.path))
+    state = load_state(file)
+    assert state["a"].tolist() == [0, 1, 2, 3]
+    assert state["b"].item() == 2.0
+
+
+def test_names_and_paths_lead_to_the_file(file: WeightsFile) -> None:
+    assert resolve("mine", MODEL, "tsp") == resolve(str(file.path), MODEL) == file
+    assert [f.path for f in list_weights() if not f.summary()["shipped"]] == [file.path]
+
+
+def test_missing_weights_name_the_commands_that_get_them(cache: Path) -> None:
+    with pytest.raises(BadWeightsError, match=r"weights pull yours.*nco-bench train decoder-6x128"):
+        resolve("yours", "decoder-6x128")
+    with pytest.raises(BadWeightsError, match="no such weights file"):
+        resolve(str(cache / "none.safetensors"), MODEL)
+
+
+def test_weights_of_another_model_or_problem_are_named(file: WeightsFile) -> None:
+    with pytest.raises(BadWeightsError, match="weights of decoder-96x32, not of pens-ar"):
+        resolve("mine", "pens-ar")
+    with pytest.raises(BadWeightsError, match="for tsp, not for cvrp"):
+        resolve("mine", MODEL, "cvrp")
+
+
+def test_a_changed_file_is_refused(file: WeightsFile) -> None:
+    content = bytearray(file.path.read_bytes())
+    content[-1] ^= 1
+    file.path.write_bytes(content)
+    with pytest.raises(BadWeightsError, match="changed since its manifest was written"):
+        resolve("mine", MODEL)
+    assert {path: problem is None for path, problem in verify_all() if path == file.path} == {file.path: False}
+
+
+def test_a_truncated_file_is_called_damaged(file: WeightsFile) -> None:
+    file.path.write_bytes(file.path.read_bytes()[:-3])
+    with pytest.raises(BadWeightsError, match=r"mine\.safetensors: damaged weights file"):
+        resolve("mine", MODEL)
+
+
+def test_broken_json_is_named_with_its_line(file: WeightsFile) -> None:
+    manifest_path(file.path).write_text('{\n  "name": "mine",\n  "model" oops\n}')
+    with pytest.raises(BadWeightsError, match=r"mine\.json:3: the manifest is no valid JSON"):
+        resolve("mine", MODEL)
+
+
+def test_a_file_without_manifest_is_refused(file: WeightsFile) -> None:
+    manifest_path(file.path).unlink()
+    with pytest.raises(BadWeightsError, match="manifest of these weights is missing"):
+        resolve("mine", MODEL)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"stepz": 1}, "unknown: stepz"),
+        ({"steps": "ten"}, "steps: expected int, found 'ten'"),
+        ({"steps": True}, "steps: expected int"),
+        ({"validation": {}}, "validation: expected a list"),
+        ({"validation": [{"gap": 1}]}, "validation: manifest fields missing: gap_percent"),
+        ({"format": 99}, "manifest format 99, expected 1"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(file: WeightsFile, change: dict[str, object], cause: str) -> None:
+    path = manifest_path(file.path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadWeightsError, match=cause):
+        resolve("mine", MODEL)
+
+
+def test_tensors_that_do_not_fit_the_model_are_named(file: WeightsFile) -> None:
+    policy = build_path_policy("decoder-6x128")
+    with pytest.raises(BadWeightsError, match="does not fit decoder-96x32: .* tensors missing"):
+        load_into(policy, file)
+    state = {k: v.clone() for k, v in policy.state_dict().items()} | {"score.weight": torch.zeros(1, 64)}
+    other = export(state, _manifest(), file.path.with_name("other.safetensors"))
+    with pytest.raises(BadWeightsError, match=r"score\.weight has shape \(1, 64\).* needs \(1, 128\)"):
+        load_into(policy, other)
+
+
+def test_shipped_weights_are_whole_and_fit_their_model() -> None:
+    """Every shipped file matches its manifest's hash, its model and its parameter count."""
+    shipped = sorted(SHIPPED.glob("*.safetensors"))
+    assert shipped, "the package ships no weights"
+    for path in shipped:
+        file = verify(path)
+        policy = build_path_policy(file.manifest.model, file.manifest.problem, **file.manifest.config)
+        load_into(policy, file)
+        assert count_parameters(policy) == file.manifest.parameters
+        assert file.manifest.licence == "MIT"
+        assert file.manifest.validation
