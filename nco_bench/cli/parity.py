@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +16,33 @@ def parity(
     json: Json = False,
 ) -> int:
     """Import official weights and compare with official outputs; status 1 if one differs."""
-    from nco_bench.cli.output import print_json
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.errors import NcoBenchError
     from nco_bench.models.parity import check_fixture
 
-    results = [check_fixture(path) for path in fixtures]
+    results = []
+    refused = []
+    for path in fixtures:
+        try:
+            results.append(check_fixture(path))
+        except NcoBenchError as error:
+            if len(fixtures) == 1:
+                raise
+            refused.append(f"{path}: {error}")
     if json:
-        print_json([result.as_dict() for result in results])
+        print_json([asdict(result) for result in results])
     else:
         for result in results:
-            typer.echo(result.describe())
-    return 0 if all(result.ok for result in results) else 1
+            tours = "tours identical" if result.tours_identical else "tours differ"
+            typer.echo(
+                f"{'ok  ' if result.ok else 'FAIL'} {result.fixture}: {result.model} on {result.problem}, "
+                f"largest relative error {result.max_relative_error:.2g}, {tours}"
+            )
+            for line in result.details.get("failed", ()):
+                typer.echo(f"     out of tolerance: {line}")
+    for line in refused:
+        say(f"error: {line}")
+    return 2 if refused else int(not all(result.ok for result in results))
 
 
 def add_to(app: typer.Typer) -> None:
