@@ -58,7 +58,7 @@ def solve(
     easy = easy_tour(instance, up_to=BRUTE_FORCE_NODES)
     if easy is not None:
         return easy
-    Path(PROBLEM).write_text(tsp_text(instance, fixed_as_costs=True))
+    Path(PROBLEM).write_text(tsp_text(instance))
     # Concorde takes a seed of 0 from the clock.
     seed = seed % (2**31 - 2) + 1
     if params["backend"].kind == "executable":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.solvers.availability import Backend
-from nco_bench.solvers.base import Solved
+from nco_bench.solvers.base import Failure, Solved
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     all_points,
@@ -69,7 +69,7 @@ def warm_up(params: dict[str, Any]) -> None:
 
 def solve(
     instance: CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
-) -> NDArray[np.integer] | Solved:
+) -> NDArray[np.integer] | Solved | Failure:
     """Run HGS on one instance; runs in the child."""
     import hygese
 
@@ -86,6 +86,8 @@ def solve(
     )
     data, rounding = _problem(instance)
     found = hygese.Solver(parameters=settings, verbose=False).solve_cvrp(data, rounding=rounding)
+    if not found.routes:
+        return Failure("timeout" if time_limit else "failed", "HGS found no feasible solution")
     return join_routes([np.asarray(route) for route in found.routes])
 
 

@@ -42,8 +42,8 @@ from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.child import death_signal, describe_exit
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import all_points, easy_routes, easy_tour, integer_demand
-from nco_bench.solvers.classical.tsplib_text import cvrp_text, largest_distance, scaled_points, tsp_text
+from nco_bench.solvers.classical.small import easy_routes, easy_tour, integer_demand
+from nco_bench.solvers.classical.tsplib_text import cvrp_text, largest_weight, tsp_text
 
 CANDIDATES = ("auto", "alpha", "nearest-neighbor", "quadrant", "popmusic", "delaunay")
 ASCENT_CANDIDATES = ("alpha", "popmusic")
@@ -105,8 +105,8 @@ def tsp_settings(instance: TSPInstance, params: dict[str, Any]) -> dict[str, Any
     """Return LKH's parameters for a TSP of this size, see the table above."""
     n, kind = instance.n, params["candidates"]
     if kind == "auto":
-        # Quadrants and Delaunay need coordinates in the plane.
-        kind = "alpha" if n <= ALPHA_NODES or instance.convention in ("explicit", "geo") else "quadrant"
+        planar = instance.convention not in ("explicit", "geo") and not instance.fixed_edges
+        kind = "alpha" if n <= ALPHA_NODES or not planar else "quadrant"
     settings: dict[str, Any] = {
         "CANDIDATE_SET_TYPE": kind.upper(),
         "MAX_CANDIDATES": params["max_candidates"] or 5,
@@ -128,10 +128,13 @@ def _ascent(kind: str, params: dict[str, Any]) -> dict[str, Any]:
 def _common(
     instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
 ) -> dict[str, Any]:
-    settings: dict[str, Any] = {"RUNS": params["runs"], "SEED": seed, "TRACE_LEVEL": 0}
-    if instance.convention != "explicit" and instance.convention != "geo":
-        points = scaled_points(all_points(instance), instance.convention)
-        settings["PRECISION"] = max(1, min(100, int(LKH_LARGEST / max(1.0, largest_distance(points)))))
+    precision = max(1, min(100, int(LKH_LARGEST / max(1.0, largest_weight(instance)))))
+    settings: dict[str, Any] = {
+        "RUNS": params["runs"],
+        "SEED": seed,
+        "TRACE_LEVEL": 0,
+        "PRECISION": precision,
+    }
     if time_limit is not None:
         settings["TIME_LIMIT"] = max(0.01, time_limit / params["runs"])
     return settings

@@ -11,6 +11,7 @@ Euclidean whatever the rounding; GEO and matrix instances of the TSP are solved 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
-from nco_bench.solvers.base import Solved, SolverOptions
+from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     distance_matrix,
@@ -71,7 +72,7 @@ def warm_up(params: dict[str, Any]) -> None:
 
 def solve(
     instance: TSPInstance | CVRPInstance, seed: int, time_limit: float | None, params: dict[str, Any]
-) -> NDArray[np.integer] | Solved:
+) -> NDArray[np.integer] | Solved | Failure:
     """Build one solution; runs in the child."""
     if isinstance(instance, CVRPInstance):
         return _routes(instance, seed, params["order"] or "angle")
@@ -93,9 +94,7 @@ def _tour(instance: TSPInstance, seed: int) -> NDArray[np.integer] | Solved:
     return join_fixed_edges(instance, tour.astype(np.int64))
 
 
-def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer] | Solved:
-    import random_insertion
-
+def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer] | Solved | Failure:
     easy = easy_routes(instance)
     if easy is not None:
         return easy
@@ -103,9 +102,36 @@ def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer
     assert instance.customers is not None
     points = unit_square(np.concatenate([instance.depot[None], instance.customers]))
     demand, capacity = integer_demand(instance, positive=True)
-    drawn = np.random.default_rng(seed).permutation(instance.n) if order == "random" else None
-    routes = random_insertion.cvrp_random_insertion(points[1:], points[0], demand, capacity, drawn)
-    return join_routes([route.astype(np.int64) + 1 for route in routes])
+    if capacity >= 2**32:
+        return Failure("failed", "demands of 0 among real ones do not fit the package's 32-bit loads")
+    if order == "random":
+        visits = np.random.default_rng(seed).permutation(instance.n)
+    else:
+        away = points[1:] - points[0]
+        visits = np.argsort(np.arctan2(away[:, 1], away[:, 0]), kind="stable")
+    return join_routes([route + 1 for route in _insert(points, demand, capacity, visits)])
+
+
+def _insert(
+    points: NDArray[np.float64], demand: NDArray[np.int64], capacity: int, order: NDArray[np.integer]
+) -> list[NDArray[np.int64]]:
+    """Call the package's core: its wrapper reserves too few routes and loses customers where most fill a vehicle."""
+    from random_insertion import _core
+
+    n = len(demand)
+    visits, starts = np.zeros((1, n), dtype=np.uint32), np.zeros((1, n + 2), dtype=np.uint32)
+    _core.cvrp_random_parallel(
+        np.ascontiguousarray(points[None, 1:], dtype=np.float32),
+        np.ascontiguousarray(points[None, 0], dtype=np.float32),
+        np.ascontiguousarray(demand[None], dtype=np.uint32),
+        capacity,
+        np.ascontiguousarray(order[None], dtype=np.uint32),
+        1,
+        visits,
+        starts,
+    )  # fmt: skip
+    bounds = [int(v) for v in starts[0]]
+    return [visits[0, i:j].astype(np.int64) for i, j in pairwise(bounds) if j > i]
 
 
 def unit_square(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.distances import EARTH_RADIUS_KM
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.small import all_points, distance_matrix
 
 EXTENT = 1_000_000
 """Largest coordinate after scaling; its square root of 2 times LKH's precision of 100 still fits into an int."""
+
+FIXED_EDGE_FACTOR = 3
 
 EDGE_WEIGHT_TYPES = {
     "euclidean": "EUC_2D",
@@ -45,29 +48,19 @@ def whole_matrix(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(matrix * (EXTENT / np.abs(matrix).max())).astype(np.int64)
 
 
-def tsp_text(instance: TSPInstance, *, fixed_as_costs: bool = False) -> str:
+def tsp_text(instance: TSPInstance) -> str:
     """Return the TSPLIB file of an instance.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    fixed_as_costs
-        Write a matrix in which every edge but the fixed ones costs a large amount more, for programs that ignore
-        FIXED_EDGES_SECTION.
+    Fixed edges become costs, in a matrix: Concorde ignores FIXED_EDGES_SECTION and elkai crashes on it.
     """
     lines = ["NAME : p", "TYPE : TSP", f"DIMENSION : {instance.n}"]
-    if instance.convention == "explicit" or (fixed_as_costs and instance.fixed_edges):
+    if instance.convention == "explicit" or instance.fixed_edges:
         matrix = whole_matrix(distance_matrix(instance))
-        if fixed_as_costs and instance.fixed_edges:
-            matrix = _with_fixed_edges(matrix, instance.fixed_edges)
-        lines += _matrix_lines(matrix)
+        lines += _matrix_lines(_with_fixed_edges(matrix, instance.fixed_edges))
     else:
         lines += _coordinate_lines(
             scaled_points(all_points(instance), instance.convention), instance.convention
         )
-    if instance.fixed_edges and not fixed_as_costs:
-        lines += ["FIXED_EDGES_SECTION", *(f"{a + 1} {b + 1}" for a, b in instance.fixed_edges), "-1"]
     return "\n".join([*lines, "EOF", ""])
 
 
@@ -114,15 +107,29 @@ def _matrix_lines(matrix: NDArray[np.int64]) -> list[str]:
 
 
 def _with_fixed_edges(matrix: NDArray[np.int64], edges: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
-    # More than the whole tour of the first row's greedy bound can save by leaving a fixed edge out.
-    dear = int(matrix.max(1).sum()) // 8 + int(matrix.max())
-    raised = matrix + dear
+    """Make all edges but the fixed ones dearer, by more than a tour can save by leaving a fixed one out.
+
+    Moving one end of a fixed edge beside the other lengthens a tour by at most two longest edges.
+    """
+    if not edges:
+        return matrix
+    raised = matrix + FIXED_EDGE_FACTOR * int(matrix.max())
     for a, b in edges:
         raised[a, b] = raised[b, a] = matrix[a, b]
     np.fill_diagonal(raised, 0)
     return raised
 
 
-def largest_distance(points: NDArray[np.float64]) -> float:
-    """Upper bound of all distances between ``(N, 2)`` points."""
-    return float(np.hypot(*(points.max(0) - points.min(0))))
+def largest_weight(instance: TSPInstance | CVRPInstance) -> float:
+    """Upper bound of the weights in the instance's file."""
+    if instance.convention == "geo":
+        largest = np.pi * EARTH_RADIUS_KM
+    elif instance.convention == "explicit":
+        assert instance.matrix is not None
+        largest = float(whole_matrix(instance.matrix).max())
+    else:
+        points = scaled_points(all_points(instance), instance.convention)
+        # Manhattan distances are at most sqrt(2) times as long.
+        largest = 1.5 * float(np.hypot(*(points.max(0) - points.min(0))))
+    fixed = isinstance(instance, TSPInstance) and bool(instance.fixed_edges)
+    return largest * (1 + FIXED_EDGE_FACTOR) if fixed else largest

@@ -1,0 +1,68 @@
+"""What doctor says about each solver, on machines where things are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from nco_bench.solvers.availability import availability, check_all, find_concorde
+from nco_bench.solvers.classical.table import CLASSICAL
+
+
+def test_every_solver_has_a_licence_and_a_command_or_needs_nothing():
+    for found in check_all():
+        assert found.licence
+        assert found.install or "built-in" in found.where
+
+
+def test_lkh_and_concorde_say_that_they_are_for_academic_use():
+    licences = {found.solver: found.licence for found in check_all()}
+    assert "academic" in licences["lkh3"]
+    assert "academic" in licences["concorde"]
+
+
+def test_a_static_site_generator_called_concorde_is_not_the_solver(tmp_path, monkeypatch):
+    """PyPI's package `concorde` has nothing to do with the TSP."""
+    package = tmp_path / "concorde"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find_concorde()
+    assert found is None or str(tmp_path) not in found.path
+
+
+def test_a_wrong_variable_is_reported_and_does_not_stop_the_list(monkeypatch):
+    monkeypatch.setenv("NCO_BENCH_CONCORDE", "/nowhere/concorde")
+    found = {a.solver: a for a in check_all()}
+    assert not found["concorde"].available
+    assert "/nowhere/concorde" in found["concorde"].missing
+
+
+def test_looking_imports_no_native_package():
+    packages = [
+        "elkai",
+        "LKHpy",
+        "hygese",
+        "pyvrp",
+        "ortools",
+        "fast_tsp",
+        "random_insertion",
+        "numba",
+        "torch",
+        "scipy",
+    ]
+    code = (
+        "import sys; from nco_bench.solvers.availability import check_all; check_all(); "
+        f"print([p for p in {packages!r} + ['ml4co_kit', 'concorde'] if p in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_names_are_unique_and_targets_exist():
+    from importlib.util import find_spec
+
+    assert len({info.name for info in CLASSICAL}) == len(CLASSICAL)
+    for info in CLASSICAL:
+        assert find_spec(info.target.partition(":")[0]) is not None
+        assert availability(info).solver == info.name

@@ -1,0 +1,161 @@
+"""A native solver may exit, crash, hang or return nonsense: one failed instance, and the batch goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from nco_bench.errors import SolverFailedError
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.base import Failure, Solved
+from nco_bench.solvers.child import ChildProcess
+
+BATCH = [TSPInstance(f"i{j}", np.random.default_rng(j).random((4 + j, 2))) for j in range(8)]
+
+
+def run(what, *, function="misbehave", fresh=False, kill_after=None, progress=lambda done: None):
+    child = ChildProcess(f"child_targets:{function}", {"what": what}, fresh=fresh)
+    try:
+        return child.solve(BATCH, seed=100, time_limit=None, kill_after=kill_after, progress=progress)
+    finally:
+        child.close()
+
+
+def assert_only_failure(outcomes, at, status, *words):
+    failed = [j for j, outcome in enumerate(outcomes) if isinstance(outcome, Failure)]
+    assert failed == [at]
+    assert outcomes[at].status == status
+    for word in words:
+        assert word in outcomes[at].message
+    for j, outcome in enumerate(outcomes):
+        if j != at:
+            assert outcome.solution.tolist() == list(range(BATCH[j].n))[::-1]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("exit", ("exit status 3", "LKH says: cannot open file")),
+        ("segfault", ("SIGSEGV",)),
+        ("abort", ("SIGABRT",)),
+        ("raise", ("ValueError: no such city",)),
+        ("floats", ("float64", "not a solution")),
+        ("nothing", ("not a solution",)),
+    ],
+)
+def test_one_bad_instance_fails_alone(what, words, fresh):
+    assert_only_failure(run({103: what}, fresh=fresh), 3, "failed", *words)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_hang_inside_native_code_is_killed_and_the_batch_goes_on(fresh):
+    started = time.monotonic()
+    outcomes = run({105: "hang"}, fresh=fresh, kill_after=1.0)
+    assert_only_failure(outcomes, 5, "timeout", "killed after")
+    assert time.monotonic() - started < 60
+
+
+def test_a_crash_is_blamed_on_the_instance_only_if_a_new_process_crashes_too():
+    outcomes = run({}, function="crash_after_two")
+    assert [o.solution.tolist() for o in outcomes] == [list(range(i.n)) for i in BATCH]
+
+
+def test_several_bad_instances_each_fail_alone():
+    outcomes = run({100: "abort", 101: "abort", 107: "exit"})
+    assert [isinstance(o, Failure) for o in outcomes] == [True, True, False, False, False, False, False, True]
+
+
+def test_what_the_child_prints_does_not_reach_our_output(capfd):
+    run({101: "noise", 102: "exit"})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_that_cannot_start_says_why():
+    child = ChildProcess("child_targets:misbehave", {"broken_start": True})
+    with pytest.raises(SolverFailedError, match=r"libhgs\.so: cannot open shared object"):
+        child.start()
+
+
+def test_seconds_are_those_of_the_instance():
+    outcomes = run({102: "sleep"})
+    seconds = [outcome.seconds for outcome in outcomes]
+    assert 0.3 <= seconds[2] < 10
+    assert max(s for j, s in enumerate(seconds) if j != 2) < 0.3
+
+
+def test_progress_counts_to_the_end_and_never_falls():
+    seen = []
+    run({102: "sleep", 104: "abort"}, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == len(BATCH)
+
+
+def test_fresh_means_a_process_per_instance():
+    shared = [tuple(o.solution) for o in run({}, function="who_am_i")]
+    fresh = [tuple(o.solution) for o in run({}, function="who_am_i", fresh=True)]
+    assert len({pid for pid, _ in shared}) == 1
+    assert len({pid for pid, _ in fresh}) == len(BATCH)
+    assert len({parent for _, parent in fresh}) == 1
+
+
+@pytest.mark.parametrize("how", ["main thread", "other thread"])
+def test_no_child_outlives_a_parent_that_is_killed(how):
+    code = (
+        "import sys, threading, time\n"
+        "from nco_bench.problems.tsp import TSPInstance\n"
+        "from nco_bench.solvers.child import ChildProcess\n"
+        "import numpy as np\n"
+        "def work():\n"
+        "    child = ChildProcess('child_targets:misbehave', {'what': {0: 'hang'}})\n"
+        "    child.start()\n"
+        "    print(child._process.pid, flush=True)\n"
+        "    child.solve([TSPInstance('a', np.eye(4, 2))], seed=0, time_limit=None, kill_after=None, progress=print)\n"
+        f"{'work()' if how == 'main thread' else 't = threading.Thread(target=work); t.start(); t.join()'}\n"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(0.2)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    try:
+        child.wait(20)
+    except psutil.NoSuchProcess:
+        return
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_an_interrupt_kills_the_child():
+    child = ChildProcess("child_targets:misbehave", {"what": {101: "sleep"}})
+    child.start()
+    process = psutil.Process(child._process.pid)
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        child.solve(BATCH, seed=100, time_limit=None, kill_after=None, progress=interrupt)
+    assert not process.is_running()
+
+
+def test_the_child_is_used_again_by_the_next_batch():
+    child = ChildProcess("child_targets:who_am_i", {})
+    args = {"seed": 0, "time_limit": None, "kill_after": None, "progress": lambda done: None}
+    first, second = child.solve(BATCH[:2], **args), child.solve(BATCH[:2], **args)
+    child.close()
+    assert isinstance(first[0], Solved)
+    assert first[0].solution[0] == second[1].solution[0]
