@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -92,7 +93,7 @@ def decode_encode_once(
     seeds = torch.arange(len(coords)) if seeds is None else seeds
     version = torch.arange(copies, device=parameter.device)
     seeds = (seeds.to(parameter.device)[:, None] * SYMMETRIES + version).flatten()
-    task = _Task(policy, decoding, problem.coords.device.type)
+    task = _Task(cast("EncodeOncePolicy", policy), decoding, problem.coords.device.type)
     nodes, lengths = _solve(task, problem, metric, seeds)
     best = lengths.view(-1, copies).argmin(dim=1) + torch.arange(len(coords), device=nodes.device) * copies
     return solution_arrays(nodes[best], cvrp=demands is not None)
@@ -102,7 +103,7 @@ def decode_encode_once(
 class _Task:
     """What stays the same during one call."""
 
-    policy: EncodeOncePolicy | nn.Module
+    policy: EncodeOncePolicy
     decoding: Decoding
     device: str
 
@@ -117,15 +118,20 @@ class _Task:
         return max(1, self.entries() // nodes)
 
 
-def _check(
-    policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None, decoding: Decoding
-) -> None:
+def check_decoding(decoding: Decoding) -> None:
+    """Raise `BadInputError` for a decoding that does not fit encode-once policies."""
     if decoding.name not in NAMES:
         raise BadInputError(
             f"Decoding {decoding.name!r} is for models that solve path problems; use one of {', '.join(NAMES)}, x8."
         )
     if decoding.knn is not None:
         raise BadInputError(f"Decoding {decoding}: these models see all nodes; leave knn out.")
+
+
+def _check(
+    policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None, decoding: Decoding
+) -> None:
+    check_decoding(decoding)
     if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
         raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
     if not bool(coords.isfinite().all()):
@@ -146,7 +152,7 @@ def _check(
 def _solve(task: _Task, problem: RoutingProblem, metric: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
     """Return the best trajectory of each instance, ``(B, T)``, and its length, ``(B,)``."""
     nodes = problem.coords.shape[1]
-    total = _trajectories(task.decoding, nodes - (problem.demands is not None))
+    total = trajectories(task.decoding, nodes - (problem.demands is not None))
     size = task.instances_at_a_time(nodes, total)
     parts = []
     for begin in range(0, len(metric), size):
@@ -157,7 +163,7 @@ def _solve(task: _Task, problem: RoutingProblem, metric: Tensor, seeds: Tensor) 
     return best, torch.cat([lengths for _, lengths in parts])
 
 
-def _trajectories(decoding: Decoding, customers: int) -> int:
+def trajectories(decoding: Decoding, customers: int) -> int:
     """Trajectories per instance, for n nodes (TSP) or customers (CVRP)."""
     if decoding.name == "multistart":
         return min(decoding.k or customers, customers)
@@ -193,6 +199,7 @@ def _groups(
     starts = _starts(task, problem, total)
     if task.decoding.name == "beam":
         beams = final_beams(task.policy, problem, encoded, total, starts)
+        assert beams.log_prob is not None
         lengths = trajectory_lengths(metric, beams.nodes, cvrp=problem.demands is not None)
         yield beams.nodes, lengths.masked_fill(beams.log_prob.isneginf(), torch.inf)
         return

@@ -99,6 +99,11 @@ class Layer(nn.Module):
         self.norm_attention = Norm(config.normalization, config.width)
         self.feed_forward = FeedForward(config.width, config.ffn)
         self.norm_feed_forward = Norm(config.normalization, config.width)
+        # As the official code draws its matrices per head: U(-1/sqrt(s), 1/sqrt(s)), s their last dimension.
+        nn.init.uniform_(
+            self.qkv.weight, -math.sqrt(config.heads / config.width), math.sqrt(config.heads / config.width)
+        )
+        nn.init.uniform_(self.out.weight, -1 / math.sqrt(config.width), 1 / math.sqrt(config.width))
 
     def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
         """Transform nodes, ``(B, N, D)`` to ``(B, N, D)``; `scale` is the factor of q.k."""
@@ -127,16 +132,6 @@ class Am(nn.Module):
         self.graph_projection = nn.Linear(width, width, bias=False)
         self.step_projection = nn.Linear(width + 1 if cvrp else 2 * width, width, bias=False)
         self.glimpse_projection = nn.Linear(width, width, bias=False)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """Draw the encoder's attention as the official code does: U(-1/sqrt(s), 1/sqrt(s)), s the last dimension."""
-        head_dim = self.config.width // self.config.heads
-        for layer in self.encoder:
-            nn.init.uniform_(layer.qkv.weight, -1 / math.sqrt(head_dim), 1 / math.sqrt(head_dim))
-            nn.init.uniform_(
-                layer.out.weight, -1 / math.sqrt(self.config.width), 1 / math.sqrt(self.config.width)
-            )
 
     def embed(self, nodes: RoutingNodes) -> Tensor:
         """Embed coordinates (and demands of customers), ``(B, N, D)``."""

@@ -141,11 +141,13 @@ PATH_MODELS: dict[str, ModelEntry] = {
 
 
 def entry(name: str) -> ModelEntry:
-    """Return what is known about a path model; raises `UnknownNameError`."""
-    try:
-        return PATH_MODELS[name]
-    except KeyError:
-        raise UnknownNameError("model", name, PATH_MODELS, "See `nco-bench list models`.") from None
+    """Return what is known about a path model or an encode-once model; raises `UnknownNameError`."""
+    from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+
+    known = PATH_MODELS | ENCODE_ONCE_MODELS
+    if name not in known:
+        raise UnknownNameError("model", name, known, "See `nco-bench list models`.")
+    return known[name]
 
 
 def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # What the fixture's JSON calls the model (lower case, without its problem) -> "module:function".
 CHECKERS: dict[str, str] = {
+    "am": "nco_bench.models.parity.am:check",
+    "pomo": "nco_bench.models.parity.pomo:check",
+    "elg": "nco_bench.models.parity.elg:check",
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from nco_bench.decoding.encode_once import Demands, RoutingProblem, cvrp_demands
 from nco_bench.models.elg import Elg, ElgConfig, Encoded, build, from_official
 from nco_bench.models.encode_once import RouteState
-from nco_bench.models.encode_once_table import load_official
 from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.models.parity.pomo import (
     check_augmentation,
@@ -22,6 +21,7 @@ from nco_bench.models.parity.pomo import (
     transform_major,
 )
 from nco_bench.models.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.models.registry import load_official
 
 STEPS = ("first", "mid", "late")
 PROBABILITY_TOLERANCE = 5e-4

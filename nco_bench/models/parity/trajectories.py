@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from nco_bench.decoding.encode_once import (
     greedy_choice,
     roll_out,
 )
+from nco_bench.models.encode_once import EncodeOncePolicy
 from nco_bench.models.parity.fixture import Checks, Fixture
 
 GRADIENT_TOLERANCE = 1e-3
@@ -58,8 +60,9 @@ def replay(
         answers.append(logits.log_softmax(dim=2))
         return rule(logits, step)
 
-    encoded = policy.encode(problem.nodes())
-    done = roll_out(policy, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
+    network = cast("EncodeOncePolicy", policy)
+    encoded = network.encode(problem.nodes())
+    done = roll_out(network, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
     assert done.log_prob is not None
     return Replay(done.nodes, torch.stack(answers), done.log_prob)
 

@@ -1,0 +1,158 @@
+"""AM, POMO and ELG as solvers: a model, its weights and a decoding.
+
+Instances are given to the network in the unit square, as `nco_bench.solvers.neural` does. Without ``--weights`` a model
+takes those that the package ships under its name, else the official ones of the nearest training size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.decoding.multistart import check_decoding, decode_encode_once, trajectories
+from nco_bench.decoding.spec import parse_decoding
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.models.encode_once_table import build_encode_once_policy
+from nco_bench.problems import Instance
+from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.encode_once_table import DECODINGS
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.weights.pulling import find, official_weights
+from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into
+
+ENTRIES_PER_BATCH = {"cpu": 2**22, "cuda": 2**28}
+"""Scores (instances x trajectories x nodes) per batch with ``--batch-size auto``; decoding cuts them further."""
+
+LARGEST_BATCH = 1024
+CHOICES = {"loads": ("exact", "float32"), "axes": ("together", "apart")}
+
+
+class EncodeOnceSolver:
+    """Any encode-once policy with any decoding that fits it; ``--weights random`` runs an untrained network."""
+
+    def __init__(self, options: SolverOptions) -> None:
+        self.name = options.solver
+        self.options = options
+        self.decoding = parse_decoding(options.decoding or DECODINGS[self.name][0])
+        check_decoding(self.decoding)
+        params = read_params(self.name, options.params, loads=(str, "exact"), axes=(str, "together"))
+        for key, known in CHOICES.items():
+            if params[key] not in known:
+                raise UnknownNameError(f"value of parameter {key} of {self.name}", params[key], known)
+        if options.coordinate_scale is not None:
+            raise BadInputError(
+                f"{self.name}: --coordinate-scale is for models with relative positions; leave it out."
+            )
+        self.float32_loads, self.apart = params["loads"] == "float32", params["axes"] == "apart"
+        self.policy: torch.nn.Module | None = None
+        self.weights: WeightsFile | None = None
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return a reason for instances without coordinates, or with route length limits."""
+        for instance in dataset.instances:
+            if instance.convention == "explicit":
+                return f"needs coordinates, {instance.name} is given by a distance matrix"
+            if "max_route_length" in instance.arrays():
+                return f"does not know route length limits, {instance.name} has one"
+        return None
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load weights, move the network to the device."""
+        config: dict[str, Any] = {}
+        if self.options.weights != RANDOM_WEIGHTS:
+            name = self.options.weights or default_weights(self.name, dataset.problem, dataset.sizes[1])
+            self.weights = find(name, self.name, dataset.problem)
+            config = self.weights.manifest.config
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1234)  # an untrained network is the same everywhere
+            policy = build_encode_once_policy(
+                self.name, logit_scale=self.options.logit_scale, **{"problem": dataset.problem, **config}
+            )
+        if self.weights is not None:
+            load_into(policy, self.weights)
+        self.policy = policy.to(self.options.device).eval()
+
+    def weights_facts(self) -> dict[str, Any]:
+        """Return what a record says about the weights."""
+        return (
+            {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
+            if self.weights is None
+            else self.weights.facts()
+        )
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return how many instances are solved together; one at a time where sizes differ."""
+        smallest, largest = dataset.sizes
+        if smallest != largest:
+            return 1
+        entries = ENTRIES_PER_BATCH[self.options.device.partition(":")[0]]
+        each = largest * trajectories(self.decoding, largest) * self.decoding.augmentation
+        return max(1, min(LARGEST_BATCH, entries // each))
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> list[Outcome]:
+        """Solve instances of equal size together, others one by one."""
+        if len({instance.n for instance in batch}) > 1:
+            outcomes: list[Outcome] = []
+            for offset, instance in enumerate(batch):
+                outcomes += self.solve(
+                    [instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None
+                )
+                progress(offset + 1)
+            return outcomes
+        assert self.policy is not None
+        coords, demand, capacity = self._tensors(batch)
+        solutions = decode_encode_once(
+            self.policy,
+            coords,
+            demand,
+            capacity,
+            decoding=self.decoding,
+            seeds=torch.arange(seed, seed + len(batch)),
+            float32_loads=self.float32_loads,
+        )
+        progress(len(batch))
+        return list(solutions)
+
+    def close(self) -> None:
+        """Free the network."""
+        self.policy = None
+
+    def _tensors(self, batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return coordinates ``(B, N, 2)`` in the unit square, and demands ``(B, N)`` and capacities for the CVRP."""
+        arrays = [instance.arrays() for instance in batch]
+        if batch[0].problem == "tsp":
+            return torch.from_numpy(np.stack([self._scaled(a["coords"]) for a in arrays])), None, None
+        nodes = [np.concatenate([a["depot"].reshape(1, 2), a["customers"]]) for a in arrays]
+        demand = np.stack([np.concatenate([[0], a["demand"]]) for a in arrays])
+        capacity = np.array([float(a["capacity"]) for a in arrays])
+        coords = np.stack([self._scaled(n) for n in nodes])
+        return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)
+
+    def _scaled(self, coords: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.apart:
+            return to_unit_square(coords)
+        low, side = coords.min(axis=0), np.ptp(coords, axis=0)
+        return (coords - low) / np.where(side > 0, side, 1.0)
+
+
+def default_weights(model: str, problem: str, size: int) -> str:
+    """Name the weights that a model runs with when none are named.
+
+    Those that the package ships under the model's name; else the official ones whose training size is nearest (the
+    smaller of two).
+    """
+    own = model if problem == "tsp" else f"{model}-{problem}"
+    if (SHIPPED / f"{own}{SUFFIX}").is_file():
+        return own
+    found = [(re.search(r"(\d+)$", name), name) for name, w in official_weights().items() if w.model == model]
+    sizes = [(abs(int(m[1]) - size), int(m[1]), name) for m, name in found if m and f"-{problem}" in name]
+    return min(sizes)[2] if sizes else own
