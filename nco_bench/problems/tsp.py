@@ -124,12 +124,11 @@ def violations(instance: TSPInstance, solution: NDArray[np.integer]) -> tuple[st
         return (f"a tour is a flat array of integers, got {tour.dtype} with shape {tour.shape}",)
     if len(tour) != n:
         return (f"{len(tour)} visits for {n} nodes",)
-    outside = (tour < 0) | (tour >= n)
-    if outside.any():
-        return (f"node {int(tour[outside][0])} is outside 0..{n - 1}",)
+    if tour.min() < 0 or tour.max() >= n:
+        return (f"node {int(tour[(tour < 0) | (tour >= n)][0])} is outside 0..{n - 1}",)
     tour = tour.astype(np.int64, copy=False)
     visits = np.bincount(tour, minlength=n)
-    if (visits != 1).any():
+    if visits.max() != 1:  # n visits of n nodes: one twice is one missing
         twice, missing = int(visits.argmax()), int(visits.argmin())
         return (f"node {twice} is visited {int(visits[twice])} times, node {missing} never",)
     return _missing_fixed_edges(instance, tour)

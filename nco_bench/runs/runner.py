@@ -178,9 +178,14 @@ class _Keys:
     def __init__(self, cell: Cell, request: RunRequest) -> None:
         self._base = {"config": cell.config_sha256, "dataset": cell.dataset_sha256, "seed": request.seed}
         self._seed = request.seed
+        self._known: dict[tuple[int, int], str] = {}
 
     def key(self, index: int, repeat: int) -> str:
-        return record_key({**self._base, "instance": index, "repeat": repeat})
+        known = self._known.get((index, repeat))
+        if known is None:
+            known = record_key({**self._base, "instance": index, "repeat": repeat})
+            self._known[index, repeat] = known
+        return known
 
     def seed(self, index: int, repeat: int) -> int:
         """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""

@@ -59,6 +59,7 @@ class RunWriter:
         self._last_sync = time.monotonic()
         self._offset = 0
         self._traces: int | None = None
+        self._unwritten: list[bytes] = []
         try:
             self.folder.mkdir(parents=True)
             self._cells = _open(self.folder / "cells.jsonl")
@@ -78,10 +79,10 @@ class RunWriter:
         self._write(self._cells, dump_line(asdict(cell) if isinstance(cell, Cell) else cell))
 
     def store(self, solution: NDArray[np.integer]) -> tuple[tuple[int, int], str]:
-        """Append one solution; return its (offset, length) in integers and its hash."""
+        """Take one solution, to be written before the next records; return its (offset, length) in integers and hash."""
         raw = solution_bytes(solution)
         place = (self._offset, len(raw) // 4)
-        self._write(self._solutions, raw)
+        self._unwritten.append(raw)
         self._offset += place[1]
         return place, solution_sha256(raw)
 
@@ -92,7 +93,10 @@ class RunWriter:
         self._write(self._traces, dump_line({"key": key, "points": points}))
 
     def append(self, records: list[Record]) -> None:
-        """Append records; their solutions must have been stored before."""
+        """Append records, after the solutions that were stored for them."""
+        if self._unwritten:
+            self._write(self._solutions, b"".join(self._unwritten))
+            self._unwritten.clear()
         if records:
             self._write(self._records, b"".join(dump_line(r) for r in records))
         if time.monotonic() - self._last_sync > SYNC_SECONDS:
@@ -100,8 +104,11 @@ class RunWriter:
 
     def sync(self) -> None:
         """Force everything to disk, solutions first."""
-        for handle in (self._solutions, self._records, self._cells):
-            os.fsync(handle)
+        try:
+            for handle in (self._solutions, self._records, self._cells):
+                os.fsync(handle)
+        except OSError as error:
+            raise self._failed(error) from error
         self._last_sync = time.monotonic()
 
     def close(self) -> None:
@@ -121,10 +128,13 @@ class RunWriter:
             while view:
                 view = view[os.write(handle, view) :]
         except OSError as error:
-            remedy = "free some space and start the same command again" if error.errno == errno.ENOSPC else ""
-            raise ResultsError(
-                f"{self.folder}: cannot be written ({error.strerror}); what was written before is kept. {remedy}".rstrip()
-            ) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> ResultsError:
+        remedy = "free some space and start the same command again" if error.errno == errno.ENOSPC else ""
+        return ResultsError(
+            f"{self.folder}: cannot be written ({error.strerror}); what was written before is kept. {remedy}".rstrip()
+        )
 
     def __enter__(self) -> RunWriter:
         return self
