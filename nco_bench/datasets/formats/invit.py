@@ -47,7 +47,7 @@ def read(path: Path) -> Dataset:
 
 def _pairs(text: str, where: str) -> NDArray[np.float64]:
     words = text.split()
-    if not words or any(word.count(",") != 1 for word in words):
+    if not words or any(word.count(",") != 1 or "" in word.split(",") for word in words):
         raise BadInputError(f"{where}: expected nodes as 'x,y x,y ...'.")
     return floats(" ".join(words).replace(",", " "), where).reshape(-1, 2)
 

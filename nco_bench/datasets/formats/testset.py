@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets import catalog
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats.assemble import cvrp_instance, points, whole
 from nco_bench.datasets.formats.reading import read_npz, stem
@@ -21,7 +22,7 @@ from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 
 
-def read(path: Path, convention: str = "euclidean") -> Dataset:
+def read(path: Path, convention: str | None = None) -> Dataset:
     """Read a test set; the stated costs are checked against recomputed ones.
 
     Parameters
@@ -29,8 +30,11 @@ def read(path: Path, convention: str = "euclidean") -> Dataset:
     path
         The .npz file.
     convention
-        Distance rule of its costs: ``euclidean``, or ``cvrplib-nint`` for sets with rounded edges.
+        Distance rule of its costs; by default the catalogue's for a set of this name, else ``euclidean``.
     """
+    if convention is None:
+        known = {entry.name: entry.convention for entry in catalog.testsets()}
+        convention = known.get(stem(path), "euclidean")
     arrays = read_npz(path)
     coords = batch(arrays, "coords", 3, path)
     count = len(coords)

@@ -241,3 +241,9 @@ def test_lists_that_begin_with_an_array_are_told_apart(tmp_path: Path, protocol:
     (tmp_path / "two.pkl").write_bytes(pickle.dumps([points, points + 1], protocol))
     assert detect(tmp_path / "two.pkl") == "kool"
     assert len(read_file(tmp_path / "two.pkl")) == 2
+
+
+def test_half_a_coordinate_pair_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0.5,0.5 ,1.0 0.25,0.5 0.75,0.5\n")
+    with pytest.raises(BadInputError, match=r"a\.txt:1: expected nodes as"):
+        read_file(tmp_path / "a.txt", "invit")
