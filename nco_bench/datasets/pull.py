@@ -1,7 +1,7 @@
 """Fetch library instances: from a mirror folder, an archive at hand, or the official sites.
 
 Every instance is checked before it is kept: by the SHA-256 of its uncompressed file, or, where a site serves other white
-space, by the hash of the parsed instance. Solutions must be feasible and cost what the catalogue says, or less. Files
+space, by the hash of the parsed instance. Solutions must be feasible; their cost is recomputed wherever they are used. Files
 appear whole or not at all, are written only below the instances folder, and those already there are not fetched again.
 """
 
