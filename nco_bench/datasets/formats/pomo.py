@@ -27,7 +27,7 @@ from nco_bench.datasets.formats.assemble import (
     same_size,
     whole,
 )
-from nco_bench.datasets.formats.reading import stem, write_bytes
+from nco_bench.datasets.formats.reading import shown, stem, write_bytes
 from nco_bench.datasets.formats.rl4co import batch
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError
@@ -48,7 +48,11 @@ def read(path: Path) -> Dataset:
         ]
         return whole(path, "pomo", rows)
     if not isinstance(content, dict) or "node_xy" not in content:
-        keys = ", ".join(map(str, list(content)[:6])) if isinstance(content, dict) else type(content).__name__
+        keys = (
+            ", ".join(shown(key) for key in list(content)[:6])
+            if isinstance(content, dict)
+            else type(content).__name__
+        )
         raise BadInputError(
             f"{path}: expected depot_xy, node_xy and node_demand, found {keys}; is it a checkpoint?"
         )

@@ -126,8 +126,7 @@ def _read_npy(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text[:160]
+    return shown(error, 160) or type(error).__name__
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -164,6 +163,11 @@ def write_npz(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
             np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
             archive.writestr(member, content.getvalue())
     write_bytes(path, buffer.getvalue())
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """Text from a file as it may stand in a message: one line, no control characters, not too long."""
+    return ascii(str(value))[1:-1][:limit]
 
 
 def plain_name(path: Path) -> str:

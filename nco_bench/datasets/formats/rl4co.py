@@ -24,7 +24,7 @@ from nco_bench.datasets.formats.assemble import (
     tsp_coords,
     whole,
 )
-from nco_bench.datasets.formats.reading import read_npz, stem, write_npz
+from nco_bench.datasets.formats.reading import read_npz, shown, stem, write_npz
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
@@ -62,7 +62,7 @@ def batch(
     """Return an array of numbers with a batch axis; size-1 axes in excess are dropped; raises `BadInputError`."""
     if key not in arrays:
         raise BadInputError(
-            f"{path}: the array {key!r} is missing; it holds {', '.join(sorted(arrays)) or 'nothing'}."
+            f"{path}: the array {key!r} is missing; it holds {', '.join(map(shown, sorted(arrays))) or 'nothing'}."
         )
     array = arrays[key]
     while array.ndim > ndim and 1 in array.shape[1:]:

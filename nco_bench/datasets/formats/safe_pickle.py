@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes
+from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes, shown
 from nco_bench.errors import BadInputError
 
 PLAIN_KINDS = frozenset("biufcSU")
@@ -192,7 +192,7 @@ class RestrictedUnpickler(pickle.Unpickler):
         """Return our stand-in for an allowed name; refuse all others without importing anything."""
         module = {"__builtin__": "builtins"}.get(module, module)  # Python 2's name, in protocols 0 to 2
         if (module, name) not in self._allowed:
-            raise RefusedError(f"the name {module}.{name}"[:120])
+            raise RefusedError(f"the name {shown(f'{module}.{name}', 120)}")
         self.made_objects = True
         return BoundName(self._allowed[module, name])
 
@@ -324,7 +324,7 @@ def load_one(
         raise
     # A damaged pickle can fail in any way that Python has; whatever it is, it is the file's fault.
     except Exception as error:
-        reason = " ".join(str(error).split())[:100]
+        reason = shown(error, 100)
         raise BadInputError(f"{source}: not a readable pickle ({type(error).__name__}: {reason}).") from None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MIB, read_bytes
+from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MIB, read_bytes, shown
 from nco_bench.datasets.formats.safe_pickle import ALLOWED, RefusedError, finish, load_one
 from nco_bench.errors import BadInputError
 
@@ -208,7 +208,7 @@ def load_torch_bytes(data: bytes, source: str, depth: int = 0) -> Any:
         raise
     # zipfile raises many kinds on damaged bytes; each is the file's fault.
     except Exception as error:
-        reason = " ".join(str(error).split())[:100]
+        reason = shown(error, 100)
         raise BadInputError(
             f"{source}: not a readable torch file ({type(error).__name__}: {reason})."
         ) from None
@@ -279,7 +279,7 @@ def _load_legacy(data: bytes, source: str, depth: int) -> Any:
     protocol, position = load_one(data, source, start=position)
     if protocol != LEGACY_PROTOCOL:
         raise BadInputError(
-            f"{source}: torch.save protocol {str(protocol)[:20]}; expected {LEGACY_PROTOCOL}."
+            f"{source}: torch.save protocol {shown(protocol, 20)}; expected {LEGACY_PROTOCOL}."
         )
     _, position = load_one(data, source, start=position)
     content, position = load_one(data, source, names, storage, start=position)
@@ -293,7 +293,9 @@ def _load_legacy(data: bytes, source: str, depth: int) -> Any:
         width = 2 if codes[key] == "bfloat16" else np.dtype(codes[key]).itemsize
         stop = position + 8 + count * width
         if stop > len(data):
-            raise BadInputError(f"{source}: the data of storage {key[:20]} is cut off; fetch the file again.")
+            raise BadInputError(
+                f"{source}: the data of storage {shown(key, 20)} is cut off; fetch the file again."
+            )
         storages[key].numbers = numbers_from(data[position + 8 : stop], codes[key], source)
         position = stop
     return content

@@ -151,3 +151,10 @@ def test_reading_needs_no_suffix_and_sees_through_gz(tmp_path: Path) -> None:
 
     (tmp_path / "a.pkl.gz").write_bytes(gzip.compress(pickle.dumps([1.5])))
     assert read_pickle(tmp_path / "a.pkl.gz") == [1.5]
+
+
+def test_a_name_cannot_break_the_message_into_lines_or_reach_the_terminal() -> None:
+    data = b"\x80\x04\x8c\x0aos\n\x1b[2J\n\x00y\x8c\x06system\x93."
+    with pytest.raises(BadInputError, match="refused, the pickle holds the name os") as caught:
+        load_one(data, "x")
+    assert str(caught.value).isprintable()
