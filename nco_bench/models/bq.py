@@ -95,6 +95,11 @@ class Layer(nn.Module):
         x = x + self.alpha_attention * self.attention(x, scale)
         return x + self.alpha_ffn * self.feed_forward(x)
 
+    def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens between the first and the last, as ``score(self(x))`` would."""
+        x = x + self.alpha_attention * self.attention(x, scale)
+        return self.feed_forward.scored(x[:, 1:-1], score, self.alpha_ffn)
+
 
 class Bq(nn.Module):
     """The whole policy: a linear input map, two marker tokens, `layers` layers, a linear score."""
@@ -128,9 +133,10 @@ class Bq(nn.Module):
         begin, end = self.markers.weight
         x = torch.cat([x[:, :1] + begin, x[:, 1:-1], x[:, -1:] + end], dim=1)
         scale = self._scale(x.shape[1], state.instance_size)
-        for layer in self.layers:
+        *layers, last = self.layers
+        for layer in layers:
             x = layer(x, scale)
-        scores = self.score(x[:, 1:-1])
+        scores = last.scored(x, scale, self.score)
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
         direct, via = scores.unbind(-1)

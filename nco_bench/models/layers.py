@@ -56,8 +56,21 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token, ``(..., W)`` to ``(..., W)``."""
+        return self.outer(self._hidden(x))
+
+    def scored(self, x: Tensor, score: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:
+        """Return ``score(x + factor * self(x))``, the last step of a network, ``(..., W)`` to ``(..., 1 or 2)``.
+
+        The outer map and the score are both linear, so they are joined first: the second half of the work falls away.
+        """
+        weight, bias = score.weight @ self.outer.weight, score.weight @ self.outer.bias
+        return score(x) + factor * F.linear(self._hidden(x), weight, bias)
+
+    def _hidden(self, x: Tensor) -> Tensor:
         hidden = self.inner(x)
-        return self.outer(F.gelu(hidden) if self.gelu else F.relu(hidden))
+        if self.gelu:
+            return F.gelu(hidden)
+        return F.relu(hidden) if torch.is_grad_enabled() else F.relu_(hidden)
 
 
 def with_column(x: Tensor, column: Tensor) -> Tensor:

@@ -72,6 +72,11 @@ class Layer(nn.Module):
         x = x + self.attention(x, scale)
         return x + self.feed_forward(x)
 
+    def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens between the first and the last, as ``score(self(x))`` would."""
+        x = x + self.attention(x, scale)
+        return self.feed_forward.scored(x[:, 1:-1], score)
+
 
 class Lehd(nn.Module):
     """The whole policy: `embed` is the encoder, `scores` the decoder."""
@@ -117,9 +122,10 @@ class Lehd(nn.Module):
         # "First" is the node that the path must return to, "last" the node where it stands.
         x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
         scale = self._scale(x.shape[1], state.instance_size)
-        for layer in self.decoder:
+        *layers, last = self.decoder
+        for layer in layers:
             x = layer(x, scale)
-        scores = self.score(x[:, 1:-1])
+        scores = last.scored(x, scale, self.score)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
     def _scale(self, tokens: int, instance_size: int) -> float | Tensor:

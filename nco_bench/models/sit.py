@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.models.layers import FeedForward, with_column
@@ -32,7 +31,7 @@ from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
 
-CHUNK_TOKENS = 512
+CHUNK_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -132,21 +131,41 @@ class Layer(nn.Module):
 
     def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``; at inference `many` is overwritten."""
-        few = few + self.reading.read(few, many, scale)
-        few = few + self.few_feed_forward(few)
-        probes, answers = self.writing.write(few, scale)
+        few, probes, answers = self._representatives(few, many, scale)
         if torch.is_grad_enabled():
-            return few, self._update(many, probes, answers, few.shape[1])
+            many = self._written(many, probes, answers)
+            return few, many + self.many_feed_forward(many)
         for rows, columns in chunks(many):
-            chunk = many[rows, columns]
-            chunk.copy_(self._update(chunk, probes[rows], answers[rows], few.shape[1]))
+            chunk = self._written(many[rows, columns], probes[rows], answers[rows])
+            many[rows, columns] = chunk + self.many_feed_forward(chunk)
         return few, many
 
-    def _update(self, many: Tensor, probes: Tensor, answers: Tensor, repeats: int) -> Tensor:
-        logits = (many @ probes.transpose(1, 2)).unflatten(2, (-1, repeats))
+    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens that are not representatives, as ``score(self(few, many)[1])`` would."""
+        repeats = few.shape[1]
+        few, probes, answers = self._representatives(few, many, scale)
+        many = many[:, repeats:]
+        if torch.is_grad_enabled():
+            return self.many_feed_forward.scored(self._written(many, probes, answers), score)
+        scores = many.new_empty(*many.shape[:2], score.out_features)
+        for rows, columns in chunks(many):
+            chunk = self._written(many[rows, columns], probes[rows], answers[rows])
+            scores[rows, columns] = self.many_feed_forward.scored(chunk, score)
+        return scores
+
+    def _representatives(
+        self, few: Tensor, many: Tensor, scale: float | Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Let the representatives read; return them with the probes and answers that they write."""
+        few = few + self.reading.read(few, many, scale)
+        few = few + self.few_feed_forward(few)
+        return few, *self.writing.write(few, scale)
+
+    def _written(self, many: Tensor, probes: Tensor, answers: Tensor) -> Tensor:
+        """Let tokens attend to the representatives, ``(B, T, W)``."""
+        logits = (many @ probes.transpose(1, 2)).unflatten(2, (self.writing.heads, -1))
         weights = torch.softmax(logits, dim=3).flatten(2)
-        many = many + torch.baddbmm(self.writing.out.bias, weights, answers)
-        return many + self.many_feed_forward(many)
+        return many + torch.baddbmm(self.writing.out.bias, weights, answers)
 
 
 def chunks(tokens: Tensor) -> Iterator[tuple[slice, slice]]:
@@ -201,9 +220,10 @@ class Sit(nn.Module):
             many.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
         )
         scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
-        for layer in self.layers:
+        *layers, last = self.layers
+        for layer in layers:
             few, many = layer(few, many, scale)
-        scores = F.linear(many, self.score.weight, self.score.bias)[:, few.shape[1] :]
+        scores = last.scored(few, many, scale, self.score)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
 

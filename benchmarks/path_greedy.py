@@ -1,0 +1,195 @@
+"""
+Greedy construction: ours against the official code, on the same weights and instances, in one run.
+
+    python benchmarks/path_greedy.py --lehd CHECKOUT/NCO_code --bq CHECKOUT/bq-nco --sit CHECKOUT/SIL
+
+Each argument names a checkout of the official repository; a model without one is skipped. Complete runs of the largest
+sizes take the official code hours on a CPU, so steps are timed at evenly spread points of the construction (the same
+partial tours on both sides, in turns) and summed up with the trapezoidal rule; ``--points`` chooses how many. CPU seconds are
+compared, which other work on the machine disturbs less than wall seconds; both are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nco_bench.decoding.problem import tsp_problem
+from nco_bench.decoding.step import Frontier, action_scores, advance
+from nco_bench.models.registry import build_path_policy, load_official
+
+Step = Callable[[Tensor], Tensor]
+"""Takes partial tours ``(B, t)``, returns the chosen nodes ``(B,)``; what lies before the first step is not timed."""
+
+CASES = {"lehd": ((100, 128), (1000, 8)), "bq": ((100, 128), (1000, 8)), "sit": ((100, 128), (1000, 8), (10_000, 1))}
+LEHD_SIZES = {"embedding_dim": 128, "qkv_dim": 16, "head_num": 8, "ff_hidden_dim": 512, "sqrt_embedding_dim": 128**0.5}
+
+
+def module_at(path: Path, name: str) -> types.ModuleType:
+    """Import one file of a checkout."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path}: cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def official_lehd(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
+    module = module_at(checkout / "single_objective/LEHD/TSP/TSPModel.py", "official_lehd")
+    model = module.TSPModel(mode="test", decoder_layer_num=6, **LEHD_SIZES).eval()
+    encoded: list[Tensor] = []
+
+    def step(tours: Tensor) -> Tensor:
+        if not encoded:
+            encoded.append(model.encoder(coords))
+        return model.decoder(encoded[0], tours).argmax(dim=1)
+
+    return model, step
+
+
+def official_sit(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
+    module = module_at(checkout / "TSP/Test_All/TSPModel.py", "official_sit")
+    sizes = {**LEHD_SIZES, "logit_clipping": 10, "use_k_nearest": False, "k_nearest_num": 1000}
+    model = module.TSPModel(mode="test", encoder_layer_num=6, **sizes).eval()
+    encoded: list[Tensor] = []
+    batch, count, _ = coords.shape
+
+    def step(tours: Tensor) -> Tensor:
+        if not encoded:
+            encoded.append(model.encoder(coords))
+        first, last = tours[:, 0], tours[:, -1]
+        probabilities = model.decoder(
+            encoded[0], coords, first, last, tours, tours.shape[1], batch, count, mode="test"
+        )
+        return probabilities.argmax(dim=1)
+
+    return model, step
+
+
+def official_bq(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
+    sys.path.insert(0, str(checkout))
+    if importlib.util.find_spec("entmax") is None:  # imported there, used only by a variant of its attention
+        sys.modules["entmax"] = types.ModuleType("entmax")
+    from learning.tsp.decoding import DecodingSubPb, greedy_decoding_step  # type: ignore[import-not-found]
+    from model.model import BQModel  # type: ignore[import-not-found]
+
+    model = BQModel(2, 192, 512, "relu", 9, 12, "softmax", 0.0, False, "tsp").eval()
+    closed = torch.cat([coords, coords[:, :1]], dim=1)
+    prepared: dict[int, object] = {}
+
+    def step(tours: Tensor) -> Tensor:
+        size = tours.shape[1]
+        if size not in prepared:  # a state of the construction, not part of the step
+            rows = np.stack([rest_of(tour, coords.shape[1]) for tour in tours.numpy()])
+            rows = torch.from_numpy(np.concatenate([tours[:, -1:], rows, np.full((len(rows), 1), coords.shape[1])], 1))
+            points = closed.gather(1, rows[..., None].expand(-1, -1, 2))
+            prepared[size] = DecodingSubPb(points, rows, torch.cdist(points, points))
+        return greedy_decoding_step(prepared[size], model, -1)[0]
+
+    return model, step
+
+
+def rest_of(tour: np.ndarray, count: int) -> np.ndarray:
+    """Nodes that are not in the tour, ascending."""
+    return np.setdiff1d(np.arange(count), tour)
+
+
+def ours(name: str, official: nn.Module, coords: Tensor) -> Step:
+    """Our policy with the official weights."""
+    policy = build_path_policy(name)
+    load_official(policy, name, official.state_dict())
+    problem = tsp_problem(coords)
+    features: list[Tensor] = []
+    frontiers: dict[int, Frontier] = {}
+
+    def step(tours: Tensor) -> Tensor:
+        if not features:
+            features.append(policy.embed(problem.nodes))
+        size = tours.shape[1]
+        if size not in frontiers:
+            rows = np.stack([rest_of(tour, coords.shape[1]) for tour in tours.numpy()])
+            rows = torch.from_numpy(np.concatenate([tours[:, -1:], rows, tours[:, :1]], axis=1))
+            frontiers[size] = Frontier(rows, None, size == 1)
+        frontier = frontiers[size]
+        scores, _ = action_scores(policy, problem, features[0], frontier, None)
+        return advance(problem, frontier, scores.argmax(dim=1), None)[1]
+
+    return step
+
+
+OFFICIAL = {"lehd": official_lehd, "bq": official_bq, "sit": official_sit}
+
+
+def randomise(model: nn.Module) -> None:
+    """ReZero scalars start at 0, which would leave attention out of the result."""
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if key.endswith("alpha"):
+                parameter.fill_(0.5)
+
+
+def compare(name: str, checkout: Path, count: int, batch: int, points: int) -> None:
+    """Time both sides at `points` lengths of partial tours, and print throughput and their ratio."""
+    torch.manual_seed(0)
+    coords = torch.rand(batch, count, 2)
+    official, official_step = OFFICIAL[name](checkout, coords)
+    randomise(official)
+    our_step = ours(name, official, coords)
+    orders = torch.stack([torch.cat([torch.zeros(1, dtype=torch.int64), 1 + torch.randperm(count - 1)]) for _ in range(batch)])
+    lengths = np.unique(np.linspace(1, count - 2, points).astype(int))
+    totals = {"ours": np.zeros((2, len(lengths))), "official": np.zeros((2, len(lengths)))}
+    agree = True
+    for i, length in enumerate(lengths):
+        tours = orders[:, :length]
+        agree &= bool((our_step(tours) == official_step(tours)).float().mean() > 0.99)  # and warms both up
+        best = {side: [np.inf, np.inf] for side in totals}
+        for _ in range(3):
+            for side, step in (("official", official_step), ("ours", our_step)):
+                wall, cpu = time.perf_counter(), time.process_time()
+                step(tours)
+                times = time.process_time() - cpu, time.perf_counter() - wall
+                best[side] = [min(a, b) for a, b in zip(best[side], times, strict=True)]
+        for side, values in best.items():
+            totals[side][:, i] = values
+    summed = {side: np.trapezoid(values, lengths, axis=1) for side, values in totals.items()}
+    ratio = summed["official"] / summed["ours"]
+    print(
+        f"{name:5} TSP{count} batch {batch}: official {summed['official'][0]:8.1f} s, ours {summed['ours'][0]:8.1f} s CPU,"
+        f" {ratio[0]:.2f}x (wall {ratio[1]:.2f}x); same choices: {agree}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in OFFICIAL:
+        parser.add_argument(f"--{name}", type=Path, help=f"checkout of the official repository of {name}")
+    parser.add_argument("--points", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of nodes")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    with torch.inference_mode():
+        for name, cases in CASES.items():
+            checkout = getattr(arguments, name)
+            if checkout is None:
+                print(f"{name}: skipped, no checkout given (--{name} FOLDER).")
+                continue
+            for count, batch in cases:
+                if not arguments.sizes or count in arguments.sizes:
+                    compare(name, checkout, count, batch, arguments.points)
+
+
+if __name__ == "__main__":
+    main()
