@@ -79,7 +79,9 @@ def main() -> None:
         subprocess.run([sys.executable, "-c", REPORT, folder, "html" if options.html else ""], check=True)
         seconds = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(f"{options.records:,} records, three tables: {seconds:.1f} s, peak {peak:.0f} MB")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = used.ru_utime + used.ru_stime
+        print(f"{options.records:,} records, three tables: {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""Tour pictures of the HTML report: per dataset the best and the worst instance of the method in the focus."""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.load import Places, load_dataset
+from nco_bench.errors import BadInputError, NcoBenchError, ResultsError
+from nco_bench.reports.aggregate import CellSummary
+from nco_bench.reports.compare import instance_values
+from nco_bench.reports.load import OK, ResultFrame
+from nco_bench.reports.rows import DatasetColumn
+
+MAX_DATASETS = 6
+VECTOR_UP_TO = 1000
+"""Nodes up to which a picture is SVG; larger ones are PNG, which stays small."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image and what it shows."""
+
+    uri: str
+    caption: str
+
+
+def best_and_worst(
+    frame: ResultFrame, columns: Sequence[DatasetColumn], places: Places
+) -> tuple[list[Picture], list[str]]:
+    """Draw the instances with the smallest and the largest gap.
+
+    The method in the focus is the neural one with the smallest mean gap, else the one with the largest: what
+    an exact solver does best and worst tells nothing.
+
+    Returns
+    -------
+    pictures, remarks
+        What could not be drawn is said in the remarks, it never stops the report.
+    """
+    pictures: list[Picture] = []
+    remarks: list[str] = []
+    for column in columns[:MAX_DATASETS]:
+        summary = focus(column)
+        if summary is None:
+            continue
+        try:
+            pictures += _pictures(frame, summary, places)
+        except (NcoBenchError, OSError) as error:
+            remarks.append(f"No pictures of {column.key}: {error}")
+    if len(columns) > MAX_DATASETS:
+        remarks.append(f"Pictures of the first {MAX_DATASETS} of {len(columns)} datasets.")
+    return pictures, remarks
+
+
+def focus(column: DatasetColumn) -> CellSummary | None:
+    """Choose the method whose tours are drawn."""
+    known = [s for s in column.cells.values() if s.mean_gap_percent is not None]
+    neural = [s for s in known if s.group.cell.kind == "neural"]
+    if neural:
+        return min(neural, key=lambda s: s.mean_gap_percent or 0.0)
+    return max(known, key=lambda s: s.mean_gap_percent or 0.0, default=None)
+
+
+def _pictures(frame: ResultFrame, summary: CellSummary, places: Places) -> list[Picture]:
+    values = instance_values(frame, summary)
+    known = np.flatnonzero(~np.isnan(values.gap_percent))
+    order = known[np.argsort(values.gap_percent[known], kind="stable")]
+    chosen = {"best": order[0], "worst": order[-1]} if len(order) > 1 else {"only": order[0]}
+    dataset = load_dataset(summary.group.cell.dataset, places)
+    if dataset.sha256 != summary.group.cell.dataset_sha256:
+        raise BadInputError("the dataset of this name is not the one that was solved; its hash differs.")
+    return [
+        Picture(
+            _draw(dataset, int(values.instance[i]), _solution(frame, summary, int(values.instance[i]))),
+            f"{summary.method} on {frame.names[int(values.name[i])]}: gap {values.gap_percent[i]:.3f} % ({word})",
+        )
+        for word, i in chosen.items()
+    ]
+
+
+def _solution(frame: ResultFrame, summary: CellSummary, instance: int) -> NDArray[np.int32]:
+    code = next(i for i, group in enumerate(frame.groups) if group is summary.group)
+    records = frame.records
+    found = records[
+        (records["group"] == code)
+        & (records["instance"] == instance)
+        & (records["status"] == OK)
+        & (records["solution_length"] >= 0)
+    ]
+    if found.empty:
+        raise ResultsError("no solutions are stored.")
+    row = found.iloc[0]
+    path = frame.runs[int(row["run"])].folder / "solutions.bin"
+    length = int(row["solution_length"])
+    solution = np.fromfile(path, dtype="<i4", count=length, offset=4 * int(row["solution_offset"]))
+    if len(solution) != length:
+        raise ResultsError(f"{path}: ends before the solution of instance {instance}.")
+    return solution
+
+
+def _draw(dataset: Dataset, instance: int, solution: NDArray[np.int32]) -> str:
+    from nco_bench.reports.pictures import draw
+
+    position = instance - dataset.first_index
+    if not 0 <= position < len(dataset):
+        raise BadInputError(f"the stored set has no instance {instance}.")
+    drawn = dataset.instances[position]
+    suffix, kind = (".svg", "image/svg+xml") if drawn.n <= VECTOR_UP_TO else (".png", "image/png")
+    with tempfile.TemporaryDirectory() as folder:
+        path = draw(drawn, Path(folder) / f"tour{suffix}", solution, size_inches=3.5, dpi=110)
+        return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

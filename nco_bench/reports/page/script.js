@@ -1,0 +1,119 @@
+"use strict";
+
+// Sortable tables: every header is a button; words (OOM, dashes) go to the end either way.
+function sortTable(button) {
+  const header = button.closest("th");
+  const table = header.closest("table");
+  const column = Number(button.dataset.column);
+  const direction = header.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  for (const other of table.querySelectorAll("th[aria-sort]")) other.setAttribute("aria-sort", "none");
+  header.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending");
+  const body = table.tBodies[0];
+  const keyed = Array.from(body.rows, (row) => {
+    const cell = row.cells[column];
+    const value = cell.dataset.value === undefined ? null : Number(cell.dataset.value);
+    return { row, value, text: cell.textContent };
+  });
+  const numeric = keyed.some((k) => k.value !== null);
+  keyed.sort((a, b) => {
+    if (!numeric) return direction * a.text.localeCompare(b.text, undefined, { numeric: true });
+    if (a.value === null || b.value === null) return (a.value === null) - (b.value === null);
+    return direction * (a.value - b.value);
+  });
+  for (const { row } of keyed) {
+    row.classList.remove("section");
+    body.append(row);
+  }
+}
+for (const button of document.querySelectorAll("thead button")) {
+  button.addEventListener("click", () => sortTable(button));
+}
+
+// Plots follow the page's colours, and change with it.
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+function paint() {
+  const style = getComputedStyle(document.documentElement);
+  const [ink, soft, line, accent] = ["--ink", "--soft", "--line", "--accent"].map((name) => style.getPropertyValue(name).trim());
+  for (const doc of window.Bokeh ? Bokeh.documents : []) {
+    for (const plot of doc.roots()) {
+      plot.title.text_color = ink;
+      for (const axis of [...plot.below, ...plot.left]) {
+        Object.assign(axis, {
+          axis_label_text_color: ink, major_label_text_color: soft, axis_line_color: soft,
+          major_tick_line_color: soft, minor_tick_line_color: null,
+        });
+      }
+      for (const grid of plot.center) if ("grid_line_color" in grid) grid.grid_line_color = line;
+      for (const renderer of plot.renderers) {
+        if (renderer.name === "points") renderer.glyph.fill_color = accent;
+        if (renderer.name === "guide") renderer.glyph.line_color = soft;
+      }
+    }
+  }
+}
+
+// Per-instance scatter: any two methods of any dataset.
+const scatterData = JSON.parse(document.getElementById("scatter-data").textContent);
+function decode(text) {
+  const raw = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Float32Array(raw.buffer);
+}
+function scatterModel(name) {
+  for (const doc of Bokeh.documents) {
+    const model = doc.get_model_by_name(name);
+    if (model) return model;
+  }
+  return null;
+}
+function fill(select, names, chosen) {
+  select.replaceChildren(...names.map((name, i) => new Option(name, String(i), i === chosen, i === chosen)));
+}
+function drawScatter() {
+  const data = scatterData[Number(document.getElementById("scatter-dataset").value)];
+  const [i, j] = ["scatter-x", "scatter-y"].map((id) => Number(document.getElementById(id).value));
+  const [gx, gy] = [decode(data.gaps[i]), decode(data.gaps[j])];
+  const names = data.names.split("\n");
+  const out = { x: [], y: [], name: [] };
+  let [better, equal, worse] = [0, 0, 0];
+  for (let k = 0; k < gx.length; k++) {
+    if (Number.isNaN(gx[k]) || Number.isNaN(gy[k])) continue;
+    out.x.push(gx[k]); out.y.push(gy[k]); out.name.push(names[k]);
+    if (Math.abs(gx[k] - gy[k]) < 1e-5) equal++; else if (gy[k] < gx[k]) better++; else worse++;
+  }
+  const all = [...out.x, ...out.y];
+  const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
+  const margin = 0.04 * (high - low || 1);
+  const span = all.length ? [low - margin, high + margin] : [0, 1];
+  scatterModel("scatter-points").data = out;
+  scatterModel("scatter-line").data = { x: span, y: span };
+  const plot = scatterModel("scatter");
+  for (const range of [plot.x_range, plot.y_range]) { range.start = span[0]; range.end = span[1]; }
+  plot.below[0].axis_label = data.methods[i] + ": gap (%)";
+  plot.left[0].axis_label = data.methods[j] + ": gap (%)";
+  document.getElementById("scatter-result").textContent =
+    `${out.x.length} instances: ${data.methods[j]} is better on ${better}, equal on ${equal}, worse on ${worse}.`;
+}
+function chooseDataset() {
+  const data = scatterData[Number(document.getElementById("scatter-dataset").value)];
+  fill(document.getElementById("scatter-x"), data.methods, data.pair[0]);
+  fill(document.getElementById("scatter-y"), data.methods, data.pair[1]);
+  drawScatter();
+}
+function start() {
+  if (scatterData.length) {
+    fill(document.getElementById("scatter-dataset"), scatterData.map((d) => d.dataset), 0);
+    document.getElementById("scatter-dataset").addEventListener("change", chooseDataset);
+    for (const id of ["scatter-x", "scatter-y"]) document.getElementById(id).addEventListener("change", drawScatter);
+    chooseDataset();
+  }
+  paint();
+  dark.addEventListener("change", paint);
+  document.documentElement.dataset.ready = "yes";
+}
+function waitForPlots(tries) {
+  const expected = document.querySelectorAll("[data-root-id]").length;
+  const drawn = window.Bokeh ? Bokeh.documents.reduce((sum, doc) => sum + doc.roots().length, 0) : 0;
+  if (drawn >= expected || tries === 0) start();
+  else setTimeout(() => waitForPlots(tries - 1), 50);
+}
+waitForPlots(200);

@@ -1,0 +1,232 @@
+"""The HTML report: one page that holds everything, opens from disk, and needs no network.
+
+Sortable tables, gap against time, gap against size, per-instance scatter of any two methods, pictures of best and worst
+tours, environments and hashes. Style and script of the page are files in ``page/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import orjson
+
+from nco_bench import __version__
+from nco_bench.datasets.load import Places
+from nco_bench.reports.aggregate import CellSummary, summarise
+from nco_bench.reports.compare import outlying_instances
+from nco_bench.reports.html_pictures import Picture, best_and_worst
+from nco_bench.reports.html_plots import (
+    bokeh_script,
+    looks,
+    pareto_figures,
+    scaling_figures,
+    scatter_data,
+    scatter_figure,
+)
+from nco_bench.reports.html_tables import plain_table, table_html
+from nco_bench.reports.load import ResultFrame
+from nco_bench.reports.rows import MethodRow, arrange
+from nco_bench.reports.table import build_table
+
+if TYPE_CHECKING:
+    from bokeh.plotting import figure as Figure
+
+MAX_PLOTS = 12
+MAX_OUTLIERS = 200
+SECTIONS = (
+    ("tables", "Tables"), ("pareto", "Gap against time"), ("scaling", "Gap against size"),
+    ("scatter", "Instance by instance"), ("outliers", "Outliers"), ("pictures", "Best and worst tours"),
+    ("environment", "Environment and hashes"),
+)  # fmt: skip
+
+
+def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | None = None) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    frame
+        From `load_frame`.
+    gap
+        Gap definition of the main table.
+    places
+        Where the datasets of the pictures are; by default as the command line finds them.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Bokeh.
+    ResultsError
+        As `build_table`.
+    """
+    script = bokeh_script()
+    summaries = summarise(frame, intervals=False)
+    rows, columns = arrange(summaries)
+    styles = looks(rows)
+    scatter, remark = scatter_data(frame, columns, rows)
+    pareto = pareto_figures(columns, rows, styles)
+    scaling = scaling_figures(columns, rows, styles)
+    code, divs = _components(
+        [*pareto[:MAX_PLOTS], *scaling[:MAX_PLOTS], *([scatter_figure()] if scatter else [])]
+    )
+    pareto_divs, scaling_divs = divs[: len(pareto[:MAX_PLOTS])], divs[len(pareto[:MAX_PLOTS]) :]
+    scatter_div = scaling_divs.pop() if scatter else ""
+    pictures, missing = best_and_worst(frame, columns, places or Places.from_environment())
+    parts = {
+        "tables": _tables(frame, gap),
+        "pareto": _plots(pareto_divs, rows, styles, len(pareto)),
+        "scaling": _plots(scaling_divs, rows, styles, len(scaling))
+        if scaling_divs
+        else _nothing("two sizes"),
+        "scatter": _scatter(scatter_div, remark) if scatter else _nothing("two methods with references"),
+        "outliers": _outliers(frame, summaries),
+        "pictures": _pictures(pictures, missing),
+        "environment": _environment(frame, summaries),
+    }
+    embedded = orjson.dumps(scatter).decode().replace("<", "\\u003c")
+    return _page(parts, script + code, embedded, len(frame.records))
+
+
+def _page(parts: dict[str, str], scripts: str, data: str, records: int) -> str:
+    style, script = (
+        files("nco_bench.reports").joinpath("page", n).read_text("utf-8") for n in ("style.css", "script.js")
+    )
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in SECTIONS)
+    body = "".join(
+        f'<section aria-labelledby="{key}"><h2 id="{key}">{title}</h2>{parts[key]}</section>'
+        for key, title in SECTIONS
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<title>nco-bench report</title><style>{style}</style>{scripts}</head><body>"
+        '<a class="skip" href="#tables">Skip to the tables</a>'
+        f'<header><h1>nco-bench report</h1><p class="soft">{records:,} records, nco-bench {escape(__version__)}</p></header>'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>{body}</main>'
+        f'<script type="application/json" id="scatter-data">{data}</script><script>{script}</script></body></html>\n'
+    )
+
+
+def _components(figures: Sequence[Figure]) -> tuple[str, list[str]]:
+    if not figures:
+        return "", []
+    from bokeh.embed import components
+
+    script, divs = components(list(figures))
+    return script, list(divs)
+
+
+def _nothing(need: str) -> str:
+    return f'<p class="soft">Nothing to draw: this needs {need}.</p>'
+
+
+def _tables(frame: ResultFrame, gap: str) -> str:
+    titles = {"main": "Length, gap, time", "gaps": "Gaps with intervals", "times": "Times and memory"}
+    return "".join(
+        f"<h3>{title}</h3>{table_html(build_table(name, frame, gap=gap))}" for name, title in titles.items()
+    )
+
+
+def _plots(
+    divs: Sequence[str], rows: Sequence[MethodRow], styles: dict[str, tuple[str, str, str]], total: int
+) -> str:
+    if not divs:
+        return _nothing("references")
+    legend = "".join(
+        f'<li><span aria-hidden="true" style="color:{styles[r.key][0]}">{styles[r.key][2]}</span>{escape(r.name)}</li>'
+        for r in rows
+    )
+    more = f" The first {len(divs)} of {total} are shown." if total > len(divs) else ""
+    note = f'<p class="note">Gaps of 0 or below stand at the bottom; hover for the values.{more}</p>'
+    return f'<ul class="legend">{legend}</ul><div class="plots">{"".join(f"<div>{d}</div>" for d in divs)}</div>{note}'
+
+
+def _scatter(div: str, remark: str) -> str:
+    controls = "".join(
+        f'<label>{label}<select id="scatter-{key}"></select></label>'
+        for key, label in (("dataset", "Dataset"), ("x", "Across"), ("y", "Up"))
+    )
+    return (
+        f'<div class="controls">{controls}</div><div class="one-plot">{div}</div>'
+        f'<p id="scatter-result" role="status"></p><p class="note">One point per instance; below the line the upward '
+        f"method is better. {escape(remark)}</p>"
+    )
+
+
+def _outliers(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
+    found = [
+        (s.method, s.group.cell.dataset, o.name, f"{o.gap_percent:.3f}")
+        for s in summaries
+        for o in outlying_instances(frame, s)
+    ]
+    if not found:
+        return '<p class="soft">No instance lies beyond three interquartile ranges of its cell.</p>'
+    more = (
+        f'<p class="note">{MAX_OUTLIERS} of {len(found)} are listed.</p>' if len(found) > MAX_OUTLIERS else ""
+    )
+    headers = ("Method", "Dataset", "Instance", "Gap (%)")
+    return (
+        '<p class="note">Instances whose gap lies beyond three interquartile ranges of their cell.</p>'
+        + plain_table("Outliers", headers, found[:MAX_OUTLIERS])
+        + more
+    )
+
+
+def _pictures(pictures: Sequence[Picture], remarks: Sequence[str]) -> str:
+    figures = "".join(
+        f'<figure><img src="{p.uri}" alt="{escape(p.caption)}"><figcaption>{escape(p.caption)}</figcaption></figure>'
+        for p in pictures
+    )
+    notes = "".join(f'<p class="note">{escape(r)}</p>' for r in remarks)
+    return (
+        f'<div class="pictures">{figures}</div>{notes}' if figures else notes or _nothing("stored solutions")
+    )
+
+
+def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
+    used = {run for s in summaries for run in s.group.runs}
+    runs = []
+    for run in frame.runs:
+        if run.run_id not in used:
+            continue
+        e = run.info.get("environment") or {}
+        gpus = ", ".join(str(g.get("name", "")) for g in e.get("gpu") or [])
+        revision = e.get("revision") or {}
+        commit = str(revision.get("commit", ""))[:12] if isinstance(revision, dict) else str(revision)
+        packages = ", ".join(f"{name} {version}" for name, version in (e.get("packages") or {}).items())
+        machine = f"{e.get('cpu', '')}, {e.get('cpu_affinity') or e.get('cpu_count') or '?'} cores; {gpus or 'no GPU'}"
+        version = f"{run.info.get('version', '')} {commit}".strip()
+        runs.append(
+            (
+                run.run_id,
+                str(e.get("date", "")),
+                _command(run.info.get("command")),
+                machine,
+                version,
+                packages,
+            )
+        )
+    hashes = []
+    for s in summaries:
+        cell = s.group.cell
+        weights = cell.weights or {}
+        named = f"{weights['name']} {weights.get('sha256', '')}" if weights.get("name") else "none"
+        hashes.append(
+            (s.method, cell.dataset, cell.dataset_sha256, named, cell.config_sha256, ", ".join(s.group.runs))
+        )
+    return (
+        "<h3>Runs</h3>"
+        + plain_table("Runs", ("Run", "Date", "Command", "Machine", "nco-bench", "Packages"), runs)
+        + "<h3>Hashes</h3>"
+        + plain_table(
+            "Hashes", ("Method", "Dataset", "Data sha256", "Weights", "Configuration", "Runs"), hashes
+        )
+    )
+
+
+def _command(command: object) -> str:
+    return " ".join(map(str, command)) if isinstance(command, list) else str(command or "")
