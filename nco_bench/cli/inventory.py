@@ -58,7 +58,7 @@ def _solvers(places: Places) -> Objects:
 
 def _datasets(places: Places) -> Objects:
     from nco_bench.datasets.generate import DISTRIBUTION_EXAMPLES, generated_aliases
-    from nco_bench.datasets.libraries import library_names
+    from nco_bench.datasets.libraries import library_entries
 
     stored = [
         {"name": path.stem.replace("_", ":"), "source": f"stored in {path}"}
@@ -66,7 +66,7 @@ def _datasets(places: Places) -> Objects:
     ]
     return [
         *stored,
-        *({"name": name, "source": "library"} for name in library_names()),
+        *({"name": e["name"], "source": e.get("description") or "library"} for e in library_entries()),
         *({"name": name, "source": "published set, made from its seed"} for name in generated_aliases()),
         *({"name": name, "source": "generated on demand (an example)"} for name in DISTRIBUTION_EXAMPLES),
     ]

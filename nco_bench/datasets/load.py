@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats import read_file
+from nco_bench.datasets.formats import detect, read_file
 from nco_bench.datasets.generate import (
     DISTRIBUTION_EXAMPLES,
     GenerationSpec,
@@ -30,6 +30,9 @@ from nco_bench.datasets.generate import (
 from nco_bench.datasets.libraries import library_names, resolve_library
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, UnknownNameError
+
+
+OWN_FORMAT = "nco-bench"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def _find(name: str, places: Places) -> Dataset:
 
 def load_path(path: Path) -> Dataset:
     """Read a file: our own npz (with its manifest beside it), or any format of `nco_bench.datasets.formats`."""
-    if path.suffix == ".npz" and path.with_suffix(".json").exists():
+    if path.suffix == ".npz" and detect(path) == OWN_FORMAT:
         return load_saved(path)
     return read_file(path)
 

@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def save_dataset(dataset: Dataset, path: Path) -> Path:
     BadInputError
         When the place cannot be written (no permission, disk full); what stood there before stays.
     """
+    # A slice is stored as the set that it is, with a hash of its own.
+    dataset = replace(dataset, first_index=0, whole_sha256=None)
     arrays: Arrays = {"convention": np.array([i.convention for i in dataset.instances])}
     names = [i.name for i in dataset.instances]
     arrays["name"] = np.array(names)
