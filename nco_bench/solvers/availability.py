@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -18,6 +18,10 @@ from nco_bench.solvers.registry import SolverInfo
 
 KIT_CONCORDE = "ml4co_kit/solver/routing/lib/concorde/pyconcorde"
 """Where ml4co-kit keeps its compiled pyconcorde; put on the path of a child without importing ml4co-kit."""
+
+
+LKH_INSIDE = {("elkai", "2.0.1"): "LKH 3.0.8", ("LKHpy", "0.0.9"): "LKH 3.0.12"}
+"""Which LKH the packages wrap; they do not say so themselves."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,11 @@ def find_lkh(problem: str) -> Backend | None:
     program = find_executable("LKH", "NCO_BENCH_LKH")
     if program:
         return program
-    return find_package("elkai", "elkai") if problem == "tsp" else find_package("LKHpy", "LKHpy")
+    found = find_package("elkai", "elkai") if problem == "tsp" else find_package("LKHpy", "LKHpy")
+    if found is None:
+        return None
+    inside = LKH_INSIDE.get((found.name, found.version))
+    return replace(found, version=f"{found.version} ({inside})") if inside else found
 
 
 def find_concorde(_: str = "tsp") -> Backend | None:
@@ -159,7 +167,7 @@ def _version(distribution: str) -> str:
 
 
 def find_backend(info: SolverInfo, problem: str) -> Backend | None:
-    """Return what the classical solver would use for the problem, or None if it is not installed.
+    """Return what the solver would use for the problem, or None if it is not installed.
 
     Raises
     ------
@@ -170,9 +178,14 @@ def find_backend(info: SolverInfo, problem: str) -> Backend | None:
         return find_lkh(problem)
     if info.name == "concorde":
         return find_concorde(problem)
-    if not info.packages:
+    found = [_any_package(alternatives) for alternatives in info.packages]
+    if not found:
         return Backend("built-in", "nco-bench")
-    for module in info.packages[0]:
+    return None if None in found else found[0]
+
+
+def _any_package(modules: tuple[str, ...]) -> Backend | None:
+    for module in modules:
         found = find_package(module, DISTRIBUTIONS.get(module, module))
         if found:
             return found
@@ -187,10 +200,10 @@ DISTRIBUTIONS = {
 
 
 def availability(info: SolverInfo) -> Availability:
-    """Look for all that a classical solver needs; never raises, problems become part of `missing`."""
+    """Look for all that a solver needs; never raises, what is wrong becomes part of `missing`."""
     backends: dict[str, Backend] = {}
     missing = []
-    for problem in info.problems:
+    for problem in info.problems or ("any",):
         try:
             found = find_backend(info, problem)
         except BadInputError as error:

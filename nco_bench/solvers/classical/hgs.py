@@ -32,7 +32,8 @@ from nco_bench.solvers.classical.small import (
 
 EXTENT = 10_000.0
 LARGEST_EDGE = 100_000.0
-MATRIX_CUSTOMERS = 5_000
+LARGEST_DEMAND = 10_000
+ROUNDED = ("tsplib-nint", "cvrplib-nint")
 NO_IMPROVEMENT = 20_000
 NEVER = 2**31 - 1
 
@@ -94,15 +95,18 @@ def solve(
 def _problem(instance: CVRPInstance) -> tuple[dict[str, Any], bool]:
     """Return hygese's data and whether HGS is to round distances."""
     demand, capacity = integer_demand(instance)
+    # Whole loads stay apart by far more than HGS's tolerance of 1e-5 after this scaling.
+    shrink = min(1.0, LARGEST_DEMAND / int(demand.max() or 1))
     data: dict[str, Any] = {
         "depot": 0,
-        "demands": np.concatenate([[0], demand]).astype(np.float64),
-        "vehicle_capacity": capacity,
+        "demands": np.concatenate([[0], demand]) * shrink,
+        "vehicle_capacity": capacity * shrink,
     }
     scale = 1.0
-    if instance.convention in ("euclidean", "tsplib-nint", "cvrplib-nint"):
-        points = all_points(instance)
-        points = points - points.min(0)
+    points = np.zeros((1, 2)) if instance.depot is None else all_points(instance)
+    points = points - points.min(0)
+    small = float(np.hypot(*points.max(0))) <= LARGEST_EDGE
+    if instance.convention == "euclidean" or (instance.convention in ROUNDED and small):
         if instance.convention == "euclidean":
             scale = EXTENT / float(points.max())
         data["x_coordinates"], data["y_coordinates"] = (points * scale).T.copy()
