@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure
 
 MARKERS = (
-    ("circle", "●"), ("square", "■"), ("triangle", "▲"), ("diamond", "◆"), ("inverted_triangle", "▼"), ("plus", "✚"),
-    ("x", "✖"), ("star", "★"), ("hex", "⬢"), ("asterisk", "✱"),
+    ("circle", "●"), ("square", "■"), ("triangle", "▲"), ("diamond", "◆"), ("inverted_triangle", "▼"), ("star", "★"),
+    ("hex", "⬢"), ("plus", "✚"), ("square_pin", "✦"),
 )  # fmt: skip
 """Bokeh's marker, and the letter that stands for it in the legend."""
 
@@ -208,7 +208,7 @@ def _marks(
     from bokeh.models import ColumnDataSource
 
     keys = [key for *_, key in points]
-    columns: dict[str, Sequence[Any]] = {
+    columns: dict[str, Any] = {
         "x": [x for x, *_ in points],
         "y": [y for _, y, *_ in points],
         "gap": [gap for _, _, gap, _ in points],

@@ -52,11 +52,19 @@
     out.textContent = JSON.stringify(found);
     document.body.append(out);
   }
-  const steps = [[0, sort], [0, choose], [1500, hover], [1000, tooltip], [0, report]];
+  function hoverUntilSeen(tries) {
+    hover();
+    setTimeout(() => {
+      tooltip();
+      if (found.tooltips.length === 0 && tries > 0) hoverUntilSeen(tries - 1);
+      else report();
+    }, 400);
+  }
+  const steps = [[0, sort], [0, choose], [500, () => hoverUntilSeen(20)]];
   function next(index) {
     if (index === steps.length) return;
     setTimeout(() => {
-      try { steps[index][1](); } catch (error) { found.error = `${steps[index][1].name}: ${error}`; report(); return; }
+      try { steps[index][1](); } catch (error) { found.error = String(error); report(); return; }
       next(index + 1);
     }, steps[index][0]);
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -37,28 +38,32 @@ def three_solvers(results: Results) -> None:
     results.run("r1", *((c, make_records(c, costs, [10.0, 10.0], n=n)) for c, costs, n in cells))
 
 
-def page(results: Results) -> str:
-    three_solvers(results)
+def page_of(results: Results) -> str:
     return render_html.render(load_frame(results.folder), places=Places(results.folder.parent / "instances"))
 
 
-def test_nothing_is_loaded_from_anywhere_and_names_are_escaped(results: Results) -> None:
-    text = page(results)
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of three solvers, and of a dataset whose name now stands for other data."""
+    results = Results(tmp_path_factory.mktemp("page") / "runs")
+    three_solvers(results)
+    other = make_cell(0, "lkh3", "tsp10:count=2", dataset_sha256="0" * 64)
+    results.run("r2", (other, make_records(other, [3.0, 4.0], [3.0, 3.0], n=10)))
+    return page_of(results)
+
+
+def test_nothing_is_loaded_from_anywhere_and_names_are_escaped(text: str) -> None:
     assert not re.search(r"<(script|img|link|iframe)[^>]+(src|href)=[\"']?(https?:)?//", text)
     assert "<b>solver" not in text
     assert "&lt;b&gt;solver" in text
 
 
-def test_hashes_and_environment_stand_in_the_page(results: Results) -> None:
-    text = page(results)
+def test_hashes_and_environment_stand_in_the_page(text: str) -> None:
     for fact in ("sha-set-100", "f" * 64, "config-net-greedy", "Test CPU @ 2.0 GHz", "numpy 2.0", "r1"):
         assert fact in text
 
 
-def test_datasets_that_cannot_be_found_or_differ_cost_the_pictures_only(results: Results) -> None:
-    other = make_cell(0, "lkh3", "tsp10:count=2", dataset_sha256="0" * 64)
-    results.run("r2", (other, make_records(other, [3.0, 4.0], [3.0, 3.0], n=10)))
-    text = page(results)
+def test_datasets_that_cannot_be_found_or_differ_cost_the_pictures_only(text: str) -> None:
     assert "No pictures of set-100: Unknown dataset" in text
     assert "No pictures of tsp10:count=2: the dataset of this name is not the one that was solved" in text
 
@@ -69,10 +74,7 @@ def test_missing_bokeh_names_the_command(monkeypatch: pytest.MonkeyPatch) -> Non
         html_plots.bokeh_script()
 
 
-def test_scatter_data_are_the_gaps_in_order_of_instances(results: Results) -> None:
-    import base64
-
-    text = page(results)
+def test_scatter_data_are_the_gaps_in_order_of_instances(text: str) -> None:
     [data] = re.findall(r'id="scatter-data">(.*?)</script>', text)
     first = json.loads(data)[0]
     gaps = {
@@ -116,7 +118,7 @@ def test_hundred_thousand_records_stay_below_five_megabytes(results: Results) ->
         costs = generator.normal(11.0, 0.2, 1000).tolist()
         parts.append((cell, make_records(cell, costs, [10.0] * 1000, n=100 * (index % 10 + 1))))
     results.run("r1", *parts)
-    text = render_html.render(load_frame(results.folder), places=Places(results.folder.parent / "instances"))
+    text = page_of(results)
     assert len(text.encode()) < 5_000_000
 
 
@@ -139,13 +141,12 @@ def use_in_chromium(path: Path, *flags: str) -> tuple[dict[str, Any], list[str]]
     return json.loads(html.unescape(seen.group(1))), console
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)], ids=["light", "dark"])
 def test_page_sorts_and_hovers_without_console_errors(
-    results: Results, tmp_path: Path, flags: tuple[str, ...]
+    text: str, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     path = tmp_path / "report.html"
-    path.write_text(page(results), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     seen, console = use_in_chromium(path, *flags)
     assert "error" not in seen
     assert console == []
@@ -155,4 +156,4 @@ def test_page_sorts_and_hovers_without_console_errors(
     assert seen["focused"]
     assert seen["status"].startswith("2 instances: lkh3 is better on 2")
     assert seen["hovered"] == "set-100-0"
-    assert any("10.0000 %" in text for text in seen["tooltips"])
+    assert any("10.0000 %" in tip for tip in seen["tooltips"])

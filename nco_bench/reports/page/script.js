@@ -1,5 +1,10 @@
 "use strict";
 
+// Browsers report a layout that needs a second pass as an error; Bokeh's plots cause it when they first stretch.
+window.addEventListener("error", (event) => {
+  if (String(event.message).startsWith("ResizeObserver loop")) event.preventDefault();
+});
+
 // Sortable tables: every header is a button; words (OOM, dashes) go to the end either way.
 function sortTable(button) {
   const header = button.closest("th");
