@@ -116,3 +116,11 @@ def test_every_permutation_is_a_tour_and_one_changed_visit_is_none(n, random):
     position = random.randrange(n)
     tour[position] = (tour[position] + 1 + random.randrange(n - 1)) % n
     assert violations(instance, np.array(tour)) != ()
+
+
+def test_a_fixed_edge_must_be_there_and_is_not_counted() -> None:
+    # A 3-4-5 rectangle: the tour around it is 14 long, its fixed edge (0, 1) is 4 of that.
+    coords = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 3.0], [0.0, 3.0]])
+    instance = TSPInstance("path", coords, fixed_edges=((0, 1),))
+    assert score(instance, np.array([0, 1, 2, 3])) == pytest.approx(10.0)
+    assert violations(instance, np.array([0, 2, 1, 3])) == ("the fixed edge 0-1 is not in the tour",)

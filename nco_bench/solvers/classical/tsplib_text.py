@@ -18,7 +18,8 @@ from nco_bench.solvers.classical.small import all_points, distance_matrix
 EXTENT = 1_000_000
 """Largest coordinate after scaling; its square root of 2 times LKH's precision of 100 still fits into an int."""
 
-FIXED_EDGE_FACTOR = 3
+FIXED_EDGE_FACTOR = 4
+"""Bound of the weights with `_with_fixed_edges`: both ends of an edge may belong to two fixed edges."""
 
 EDGE_WEIGHT_TYPES = {
     "euclidean": "EUC_2D",
@@ -107,15 +108,21 @@ def _matrix_lines(matrix: NDArray[np.int64]) -> list[str]:
 
 
 def _with_fixed_edges(matrix: NDArray[np.int64], edges: tuple[tuple[int, int], ...]) -> NDArray[np.int64]:
-    """Make all edges but the fixed ones dearer, by more than a tour can save by leaving a fixed one out.
+    """Make all other edges at the ends of a fixed edge dearer, by more than a tour can save by leaving it out.
 
-    Moving one end of a fixed edge beside the other lengthens a tour by at most two longest edges.
+    A tour that holds the edge pays the extra twice, another one four times; moving one end beside the other lengthens a
+    tour by at most two longest edges. All other edges stay as they are.
     """
     if not edges:
         return matrix
-    raised = matrix + FIXED_EDGE_FACTOR * int(matrix.max())
+    extra = int(matrix.max()) + 1
+    raised = matrix.copy()
     for a, b in edges:
-        raised[a, b] = raised[b, a] = matrix[a, b]
+        kept = raised[a, b]
+        for node in (a, b):
+            raised[node, :] += extra
+            raised[:, node] += extra
+        raised[a, b] = raised[b, a] = kept
     np.fill_diagonal(raised, 0)
     return raised
 
