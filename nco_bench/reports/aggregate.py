@@ -293,7 +293,7 @@ def _summary(
         seconds_total=float(np.nansum(seconds)),
         sizes=sizes,
         distribution_label=distribution_label(group, sizes),
-        trained_on_test=trained_on_test(group),
+        trained_on_test=trained_on_test(group, sizes),
     )
 
 
@@ -346,10 +346,13 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     return ", ".join(labels) or "in-distribution"
 
 
-def trained_on_test(group: Group) -> bool:
-    """Whether the weights' manifest lists the test set's hash among its training sets."""
-    trained_on = (group.cell.weights or {}).get("trained_on") or ()
-    if isinstance(trained_on, str):
-        trained_on = (trained_on,)
-    hashes = {t.get("sha256") if isinstance(t, dict) else t for t in trained_on}
-    return group.cell.dataset_sha256 in hashes
+def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
+    """Whether the weights saw the test set: its hash is among ``trained_on``, or it comes from a training seed.
+
+    The same seed, size and distribution give the same instances, since the generator is prefix-stable.
+    """
+    weights, origin = group.cell.weights or {}, group.cell.origin
+    if group.cell.dataset_sha256 in (weights.get("trained_on") or ()):
+        return True
+    same_seed = str(origin.get("seed")) in map(str, weights.get("training_seeds") or ())
+    return same_seed and distribution_label(group, sizes) == "in-distribution"

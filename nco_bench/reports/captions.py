@@ -75,5 +75,12 @@ def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
                 f"{summary.method} beats the reference of {summary.group.cell.dataset} "
                 f"({summary.group.cell.reference_solver}) on average: the reference is not optimal."
             )
+        weights = summary.group.cell.weights or {}
+        share = weights.get("share_of_paper")
+        if share is not None and share < 0.995:
+            found.append(
+                f"{summary.group.cell.label}: the weights {weights.get('name')} have seen {100 * share:.3g} % of the "
+                "training samples of the paper."
+            )
         found.extend(f"{summary.method}: {note}" for note in summary.group.cell.notes)
     return list(dict.fromkeys(found))

@@ -13,6 +13,9 @@ from nco_bench.reports.table import Number, Table, Value
 WIDE = 9
 """From this many columns on, the table is scaled down to the line width."""
 
+LONG = 50
+"""From this many rows on, the table is a longtable, which breaks between pages."""
+
 ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -28,6 +31,7 @@ DOCUMENT = r"""\documentclass{article}
 \usepackage[a4paper,margin=20mm%s]{geometry}
 \usepackage{booktabs}
 \usepackage{graphicx}
+\usepackage{longtable}
 \begin{document}
 %s\end{document}
 """
@@ -43,11 +47,12 @@ def render(table: Table, *, document: bool = False) -> str:
     document
         Whether to wrap it in a document that compiles as it is.
     """
-    text = _environment(table)
+    long, wide = len(table.rows) >= LONG, len(table.columns) >= WIDE
+    text = _long_environment(table) if long else _environment(table)
     if not document:
-        needs = "booktabs, graphicx" if len(table.columns) >= WIDE else "booktabs"
+        needs = ", ".join(["booktabs", *(["longtable"] if long else ["graphicx"] if wide else [])])
         return f"% needs \\usepackage{{{needs}}}\n" + text
-    return DOCUMENT % (",landscape" if len(table.columns) >= WIDE else "", text)
+    return DOCUMENT % (",landscape" if wide else "", text)
 
 
 def escape(text: str) -> str:
@@ -64,6 +69,21 @@ def escape(text: str) -> str:
     return "".join(out)
 
 
+def _long_environment(table: Table) -> str:
+    """A table over several pages; it cannot be scaled, so many columns get smaller type and less air."""
+    size = r"\tiny\setlength{\tabcolsep}{2pt}" if len(table.columns) >= WIDE else r"\small"
+    head = _head(table)
+    lines = [rf"{{{size}", _begin(table, "longtable")]
+    lines += [
+        rf"\caption{{{escape(table.caption)}}}\label{{tab:{_label(table.name)}}}\\",
+        *head,
+        r"\endfirsthead",
+    ]
+    lines += [*head, r"\endhead", r"\bottomrule", r"\endfoot", *_body(table), r"\end{longtable}"]
+    lines += [*_notes(table), "}"]
+    return "\n".join(lines) + "\n"
+
+
 def _environment(table: Table) -> str:
     wide = len(table.columns) >= WIDE
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
@@ -72,16 +92,28 @@ def _environment(table: Table) -> str:
     lines += _tabular(table)
     if wide:
         lines[-1] += "}"
-    if table.notes:
-        lines += ["", r"\smallskip", r"\begin{minipage}{\linewidth}\footnotesize"]
-        lines += [rf"{_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
-        lines.append(r"\end{minipage}")
+    lines += _notes(table)
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
 
 
+def _notes(table: Table) -> list[str]:
+    if not table.notes:
+        return []
+    notes = [rf"{_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
+    return ["", r"\smallskip", r"\noindent\begin{minipage}{\linewidth}\footnotesize", *notes, r"\end{minipage}"]
+
+
 def _tabular(table: Table) -> list[str]:
-    lines = [rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"\toprule"]
+    return [_begin(table, "tabular"), *_head(table), *_body(table), r"\bottomrule", r"\end{tabular}"]
+
+
+def _begin(table: Table, environment: str) -> str:
+    return rf"\begin{{{environment}}}{{l{'r' * (len(table.columns) - 1)}}}"
+
+
+def _head(table: Table) -> list[str]:
+    lines = [r"\toprule"]
     groups = groups_of(table.columns)
     if any(group for group, _ in groups):
         upper = [
@@ -92,12 +124,16 @@ def _tabular(table: Table) -> list[str]:
         rules = [rf"\cmidrule(lr){{{m[0] + 1}-{m[-1] + 1}}}" for group, m in groups if group]
         lines.append(" ".join(rules))
     lower = [escape(column.title) for column in table.columns]
-    lines += [" & ".join(lower) + r" \\", r"\midrule"]
+    return [*lines, " & ".join(lower) + r" \\", r"\midrule"]
+
+
+def _body(table: Table) -> list[str]:
+    lines = []
     for previous, row in zip((None, *table.rows), table.rows, strict=False):
         if previous is not None and previous.section != row.section:
             lines.append(r"\midrule")
         lines.append(" & ".join(_cell(cell) for cell in row.cells) + r" \\")
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
+    return lines
 
 
 def _cell(cell: Value) -> str:

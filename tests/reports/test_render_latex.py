@@ -86,6 +86,22 @@ def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Pa
     assert (tmp_path / "table.pdf").stat().st_size > 1000
 
 
+def test_a_long_table_breaks_between_pages(tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
+    columns = (Column("a", "Instance"), Column("b", "Gap", "lkh3", "%"))
+    rows = tuple(Row((Text(f"instance_{i}"), Number(i / 10, 3))) for i in range(150))
+    text = render_latex.render(Table("instances", "Long.", columns, rows, (Note("†", "n"),)), document=True)
+    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert "(3 pages" in done.stdout
+
+
 def test_every_escaped_character_compiles(tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")

@@ -97,6 +97,21 @@ def test_training_on_the_test_set_is_found_by_its_hash(results: Results) -> None
     assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test
 
 
+@pytest.mark.parametrize(
+    ("seeds", "size", "seen"), [(["1234"], 100, True), (["99"], 100, False), (["1234"], 50, False)]
+)
+def test_a_test_set_from_a_training_seed_is_found(
+    results: Results, seeds: list[str], size: int, seen: bool
+) -> None:
+    weights = {
+        "name": "w",
+        "training_size": size,
+        "training_distribution": "uniform",
+        "training_seeds": seeds,
+    }
+    assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test is seen
+
+
 def test_run_json_has_the_promised_keys(results: Results) -> None:
     promised = """solver decoding dataset dataset_sha256 problem instances failed repeats mean_cost mean_reference
         mean_gap_percent gap_of_means_percent gap_std_percent seconds_total seconds_per_instance peak_memory_mb

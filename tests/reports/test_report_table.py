@@ -123,6 +123,13 @@ def test_caption_names_convention_gap_reference_hardware_seed(results: Results) 
         assert fact in caption
 
 
+def test_weights_short_of_the_papers_training_are_named(results: Results) -> None:
+    table = table_of(results, ("net", [11.0]), weights={"name": "w", "share_of_paper": 0.0123})
+    assert [n.text for n in table.notes] == [
+        "net: the weights w have seen 1.23 % of the training samples of the paper."
+    ]
+
+
 def test_gap_of_means_on_request(results: Results) -> None:
     cell = make_cell(0, "a", "tsp100")
     results.run("r1", (cell, make_records(cell, [11.0, 3.0], [10.0, 2.0])))
