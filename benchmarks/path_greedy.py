@@ -30,8 +30,18 @@ from nco_bench.models.registry import build_path_policy, load_official
 Step = Callable[[Tensor], Tensor]
 """Takes partial tours ``(B, t)``, returns the chosen nodes ``(B,)``; what lies before the first step is not timed."""
 
-CASES = {"lehd": ((100, 128), (1000, 8)), "bq": ((100, 128), (1000, 8)), "sit": ((100, 128), (1000, 8), (10_000, 1))}
-LEHD_SIZES = {"embedding_dim": 128, "qkv_dim": 16, "head_num": 8, "ff_hidden_dim": 512, "sqrt_embedding_dim": 128**0.5}
+CASES = {
+    "lehd": ((100, 128), (1000, 8)),
+    "bq": ((100, 128), (1000, 8)),
+    "sit": ((100, 128), (1000, 8), (10_000, 1)),
+}
+LEHD_SIZES = {
+    "embedding_dim": 128,
+    "qkv_dim": 16,
+    "head_num": 8,
+    "ff_hidden_dim": 512,
+    "sqrt_embedding_dim": 128**0.5,
+}
 
 
 def module_at(path: Path, name: str) -> types.ModuleType:
@@ -92,7 +102,9 @@ def official_bq(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
         size = tours.shape[1]
         if size not in prepared:  # a state of the construction, not part of the step
             rows = np.stack([rest_of(tour, coords.shape[1]) for tour in tours.numpy()])
-            rows = torch.from_numpy(np.concatenate([tours[:, -1:], rows, np.full((len(rows), 1), coords.shape[1])], 1))
+            rows = torch.from_numpy(
+                np.concatenate([tours[:, -1:], rows, np.full((len(rows), 1), coords.shape[1])], 1)
+            )
             points = closed.gather(1, rows[..., None].expand(-1, -1, 2))
             prepared[size] = DecodingSubPb(points, rows, torch.cdist(points, points))
         return greedy_decoding_step(prepared[size], model, -1)[0]
@@ -139,14 +151,16 @@ def randomise(model: nn.Module) -> None:
                 parameter.fill_(0.5)
 
 
-def compare(name: str, checkout: Path, count: int, batch: int, points: int) -> None:
+def compare(name: str, checkout: Path, count: int, batch: int, points: int, repeats: int) -> None:
     """Time both sides at `points` lengths of partial tours, and print throughput and their ratio."""
     torch.manual_seed(0)
     coords = torch.rand(batch, count, 2)
     official, official_step = OFFICIAL[name](checkout, coords)
     randomise(official)
     our_step = ours(name, official, coords)
-    orders = torch.stack([torch.cat([torch.zeros(1, dtype=torch.int64), 1 + torch.randperm(count - 1)]) for _ in range(batch)])
+    orders = torch.stack(
+        [torch.cat([torch.zeros(1, dtype=torch.int64), 1 + torch.randperm(count - 1)]) for _ in range(batch)]
+    )
     lengths = np.unique(np.linspace(1, count - 2, points).astype(int))
     totals = {"ours": np.zeros((2, len(lengths))), "official": np.zeros((2, len(lengths)))}
     agree = True
@@ -154,7 +168,7 @@ def compare(name: str, checkout: Path, count: int, batch: int, points: int) -> N
         tours = orders[:, :length]
         agree &= bool((our_step(tours) == official_step(tours)).float().mean() > 0.99)  # and warms both up
         best = {side: [np.inf, np.inf] for side in totals}
-        for _ in range(3):
+        for _ in range(repeats):
             for side, step in (("official", official_step), ("ours", our_step)):
                 wall, cpu = time.perf_counter(), time.process_time()
                 step(tours)
@@ -172,10 +186,13 @@ def compare(name: str, checkout: Path, count: int, batch: int, points: int) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in OFFICIAL:
         parser.add_argument(f"--{name}", type=Path, help=f"checkout of the official repository of {name}")
     parser.add_argument("--points", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of nodes")
     arguments = parser.parse_args()
@@ -188,7 +205,7 @@ def main() -> None:
                 continue
             for count, batch in cases:
                 if not arguments.sizes or count in arguments.sizes:
-                    compare(name, checkout, count, batch, arguments.points)
+                    compare(name, checkout, count, batch, arguments.points, arguments.repeats)
 
 
 if __name__ == "__main__":

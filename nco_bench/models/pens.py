@@ -33,6 +33,9 @@ from nco_bench.models.path import PathNodes, PathState
 BIAS_BLOCK_BYTES = 64 * 2**20
 """Memory of the largest block of attention biases on the CPU; blocks are cut along the queries."""
 
+KEEP_DISTANCES_BELOW = 2000
+"""Only below this number of tokens are distances kept from layer to layer."""
+
 
 @dataclass(frozen=True)
 class PensConfig:
@@ -99,12 +102,15 @@ class Geometry:
         ``(H,)`` ALiBi slopes, or None.
     cos, sin
         ``(B, 1, T, K / 2)`` RoPE phases, or None.
+    distances
+        ``(B, T, T)`` where T is so small that they are kept for all layers, else None.
     """
 
     coords: Tensor
-    slopes: Tensor | None
-    cos: Tensor | None
-    sin: Tensor | None
+    slopes: Tensor | None = None
+    cos: Tensor | None = None
+    sin: Tensor | None = None
+    distances: Tensor | None = None
 
 
 def rotate(x: Tensor, geometry: Geometry) -> Tensor:
@@ -117,12 +123,11 @@ def rotate(x: Tensor, geometry: Geometry) -> Tensor:
 
 def distances(points: Tensor, others: Tensor) -> Tensor:
     """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
-    delta = points[:, :, None] - others[:, None]
-    return delta.square().sum(-1).sqrt()
+    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def attend_with_distances(
-    query: Tensor, key: Tensor, value: Tensor, geometry: Geometry, scale: float
+    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
 ) -> Tensor:
     """Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
 
@@ -130,19 +135,23 @@ def attend_with_distances(
     ----------
     query, key, value
         ``(B, H, T, K)``.
+    slopes
+        ``(H,)``, the m_h.
     geometry
-        Coordinates ``(B, T, 2)`` and slopes ``(H,)``.
+        Coordinates ``(B, T, 2)``, or distances where they are kept.
     scale
         Factor of the content logits.
     """
-    assert geometry.slopes is not None  # narrowed for the type checker: the caller has checked it
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
-    slopes = -geometry.slopes[:, None, None]
     blocks = []
     for start in range(0, tokens, rows):
         block = slice(start, start + rows)
-        bias = distances(geometry.coords[:, block], geometry.coords)[:, None] * slopes
+        if geometry.distances is None:
+            near = distances(geometry.coords[:, block], geometry.coords)
+        else:
+            near = geometry.distances[:, block]
+        bias = (near[:, None] * -slopes[:, None, None]).to(query.dtype)
         blocks.append(
             F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
         )
@@ -165,8 +174,6 @@ class Attention(nn.Module):
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         query, key = rotate(query, geometry), rotate(key, geometry)
-        if self.scale_bias and geometry.slopes is not None:
-            geometry = Geometry(geometry.coords, geometry.slopes * scale, geometry.cos, geometry.sin)
         factor = 1 / math.sqrt(self.head_dim)
         if isinstance(scale, Tensor):
             query = query * scale
@@ -175,7 +182,8 @@ class Attention(nn.Module):
         if geometry.slopes is None:
             heads = F.scaled_dot_product_attention(query, key, value, scale=factor)
         else:
-            heads = attend_with_distances(query, key, value, geometry, factor)
+            slopes = geometry.slopes * scale if self.scale_bias else geometry.slopes
+            heads = attend_with_distances(query, key, value, slopes, geometry, factor)
         return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
 
 
@@ -276,12 +284,17 @@ class Pens(nn.Module):
         return gaussian_vectors(state.features.squeeze(-1), step, self.config.width).to(dtype)
 
     def _geometry(self, coords: Tensor) -> Geometry:
-        slopes = self.slopes if self.config.alibi else None
+        slopes, near = None, None
+        if self.config.alibi:
+            slopes = self.slopes
+            batch, tokens, _ = coords.shape
+            if tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
+                near = distances(coords, coords)
         if not self.config.rope:
-            return Geometry(coords, slopes, None, None)
+            return Geometry(coords, slopes, distances=near)
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
-        return Geometry(coords, slopes, phases.cos(), phases.sin())
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), near)
 
 
 def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:

@@ -75,8 +75,14 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
     expected = torch.softmax(0.7 * query @ key.transpose(2, 3) - bias, dim=-1) @ value
     for size in (1, 2**30):
         monkeypatch.setattr(pens, "BIAS_BLOCK_BYTES", size)
-        ours = attend_with_distances(query, key, value, Geometry(COORDS, slopes, None, None), 0.7)
+        ours = attend_with_distances(query, key, value, slopes, Geometry(COORDS), 0.7)
         torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
+
+
+def test_keeping_distances_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = scores(small("pens-a"), COORDS)
+    monkeypatch.setattr(pens, "KEEP_DISTANCES_BELOW", 0)
+    torch.testing.assert_close(scores(small("pens-a"), COORDS), kept)
 
 
 def test_slopes_and_frequencies_are_the_published_ones() -> None:
