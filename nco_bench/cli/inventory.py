@@ -88,6 +88,7 @@ def _decodings(places: Places) -> Objects:
 
 
 def _models(places: Places) -> Objects:
+    from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
     from nco_bench.models.registry import PATH_MODELS
 
     return [
@@ -100,14 +101,24 @@ def _models(places: Places) -> Objects:
             "repository": entry.repository or None,
             "note": entry.note or None,
         }
-        for name, entry in PATH_MODELS.items()
+        for name, entry in (ENCODE_ONCE_MODELS | PATH_MODELS).items()
     ]
 
 
 def _weights(places: Places) -> Objects:
+    from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+    from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.weights.pulling import official_weights
     from nco_bench.weights.store import list_weights
 
-    return [weights.summary() for weights in list_weights()]
+    here = [weights.summary() for weights in list_weights()]
+    known = {weights["name"] for weights in here}
+    official = [
+        {"name": w.name, "model": w.model, "problem": w.problem, "gap_on": "official, not pulled yet", "shipped": False}
+        for w in official_weights().values()
+        if w.name not in known and w.model in ENCODE_ONCE_MODELS | PATH_MODELS
+    ]
+    return here + official
 
 
 def _tables(places: Places) -> Objects:

@@ -67,3 +67,18 @@ def one_of(**flags: bool) -> str | None:
     if len(given) > 1:
         raise BadInputError(f"--{given[0]} and --{given[1]} exclude each other; give one of them.")
     return given[0] if given else None
+
+
+def whole_numbers(option: str, text: str, *, least: int) -> list[int]:
+    """
+    Parse a comma-separated list of whole numbers.
+
+    Raises
+    ------
+    BadInputError
+        For anything else, or a number below `least`.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) >= least for part in parts):
+        raise BadInputError(f"{option} {text!r}: expected whole numbers >= {least}, separated by commas.")
+    return [int(part) for part in parts]

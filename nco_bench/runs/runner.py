@@ -140,7 +140,7 @@ def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -
         "solver": choice.info.name,
         "solver_version": choice.info.version,
         "options": options,
-        "weights": None if weights is None else weights["sha256"],
+        "weights": None if weights is None else [weights["sha256"], weights.get("calibration")],
         "problem_version": module.VERSION,
         "device": choice.options.device.partition(":")[0],
     }

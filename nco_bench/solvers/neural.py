@@ -23,6 +23,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, read_params
+from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 
@@ -30,6 +31,7 @@ TOKENS_PER_BATCH = {"cpu": 20_000, "cuda": 400_000}
 """Nodes solved together with ``--batch-size auto``: enough to keep the device busy, little enough for its memory."""
 RANDOM_WEIGHTS = "random"
 ANYTIME = ("rrc", "prc")
+AUTO = "auto"
 
 
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -62,7 +64,8 @@ class PathSolver:
         self.decoding: Decoding = parse_decoding(options.decoding or "greedy")
         self.options = options
         read_params(self.name, options.params)
-        self.scale = _coordinate_scale(options.coordinate_scale)
+        self.scale = None if options.coordinate_scale == AUTO else _coordinate_scale(options.coordinate_scale)
+        self.calibration: list[Calibrated] = []
         self.policy: torch.nn.Module | None = None
         self.weights: WeightsFile | None = None
 
@@ -91,11 +94,25 @@ class PathSolver:
                 self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
             )
             load_into(self.policy, self.weights)
+        if self.scale is None:
+            self.calibration = self._calibrated()
         self.policy = self.policy.to(device).eval()
 
+    def _calibrated(self) -> list[Calibrated]:
+        calibration = [] if self.weights is None else read_calibration(self.weights)
+        if not calibration:
+            raise BadInputError(
+                f"--coordinate-scale auto: the weights of {self.name} have no calibration; "
+                f"make one with 'nco-bench calibrate {self.name}', or give a factor."
+            )
+        return calibration
+
     def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights."""
-        return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS} if self.weights is None else self.weights.facts()
+        """Return what a record says about the weights, and the factors of ``--coordinate-scale auto`` by size."""
+        if self.weights is None:
+            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
+        factors = {str(c.n): c.factor for c in self.calibration}
+        return {**self.weights.facts(), **({"calibration": factors} if factors else {})}
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""
@@ -124,7 +141,7 @@ class PathSolver:
             decoding=self.decoding,
             seed=seed,
             time_limit=None if time_limit is None else time_limit * len(batch),
-            coordinate_scale=self.scale,
+            coordinate_scale=factor_at(self.calibration, batch[0].n) if self.scale is None else self.scale,
             trace=trace,
         )
         progress(len(batch))
@@ -175,5 +192,5 @@ def _coordinate_scale(text: str | None) -> float:
     except ValueError:
         factor = 0.0
     if not 0 < factor < float("inf"):
-        raise BadInputError(f"--coordinate-scale {text!r}: expected a positive number.")
+        raise BadInputError(f"--coordinate-scale {text!r}: expected auto or a positive number.")
     return factor

@@ -117,10 +117,11 @@ def register(
 def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
+    from nco_bench.solvers.encode_once_table import encode_once_solvers
     from nco_bench.solvers.neural_table import neural_solvers
 
     table: dict[str, SolverInfo] = {}
-    for info in (*CLASSICAL, *neural_solvers()):
+    for info in (*CLASSICAL, *encode_once_solvers(), *neural_solvers()):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")
         table[info.name] = info

@@ -29,7 +29,13 @@ STATE_KEYS = ("model_state_dict", "best_model_weights", "model_weights", "net", 
 
 
 def import_checkpoint(
-    model: str, file: Path, problem: str = "tsp", name: str | None = None, *, note: str = ""
+    model: str,
+    file: Path,
+    problem: str = "tsp",
+    name: str | None = None,
+    *,
+    note: str = "",
+    trained_on: tuple[str, int] = ("", 0),
 ) -> WeightsFile:
     """
     Convert an official checkpoint and keep it in the user's cache.
@@ -44,6 +50,8 @@ def import_checkpoint(
         What ``--weights`` shall take; the model's name (with ``-cvrp`` for the CVRP) if None.
     note
         Where the file came from, for the manifest.
+    trained_on
+        Distribution and size of the instances it was trained on, where known.
 
     Raises
     ------
@@ -69,7 +77,7 @@ def import_checkpoint(
         sha256="",
         steps=0,
         samples=0,
-        data=TrainingData("as published", 100, 0, label_solver="as published"),
+        data=TrainingData(*trained_on, instances=0, label_solver="as published"),
         recipe={"imported_from": file.name, "imported_sha256": sha256_of(file)},
         seed=0,
         hours=0.0,

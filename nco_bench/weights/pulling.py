@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -118,7 +119,10 @@ def _pull_one(entry: OfficialWeights, say: Callable[[str], None]) -> WeightsFile
     elif local.suffix != ".safetensors":
         _check(local, entry)
     say(f"{entry.name}: importing {local}")
-    return import_checkpoint(entry.model, local, entry.problem, entry.name, note=entry.source)
+    size = int(re.sub(r"\D", "", entry.name.rpartition("-")[2]))
+    return import_checkpoint(
+        entry.model, local, entry.problem, entry.name, note=entry.source, trained_on=("uniform", size)
+    )
 
 
 def in_mirror(entry: OfficialWeights) -> Path | None:

@@ -53,6 +53,8 @@ class WeightsFile:
             "steps": manifest.steps,
             "samples": manifest.samples,
             "share_of_paper": manifest.share_of_paper,
+            "training_size": manifest.data.size or None,
+            "training_distribution": manifest.data.distribution,
         }
 
     def summary(self) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""``nco-bench calibrate``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import Json
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="Model, such as pens-a.")],
+    sizes: Annotated[str, typer.Option("--sizes", help="Numbers of nodes.")] = "100,250,500,1000",
+    weights: Annotated[str | None, typer.Option("--weights", help="Name or file of the weights.")] = None,
+    count: Annotated[int, typer.Option("--count", help="Held-out instances per size.", min=1)] = 32,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Fit the coordinate scale of a model per size, for --coordinate-scale auto."""
+    from dataclasses import asdict
+
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.parsing import whole_numbers
+    from nco_bench.runs.calibrating import calibrate as fit
+    from nco_bench.runs.request import resolve_device
+    from nco_bench.weights.calibration import write_calibration
+    from nco_bench.weights.pulling import find
+
+    wanted = whole_numbers("--sizes", sizes, least=2)
+    file = find(weights or model, model, "tsp")
+    found = fit(model, wanted, weights=weights, device=resolve_device(device), instances=count, say=say)
+    path = write_calibration(file, found)
+    if json:
+        print_json({"weights": file.manifest.name, "path": str(path), "sizes": [asdict(c) for c in found]})
+    else:
+        say(f"written to {path}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(calibrate)
