@@ -243,14 +243,15 @@ def trajectory_lengths(coords: Tensor, nodes: Tensor, *, cvrp: bool) -> Tensor:
     Returns
     -------
     Tensor
-        ``(B, P)``.
+        ``(B, P)``, rounded to 1e-9, so that equal solutions (routes in another order, say) are equally long however
+        the sum is cut, and the first of them is kept.
     """
     if cvrp:
         nodes = F.pad(nodes, (1, 0))
     batch, trajectories, moves = nodes.shape
     index = nodes.reshape(batch, -1, 1).expand(-1, -1, 2)
     points = coords.gather(1, index).view(batch, trajectories, moves, 2)
-    return (points - points.roll(-1, dims=2)).norm(dim=3).sum(dim=2)
+    return (points - points.roll(-1, dims=2)).norm(dim=3).sum(dim=2).round(decimals=9)
 
 
 def solution_arrays(nodes: Tensor, *, cvrp: bool) -> list[NDArray[np.int64]]:

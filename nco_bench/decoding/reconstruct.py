@@ -100,8 +100,8 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt
     """
     _, count, length = segments.shape
     nodes, local = segments.flatten(0, 1).sort(dim=1)  # the problem lists its nodes by ascending index
-    source = coords.repeat_interleave(count, dim=0) if count > 1 else coords
-    points = source.gather(1, nodes[..., None].expand(-1, -1, 2))
+    source = torch.arange(len(coords), device=coords.device).repeat_interleave(count)
+    points = coords[source[:, None], nodes]
     # `local` sorts positions by node; its inverse gives the rank of each position's node.
     rank = torch.empty_like(local).scatter_(
         1, local, torch.arange(length, device=local.device).expand_as(local)

@@ -43,6 +43,8 @@ class BqConfig:
         Logit scale that the name stands for: ``none`` (bq) or ``esf`` (bq-esf).
     training_size
         Instance size the weights were trained on, for logit scales.
+    gelu
+        GELU instead of ReLU, an option of the official code that is off in the published models.
     """
 
     problem: str = "tsp"
@@ -52,6 +54,7 @@ class BqConfig:
     layers: int = 9
     scale: str = "none"
     training_size: int = 100
+    gelu: bool = False
 
 
 def config_for(name: str, problem: str) -> BqConfig:
@@ -86,7 +89,7 @@ class Layer(nn.Module):
     def __init__(self, config: BqConfig) -> None:
         super().__init__()
         self.attention = Attention(config)
-        self.feed_forward = FeedForward(config.width, config.ffn)
+        self.feed_forward = FeedForward(config.width, config.ffn, gelu=config.gelu)
         self.alpha_attention = nn.Parameter(torch.zeros(()))
         self.alpha_ffn = nn.Parameter(torch.zeros(()))
 

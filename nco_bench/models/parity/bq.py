@@ -19,6 +19,8 @@ from nco_bench.models.registry import load_official
 
 def policy_of(fixture: Fixture, config: BqConfig) -> Bq:
     """Build the policy and load the fixture's weights through the official importer."""
+    fixture.require("activation_attention", "softmax")
+    fixture.require("batchnorm", False)
     policy = build(config).eval()
     load_official(policy, "bq", fixture.state_dict, str(fixture.path))
     return policy
@@ -33,6 +35,7 @@ def check(fixture: Fixture) -> ParityResult:
         fixture.size("nb_heads"),
         fixture.size("dim_ff"),
         fixture.size("nb_layers_encoder"),
+        gelu=fixture.sizes.get("activation_ff", "relu") == "gelu",
     )
     policy, checks = policy_of(fixture, config), Checks()
     with torch.inference_mode():

@@ -82,6 +82,14 @@ class Fixture:
             raise BadInputError(f"{self.path.with_suffix('.json')}: config.model_params lacks {key!r}.")
         return self.sizes[key]
 
+    def require(self, key: str, value: object) -> None:
+        """Refuse a variant of the official constructor that no published model uses and ours does not have."""
+        found = self.sizes.get(key, value)
+        if found != value:
+            raise BadInputError(
+                f"{self.path.with_suffix('.json')}: {key} is {found!r}; ours is {value!r}, as published."
+            )
+
 
 def read_fixture(path: Path | str) -> Fixture:
     """Read a fixture from either of its two files.

@@ -18,6 +18,7 @@ from nco_bench.models.sigd import Sigd, SigdConfig, SigdLehd, build, from_offici
 def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:
     """Build the policy of the fixture's configuration and load its weights through the official importer."""
     style = str(fixture.option("architecture")).lower()
+    fixture.require("use_rezero_transformer", True)
     config = SigdConfig(
         problem,
         style,
