@@ -154,10 +154,12 @@ class Am(nn.Module):
         """Project encoded nodes ``(B, N, D)`` once: keys, values, and each node's share of the query."""
         width, heads = self.config.width, self.config.heads
         key, value, pointer = self.node_projection(x).chunk(3, dim=2)
+        keys = split_heads(key, heads)
         step = self.step_projection.weight * scale  # (D, 2 D) or (D, D + 1)
         cvrp = self.problem == "cvrp"
         return Glimpse(
-            keys=split_heads(key, heads).transpose(2, 3).contiguous(),
+            keys=keys,
+            keys_across=keys.transpose(2, 3).contiguous(),
             values=split_heads(value, heads),
             # u = (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D) (Equation 7)
             pointer=(pointer @ self.glimpse_projection.weight)
@@ -173,7 +175,7 @@ class Am(nn.Module):
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)`` (Equation 7)."""
-        return pointer_scores(encoded, state).tanh().mul(self.config.clip).add(state.blocked)
+        return torch.add(state.blocked, pointer_scores(encoded, state).tanh(), alpha=self.config.clip)
 
 
 def build(config: AmConfig, logit_scale: LogitScale | None = None) -> Am:

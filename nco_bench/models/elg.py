@@ -150,7 +150,7 @@ class Elg(nn.Module):
     def logits(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Return ``C tanh(global + penalty + local)``, ``-inf`` where blocked, ``(B, P, N)``."""
         scores = pointer_scores(encoded.glimpse, state) + self.nearby(encoded, state)
-        return scores.tanh().mul(self.config.clip).add(state.blocked)
+        return torch.add(state.blocked, scores.tanh(), alpha=self.config.clip)
 
     def nearby(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Penalty plus local score of every node, ``(B, P, N)``."""

@@ -97,7 +97,9 @@ class Glimpse:
     Attributes
     ----------
     keys, values
-        ``(B, H, K, N)`` and ``(B, H, N, K)``.
+        ``(B, H, N, K)`` each.
+    keys_across
+        ``(B, H, K, N)``: the keys again, laid out for plain products; the fused kernel is slow on that layout.
     pointer
         ``(B, D, N)`` keys of the final scores; hold the projection of the glimpse and the factor 1 / sqrt(D).
     offset
@@ -115,6 +117,7 @@ class Glimpse:
     """
 
     keys: Tensor
+    keys_across: Tensor
     values: Tensor
     pointer: Tensor
     current: Tensor
@@ -143,10 +146,11 @@ def pointer_scores(glimpse: Glimpse, state: RouteState) -> Tensor:
     heads = query.unflatten(2, (glimpse.keys.shape[1], -1)).transpose(1, 2)  # (B, H, P, K)
     blocked = state.blocked[:, None]
     if trajectories >= MANY_TRAJECTORIES or query.is_cuda:
-        keys = glimpse.keys.transpose(2, 3)
-        mixed = F.scaled_dot_product_attention(heads, keys, glimpse.values, attn_mask=blocked, scale=1.0)
+        mixed = F.scaled_dot_product_attention(
+            heads, glimpse.keys, glimpse.values, attn_mask=blocked, scale=1.0
+        )
     else:
-        weights = torch.matmul(heads, glimpse.keys).add_(blocked)
+        weights = torch.matmul(heads, glimpse.keys_across).add_(blocked)
         mixed = torch.matmul(weights.softmax(dim=3), glimpse.values)
     scores = torch.bmm(mixed.transpose(1, 2).reshape(batch, trajectories, -1), glimpse.pointer)
     return scores if glimpse.offset is None else scores + glimpse.offset

@@ -71,9 +71,10 @@ class InstanceNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, ``(B, N, D)``."""
-        variance, mean = torch.var_mean(x, dim=1, correction=0, keepdim=True)
-        factor = self.weight * torch.rsqrt(variance + 1e-5)
-        return torch.addcmul(self.bias - mean * factor, x, factor)
+        # Means over the middle axis are much faster on a CPU than torch.var_mean.
+        centred = x - x.mean(dim=1, keepdim=True)
+        variance = centred.square().mean(dim=1, keepdim=True)
+        return torch.addcmul(self.bias, centred, self.weight * torch.rsqrt(variance + 1e-5))
 
 
 class Layer(nn.Module):
@@ -137,8 +138,10 @@ class Decoder(nn.Module):
         width = x.shape[2]
         current = self.current.weight * scale
         pointer = x / math.sqrt(width)
+        keys = split_heads(self.key(x), self.heads)
         return Glimpse(
-            keys=split_heads(self.key(x), self.heads).transpose(2, 3).contiguous(),
+            keys=keys,
+            keys_across=keys.transpose(2, 3).contiguous(),
             values=split_heads(self.value(x), self.heads),
             # (W o + b) . h = o . (W^T h) + b . h
             pointer=(pointer @ self.combine.weight).transpose(1, 2).contiguous(),
@@ -167,7 +170,7 @@ class Pomo(nn.Module):
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)``."""
-        return pointer_scores(encoded, state).tanh().mul(self.config.clip).add(state.blocked)
+        return torch.add(state.blocked, pointer_scores(encoded, state).tanh(), alpha=self.config.clip)
 
 
 def build(config: PomoConfig, logit_scale: LogitScale | None = None) -> Pomo:
