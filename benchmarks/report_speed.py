@@ -81,7 +81,9 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = used.ru_utime + used.ru_stime
-        print(f"{options.records:,} records, three tables: {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB")
+        print(
+            f"{options.records:,} records, three tables: {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB"
+        )
 
 
 if __name__ == "__main__":

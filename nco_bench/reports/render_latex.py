@@ -101,7 +101,13 @@ def _notes(table: Table) -> list[str]:
     if not table.notes:
         return []
     notes = [rf"{_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
-    return ["", r"\smallskip", r"\noindent\begin{minipage}{\linewidth}\footnotesize", *notes, r"\end{minipage}"]
+    return [
+        "",
+        r"\smallskip",
+        r"\noindent\begin{minipage}{\linewidth}\footnotesize",
+        *notes,
+        r"\end{minipage}",
+    ]
 
 
 def _tabular(table: Table) -> list[str]:
