@@ -1,8 +1,9 @@
 """
 What the harness costs: random insertion called bare against `nco-bench run`, on the same instances.
 
-Both sides run in this process, in turn, several times; the median of the difference per instance is printed. Claim: at
-most 2 % of the run or 50 microseconds an instance, whichever is more.
+Both sides run in this process, in turn, several times, on two numbers of instances: the slope of the difference is what
+one more instance costs, the rest is set-up (loading, environment, child process, latency measurement). Claim: at
+most 2 % of the run or 50 microseconds an instance, whichever is more. Medians; CPU time beside wall time.
 
     python benchmarks/harness_overhead.py [--n 100] [--count 1000] [--rounds 5]
 """
@@ -10,9 +11,10 @@ most 2 % of the run or 50 microseconds an instance, whichever is more.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,26 +42,41 @@ class Identity:
 '''
 
 
-def bare(name: str, dataset: Dataset) -> float:
-    """Seconds of the solver alone, in the batches that the runner uses."""
+@dataclass(frozen=True)
+class Cost:
+    """Wall seconds and CPU seconds of this process (a busy machine stretches the first, not the second)."""
+
+    wall: float
+    cpu: float
+
+
+def measured(call: Callable[[], object]) -> Cost:
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def bare(name: str, dataset: Dataset) -> Cost:
+    """Cost of the solver alone, prepared before, in the batches that the runner uses."""
     solver = create(choose(name, SolverOptions()))
     solver.prepare(dataset)
-    size = solver.batch_size(dataset)
+    size = getattr(solver, "batch_size", lambda _: 1)(dataset)
+
+    def solve_all() -> None:
+        for first in range(0, len(dataset), size):
+            batch = dataset.instances[first : first + size]
+            solver.solve(batch, seed=first, time_limit=None, progress=lambda _: None)
+
     solver.solve(dataset.instances[:1], seed=0, time_limit=None, progress=lambda _: None)
-    start = time.perf_counter()
-    for first in range(0, len(dataset), size):
-        solver.solve(dataset.instances[first : first + size], seed=first, time_limit=None, progress=lambda _: None)
-    elapsed = time.perf_counter() - start
+    cost = measured(solve_all)
     getattr(solver, "close", lambda: None)()
-    return elapsed
+    return cost
 
 
-def through_run(name: str, path: Path, folder: Path) -> tuple[float, float]:
-    """Seconds of the whole run() call and, within it, of the timed solver calls."""
+def through_run(name: str, path: Path, folder: Path) -> Cost:
+    """Cost of a whole run() call, loading and set-up included."""
     request = RunRequest((name,), (str(path),), folder / f"{time.monotonic_ns()}", Places(folder), fresh=True)
-    start = time.perf_counter()
-    outcome = run(request, QuietDisplay())
-    return time.perf_counter() - start, float(outcome.cells[0].seconds_total or 0.0)
+    return measured(lambda: run(request, QuietDisplay()))
 
 
 def main() -> None:
@@ -71,23 +88,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "identity.py").write_text(NOTHING)
-        dataset = generate("tsp", arguments.n, arguments.count, "uniform", 1234)
-        path = save_dataset(dataset, folder / "set.npz")
+        few, many = (
+            generate("tsp", arguments.n, count, "uniform", 1234) for count in (arguments.count // 10, arguments.count)
+        )
+        paths = [save_dataset(d, folder / f"set{len(d)}.npz") for d in (few, many)]
         for solver in (str(folder / "identity.py"), "random-insertion"):
-            report(solver, dataset, path, folder, arguments.rounds)
+            report(solver, (few, many), paths, folder, arguments.rounds)
 
 
-def report(solver: str, dataset: Dataset, path: Path, folder: Path, rounds: int) -> None:
-    """Print one line for one solver."""
-    rows = [(bare(solver, dataset), *through_run(solver, path, folder)) for _ in range(rounds + 1)][1:]
-    alone = statistics.median(row[0] for row in rows)
-    within = statistics.median(row[2] for row in rows)
-    whole = statistics.median(row[1] for row in rows)
-    microseconds = 1e6 * np.median([(row[1] - row[2]) / len(dataset) for row in rows])
+def report(
+    solver: str, sets: tuple[Dataset, Dataset], paths: list[Path], folder: Path, rounds: int
+) -> None:
+    """Print the cost per further instance (slope between the two sizes) and the cost of a run as such."""
+    rows = []
+    for _ in range(rounds + 1):
+        alone = [bare(solver, d) for d in sets]
+        whole = [through_run(solver, path, folder) for path in paths]
+        rows.append([(w.wall - a.wall, w.cpu - a.cpu, w.wall) for w, a in zip(whole, alone, strict=True)])
+    few, many = (np.median([row[k] for row in rows[1:]], axis=0) for k in (0, 1))
+    further = len(sets[1]) - len(sets[0])
+    slope = 1e6 * (many - few) / further
     print(
-        f"{Path(solver).stem}: bare {alone:.4f} s, run() {whole:.4f} s of which {within:.4f} s in the solver; "
-        f"harness {microseconds:.1f} us an instance incl. loading, environment capture and set-up "
-        f"({100 * (whole - within) / whole:.1f} % of the run)"
+        f"{Path(solver).stem}: harness {slope[1]:.0f} us CPU ({slope[0]:.0f} us wall) per further instance; "
+        f"a run of {len(sets[1])} costs {1000 * many[1]:.0f} ms CPU ({1000 * many[0]:.0f} ms wall) more than the bare solver, "
+        f"set-up included; the whole run took {many[2]:.2f} s"
     )
 
 
