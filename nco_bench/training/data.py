@@ -1,6 +1,7 @@
 """Labelled instances as a stream: shard after shard, never more than two in memory, at a position that can be saved.
 
-A shard is an ordinary dataset with reference tours, or a plain npz with ``coords`` ``(B, N, 2)`` and ``tours`` ``(B, N)``.
+A shard is an ordinary dataset with reference tours, or a plain npz with ``coords`` ``(B, N, 2)`` and ``tours`` ``(B, N)``,
+or with ``paths`` ``(B, L, 2)``, solved path problems.
 The order is a function of seed and epoch alone, so a position is three numbers. The next shard is read while
 the current one is learned from.
 """
@@ -42,18 +43,29 @@ class ShardFacts:
 
 @dataclass(frozen=True)
 class Shard:
-    """Labelled TSP instances of one size.
+    """Labelled TSP instances, or solved path problems, of one size.
 
     Attributes
     ----------
     ordered
-        ``(B, N, 2)`` float32 coordinates in the order of the label tour.
+        ``(B, N, 2)`` float32 coordinates in the order of the label tour or path.
     facts
         Where they come from.
+    tours
+        True for closed tours, False for paths with fixed ends (see `detours`).
     """
 
     ordered: NDArray[np.float32]
     facts: ShardFacts
+    tours: bool = True
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some instances of a shard, ``(B, N, 2)`` in the order of their tours, or of their paths."""
+
+    ordered: NDArray[np.float32]
+    tours: bool
 
 
 def find_shards(sources: Sequence[str | Path]) -> list[str]:
@@ -89,7 +101,10 @@ def read_shard(source: str | Path, places: Places | None = None) -> Shard:
     """
     path = Path(source)
     if path.suffix == ".npz" and not path.with_suffix(".json").exists():
-        coords, tours = _read_arrays(path)
+        arrays = _read_arrays(path)
+        if "paths" in arrays:
+            return _paths(arrays["paths"], path)
+        coords, tours = arrays["coords"], arrays["tours"]
         facts = ShardFacts(len(coords), coords.shape[1] if coords.ndim == 3 else 0)
         return Shard(in_tour_order(coords, tours, str(path)), facts)
     from nco_bench.datasets.load import Places, load_dataset
@@ -134,18 +149,26 @@ def in_tour_order(
     return ordered.astype(np.float32)
 
 
-def _read_arrays(path: Path) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            return file["coords"], file["tours"]
+            arrays = {key: file[key] for key in ("coords", "tours", "paths") if key in file.files}
     except FileNotFoundError:
         raise BadInputError(f"{path}: no such file of labels.") from None
-    except KeyError:
-        raise BadInputError(
-            f"{path}: no arrays coords and tours, and no dataset manifest beside it; not a file of labels."
-        ) from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise BadInputError(f"{path}: damaged label file ({error}).") from error
+    if "paths" not in arrays and not {"coords", "tours"} <= set(arrays):
+        raise BadInputError(
+            f"{path}: no arrays coords and tours, and no dataset manifest beside it; not a file of labels."
+        )
+    return arrays
+
+
+def _paths(paths: NDArray[Any], path: Path) -> Shard:
+    if paths.ndim != 3 or paths.shape[1] < 4 or paths.shape[2] != 2 or not np.isfinite(paths).all():
+        raise BadInputError(f"{path}: paths {paths.shape} are no finite (B, L, 2) with 4 or more rows.")
+    facts = ShardFacts(len(paths), paths.shape[1], "paths after wrong turns", label_solver="fast-tsp")
+    return Shard(paths.astype(np.float32), facts, tours=False)
 
 
 def _dataset_arrays(dataset: Dataset, place: str) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
@@ -208,26 +231,33 @@ class LabelStream:
         self.facts: dict[str, ShardFacts] = {}
         self._loaded: tuple[int, int] | None = None
         self._rows: NDArray[np.float32] = np.empty((0, 0, 2), np.float32)
+        self._tours = True
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="labels")
         self._ahead: tuple[int, Future[Shard]] | None = None
 
     def held_out(self) -> NDArray[np.float32]:
         """Return the instances that are not learned from, ``(B, N, 2)`` in tour order."""
-        rows = read_shard(self.shards[-1], self.places).ordered
+        last = read_shard(self.shards[-1], self.places)
+        if not last.tours:
+            raise BadInputError(
+                f"{self.shards[-1]}: holds paths; validation needs tours, give them with --validation."
+            )
+        rows = last.ordered
         return rows[len(rows) - self._held(len(rows)) :]
 
     def _held(self, rows: int) -> int:
         return min(self._hold_out, rows // 5)
 
-    def take(self, count: int) -> NDArray[np.float32]:
-        """Return the next instances, ``(B, N, 2)`` in tour order; B is smaller than `count` at a shard's end."""
+    def take(self, count: int) -> Batch:
+        """Return the next instances; fewer than `count` at a shard's end."""
         rows = self._current()
+        tours = self._tours
         batch = rows[self.offset : self.offset + count]
         self.offset += len(batch)
         if self.offset >= len(rows):
             self.epoch, self.shard = self._following()
             self.offset = 0
-        return batch
+        return Batch(batch, tours)
 
     def _following(self) -> tuple[int, int]:
         last = self.shard + 1 >= len(self.shards)
@@ -256,6 +286,7 @@ class LabelStream:
         if following != index:
             self._ahead = (following, self._reader.submit(read_shard, self.shards[following], self.places))
         self.facts[self.shards[index]] = shard.facts
+        self._tours = shard.tours
         held = self._held(len(shard.ordered)) if index == len(self.shards) - 1 else 0
         return shard.ordered[: len(shard.ordered) - held]
 

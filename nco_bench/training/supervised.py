@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.models.logit_scale import TRAINING_SIZE
 from nco_bench.models.path import PathNodes, path_state
 from nco_bench.training.data import LabelStream
 from nco_bench.training.recipes import Recipe, longest_now
@@ -176,7 +177,10 @@ class Supervised:
             Share of the run that is done, for the curriculum.
         """
         rng = np.random.default_rng([self.seed, step])
-        ordered = self.stream.take(self.recipe.batch)
+        batch = self.stream.take(self.recipe.batch)
+        if not batch.tours:
+            return self._loss(self._path_batch(batch.ordered, rng))
+        ordered = batch.ordered
         nodes = ordered.shape[1]
         longest = min(longest_now(self.recipe, fraction), nodes + 1)
         shortest = min(self.recipe.shortest, longest)
@@ -186,6 +190,15 @@ class Supervised:
         pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
         coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
         return self._loss(SubPaths(coords, length == nodes + 1, nodes))
+
+    def _path_batch(self, paths: NDArray[np.float32], rng: np.random.Generator) -> SubPaths:
+        """Cut solved paths down to a random length at the front: what is left of an optimal path is optimal."""
+        rows = paths.shape[1]
+        length = int(rng.integers(min(self.recipe.shortest, rows), rows + 1))
+        pieces = paths[:, rows - length :].copy()
+        if self.recipe.symmetries:
+            pieces = _transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
+        return SubPaths(torch.from_numpy(pieces).to(self.device), False, TRAINING_SIZE)
 
     def _loss(self, paths: SubPaths) -> Loss:
         batch, length, _ = paths.coords.shape

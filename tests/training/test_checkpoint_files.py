@@ -34,7 +34,9 @@ def test_tensors_and_values_come_back_as_they_were(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, Checkpoint(tensors, state))
     read = load_checkpoint(tmp_path / LAST)
     assert read.state == state
-    assert all(torch.equal(read.tensors[k], v) and read.tensors[k].dtype == v.dtype for k, v in tensors.items())
+    assert all(
+        torch.equal(read.tensors[k], v) and read.tensors[k].dtype == v.dtype for k, v in tensors.items()
+    )
 
 
 def test_the_checkpoint_before_is_kept(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nco_bench.training.data import LabelStream, describe, in_tour_order, read_s
 def _taken(stream: LabelStream, instances: int, batch: int) -> np.ndarray:
     parts, count = [], 0
     while count < instances:
-        parts.append(stream.take(batch))
+        parts.append(stream.take(batch).ordered)
         count += len(parts[-1])
     return np.concatenate(parts)
 
@@ -48,11 +48,11 @@ def test_a_saved_position_continues_with_the_next_instance(shards: list[Path]) -
     stream = LabelStream(shards, seed=7)
     _taken(stream, 53, batch=5)
     position = stream.position()
-    rest = [stream.take(5) for _ in range(30)]
+    rest = [stream.take(5).ordered for _ in range(30)]
     other = LabelStream(shards, seed=7)
     other.seek(position)
     for batch in rest:
-        assert np.array_equal(other.take(5), batch)
+        assert np.array_equal(other.take(5).ordered, batch)
 
 
 def test_held_out_instances_are_never_learned_from(shards: list[Path]) -> None:
@@ -85,7 +85,7 @@ def test_a_stored_dataset_is_a_shard_and_tells_where_it_comes_from(tmp_path: Pat
     )
     path = save_dataset(dataset, tmp_path / "squares.npz")
     stream = LabelStream([path], seed=0)
-    steps = np.diff(stream.take(3), axis=1)
+    steps = np.diff(stream.take(3).ordered, axis=1)
     assert np.array_equal(np.abs(steps).sum(-1), np.ones((3, 3)))  # the square's sides, never a diagonal
     facts = describe(stream)
     assert (facts.distribution, facts.size, facts.instances) == ("uniform", 4, 3)
@@ -94,7 +94,11 @@ def test_a_stored_dataset_is_a_shard_and_tells_where_it_comes_from(tmp_path: Pat
 
 def test_labels_that_are_no_permutation_are_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.npz"
-    np.savez(path, coords=np.random.default_rng(0).random((3, 4, 2)), tours=[[0, 1, 2, 3], [0, 1, 1, 3], [3, 2, 1, 0]])
+    np.savez(
+        path,
+        coords=np.random.default_rng(0).random((3, 4, 2)),
+        tours=[[0, 1, 2, 3], [0, 1, 1, 3], [3, 2, 1, 0]],
+    )
     with pytest.raises(BadInputError, match=r"bad\.npz: the label of instance 1 is no permutation of 0\.\.3"):
         read_shard(path)
 
@@ -107,7 +111,9 @@ def test_labels_that_are_no_permutation_are_named(tmp_path: Path) -> None:
         ({"coords": np.full((1, 3, 2), np.nan), "tours": np.array([[0, 1, 2]])}, "instance 0 has a NaN"),
     ],
 )
-def test_arrays_that_are_no_labels_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray], cause: str) -> None:
+def test_arrays_that_are_no_labels_are_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], cause: str
+) -> None:
     path = tmp_path / "bad.npz"
     np.savez(path, **arrays)
     with pytest.raises(BadInputError, match=cause):
@@ -142,6 +148,8 @@ def test_labels_of_another_problem_are_refused(tmp_path: Path) -> None:
     instance = CVRPInstance(
         name="c", depot=rng.random(2), customers=rng.random((3, 2)), demand=np.array([1, 1, 1]), capacity=3
     )
-    path = save_dataset(Dataset("routes", "cvrp", [instance], [None], Origin("test")), tmp_path / "routes.npz")
+    path = save_dataset(
+        Dataset("routes", "cvrp", [instance], [None], Origin("test")), tmp_path / "routes.npz"
+    )
     with pytest.raises(BadInputError, match="holds cvrp instances, this model learns from tsp"):
         read_shard(path)

@@ -81,7 +81,9 @@ def test_a_killed_run_continues_on_the_same_trajectory(tmp_path: Path, shards: l
         assert tensor.numpy() == pytest.approx(again[name].numpy(), rel=1e-6, abs=1e-7)
 
 
-def test_a_finished_run_leaves_weights_manifest_log_and_two_checkpoints(tmp_path: Path, shards: list[Path]) -> None:
+def test_a_finished_run_leaves_weights_manifest_log_and_two_checkpoints(
+    tmp_path: Path, shards: list[Path]
+) -> None:
     result = _train(shards, tmp_path / "w", steps="4")
     assert (result.complete, result.steps, result.samples) == (True, 4, 24)
     manifest = json.loads(result.manifest.read_text())
@@ -129,8 +131,12 @@ def test_resuming_nothing_and_resuming_damage_are_refused(tmp_path: Path, shards
         _train(shards, tmp_path / "v", steps="1", resume=True)
 
 
-def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path: Path, shards: list[Path]) -> None:
-    with pytest.raises(ResultsError, match=r"stopped at step (\d+): loss or gradient is not finite.*checkpoint"):
+def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(
+    tmp_path: Path, shards: list[Path]
+) -> None:
+    with pytest.raises(
+        ResultsError, match=r"stopped at step (\d+): loss or gradient is not finite.*checkpoint"
+    ):
         _train(shards, tmp_path / "w", lr="1e30", warmup="0", schedule="constant")
     state = load_checkpoint(tmp_path / "w.training" / LAST)
     assert state.state["progress"]["step"] >= 1
@@ -145,7 +151,9 @@ def test_a_run_that_needs_a_time_is_told_so(tmp_path: Path, shards: list[Path]) 
 def test_learning_learns(tmp_path: Path, shards: list[Path]) -> None:
     """On polygons the next node is the nearest one on the boundary: a few updates must beat fresh weights by far."""
     config = {"batch": "16", "longest": "11", "longest_start": "11", "validation_instances": "20", "ema": "0"}
-    fresh = train("decoder-6x128", shards, config | {"steps": "1", "lr": "1e-9"}, out=tmp_path / "a", progress="silent")
+    fresh = train(
+        "decoder-6x128", shards, config | {"steps": "1", "lr": "1e-9"}, out=tmp_path / "a", progress="silent"
+    )
     trained = train("decoder-6x128", shards, config | {"steps": "150"}, out=tmp_path / "b", progress="silent")
     assert fresh.validation_gap is not None
     assert trained.validation_gap is not None

@@ -11,7 +11,14 @@ import torch
 
 from nco_bench.errors import BadWeightsError
 from nco_bench.models.registry import build_path_policy, count_parameters
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation, manifest_path, read_manifest, sha256_of
+from nco_bench.weights.manifest import (
+    Manifest,
+    TrainingData,
+    Validation,
+    manifest_path,
+    read_manifest,
+    sha256_of,
+)
 from nco_bench.weights.store import (
     SHIPPED,
     WeightsFile,
@@ -95,7 +102,9 @@ def test_a_changed_file_is_refused(file: WeightsFile) -> None:
     file.path.write_bytes(content)
     with pytest.raises(BadWeightsError, match="changed since its manifest was written"):
         resolve("mine", MODEL)
-    assert {path: problem is None for path, problem in verify_all() if path == file.path} == {file.path: False}
+    assert {path: problem is None for path, problem in verify_all() if path == file.path} == {
+        file.path: False
+    }
 
 
 def test_a_truncated_file_is_called_damaged(file: WeightsFile) -> None:
@@ -136,7 +145,7 @@ def test_a_manifest_that_is_none_is_refused(file: WeightsFile, change: dict[str,
 
 def test_tensors_that_do_not_fit_the_model_are_named(file: WeightsFile) -> None:
     policy = build_path_policy("decoder-6x128")
-    with pytest.raises(BadWeightsError, match="does not fit decoder-96x32: .* tensors missing"):
+    with pytest.raises(BadWeightsError, match=r"does not fit decoder-96x32: .* tensors missing"):
         load_into(policy, file)
     state = {k: v.clone() for k, v in policy.state_dict().items()} | {"score.weight": torch.zeros(1, 64)}
     other = export(state, _manifest(), file.path.with_name("other.safetensors"))

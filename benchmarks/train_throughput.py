@@ -1,0 +1,82 @@
+"""Samples per second of supervised training on this machine, against its own matrix-multiplication speed.
+
+    python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5]
+
+The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
+large multiplication reaches here: 6 floating point operations per weight and token. Attention is not in the floor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from nco_bench.models.registry import build_path_policy, count_parameters
+from nco_bench.training.data import Batch
+from nco_bench.training.loop import Trainer
+from nco_bench.training.recipes import Recipe, recipe_for
+from nco_bench.training.supervised import Supervised
+
+
+class Uniform:
+    """A stream of random instances; their order is no tour, which does not change the time."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+
+    def take(self, count: int) -> Batch:
+        return Batch(np.random.default_rng(0).random((count, self.nodes, 2), dtype=np.float32), tours=True)
+
+
+def multiplication_speed(seconds: float) -> float:
+    """Return operations per second of a large matrix multiplication."""
+    a, b = torch.randn(4096, 512), torch.randn(512, 512)
+    a @ b
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        a @ b
+        count += 1
+    return 2 * 4096 * 512 * 512 * count / (time.perf_counter() - began)
+
+
+def samples_per_second(model: str, recipe: Recipe, seconds: float) -> float:
+    """Return the speed of whole updates (data, forward, backward, AdamW) at one sub-path length."""
+    from pathlib import Path
+
+    policy = build_path_policy(model).train()
+    learner = Supervised(policy, Uniform(100), recipe, 0, torch.device("cpu"))  # type: ignore[arg-type]
+    trainer = Trainer(policy, learner, recipe, Path("unused"), {})
+    for _ in range(3):
+        trainer.update(0.0)
+    began, samples = time.perf_counter(), trainer.progress.samples
+    while time.perf_counter() - began < seconds:
+        trainer.update(0.0)
+    return (trainer.progress.samples - samples) / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="decoder-6x128")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    peak = multiplication_speed(min(2.0, options.seconds))
+    weights = count_parameters(build_path_policy(options.model))
+    print(
+        f"{options.model}: {weights:,} parameters, {options.threads} threads, {peak / 1e9:.0f} GFLOP/s at best"
+    )
+    for length in (10, 25, 50, 100):
+        config = {key: str(length) for key in ("shortest", "longest", "longest_start")}
+        recipe = recipe_for(options.model, config | {"batch": str(options.batch)})
+        speed = samples_per_second(options.model, recipe, options.seconds)
+        share = speed * length * weights * 6 / peak
+        print(f"sub-paths of {length:3d} rows: {speed:7.0f} samples/s, {share:.0%} of the floor's speed")
+
+
+if __name__ == "__main__":
+    main()
