@@ -90,13 +90,13 @@ class CrossAttention(nn.Module):
         scale
             Factor of the logits, 1/sqrt(K) included.
         """
-        query = self._per_head(self.query(few)) * scale  # (B, H, R, K)
-        probes = query @ self._head_weights(self.key)  # (B, H, R, W)
+        query = self._per_head(self.query(few)) * scale
+        probes = torch.einsum("brhk,hkw->bhrw", query, self._head_weights(self.key))
         batch, heads, repeats, width = probes.shape
-        weights = torch.softmax(probes.flatten(1, 2) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
+        weights = torch.softmax(probes.reshape(batch, -1, width) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
         pooled = (weights @ many).view(batch, heads, repeats, width)
-        mixed = pooled @ self._head_weights(self.value).transpose(1, 2)  # (B, H, R, K)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        mixed = torch.einsum("bhrw,hkw->brhk", pooled, self._head_weights(self.value))
+        return self.out(mixed.flatten(2))
 
     def write(self, few: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Prepare the attention of all tokens to the representatives.
@@ -105,12 +105,12 @@ class CrossAttention(nn.Module):
         ``softmax @ answers`` plus the bias of the output map.
         """
         key = self._per_head(self.key(few)) * scale
-        probes = key @ self._head_weights(self.query)
-        answers = self._per_head(self.value(few)) @ self._head_weights_out()
+        probes = torch.einsum("brhk,hkw->bhrw", key, self._head_weights(self.query))
+        answers = torch.einsum("brhk,hkw->bhrw", self._per_head(self.value(few)), self._head_weights_out())
         return probes.flatten(1, 2), answers.flatten(1, 2)
 
     def _per_head(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (self.heads, self.head_dim)).transpose(1, 2)
+        return x.unflatten(2, (self.heads, self.head_dim))  # (B, R, H, K)
 
     def _head_weights(self, linear: nn.Linear) -> Tensor:
         return linear.weight.view(self.heads, self.head_dim, -1)  # (H, K, W)
