@@ -47,7 +47,9 @@ def root(
     """Generate, run and report for neural combinatorial optimisation."""
 
 
-CLICK_ERROR = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+CLICK_ERROR: type[Exception] = next(
+    c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException" and issubclass(c, Exception)
+)
 """Base of usage errors; newer Typer brings its own copy of click, so it is found through Typer."""
 
 

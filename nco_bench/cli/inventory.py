@@ -136,7 +136,7 @@ def _tables(places: Places) -> Objects:
 def _papers(places: Places) -> Objects:
     from nco_bench.reports.published import list_tables
 
-    out: dict[str, list[int]] = {}
+    out: dict[str, list[int | str]] = {}
     for table in list_tables():
         out.setdefault(table.paper, []).append(table.number)
     return [{"name": paper, "tables": numbers} for paper, numbers in out.items()]
