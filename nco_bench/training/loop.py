@@ -199,8 +199,11 @@ class Trainer:
                 "Resume with the same values, or choose another --out."
             )
         self._restore(checkpoint, adopt)
-        if changed:
-            change = {key: now.get(key) for key in changed}
+        change = {key: now.get(key) for key in changed}
+        shards = self.learner.position().get("shards")
+        if shards != checkpoint.state["position"].get("shards"):
+            change["data"] = shards
+        if change:
             self.progress.history.append({"step": self.progress.step, "changed": change})
 
     def _restore(self, checkpoint: Checkpoint, adopt: bool) -> None:
@@ -208,7 +211,7 @@ class Trainer:
             return {k.removeprefix(prefix): v for k, v in checkpoint.tensors.items() if k.startswith(prefix)}
 
         self.policy.load_state_dict(part("model/"))
-        self.learner.extra.load_state_dict(part("extra/"))
+        self.learner.extra.load_state_dict(part("extra/"), strict=False)  # an adopted recipe may lack them
         for key, value in (part("average/") or part("model/")).items():
             if key in self.average:
                 self.average[key].copy_(value)
