@@ -194,6 +194,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=9)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, help="instances at a time, instead of the targets' 128 and 8")
     parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of nodes")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -205,7 +206,9 @@ def main() -> None:
                 continue
             for count, batch in cases:
                 if not arguments.sizes or count in arguments.sizes:
-                    compare(name, checkout, count, batch, arguments.points, arguments.repeats)
+                    compare(
+                        name, checkout, count, arguments.batch or batch, arguments.points, arguments.repeats
+                    )
 
 
 if __name__ == "__main__":
