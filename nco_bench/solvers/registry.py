@@ -169,7 +169,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
             raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
         info = table[name]
     given: dict[str, str] = dict(_key_value(item, text) for item in rest)
-    special = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
+    special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
     label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
     return SolverChoice(info, options, label)
