@@ -258,6 +258,7 @@ def _write_npz(path: Path, arrays: Arrays) -> str:
             os.fsync(file.fileno())
         with open(temporary, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.chmod(temporary, 0o644)  # mkstemp keeps files private
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -272,6 +273,7 @@ def _write_atomic(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp keeps files private
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -13,8 +13,7 @@ from nco_bench.reports.table import build_table
 
 
 def render(form: str | None, name: str, frame: ResultFrame, *, gap: str, document: bool = False) -> str:
-    """
-    Return a table in a format.
+    """Return a table in a format.
 
     Parameters
     ----------
@@ -39,8 +38,7 @@ def render(form: str | None, name: str, frame: ResultFrame, *, gap: str, documen
 
 
 def write_text(path: Path, text: str) -> None:
-    """
-    Write a file whole or not at all.
+    """Write a file whole or not at all.
 
     Raises
     ------
@@ -53,6 +51,7 @@ def write_text(path: Path, text: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
         with os.fdopen(handle, "w") as file:
             file.write(text)
+        os.chmod(temporary, 0o644)  # mkstemp keeps files private
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:

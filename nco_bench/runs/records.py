@@ -199,7 +199,12 @@ class Run:
         merged: dict[int, dict[str, Any]] = {}
         for line in _lines(self.folder / "cells.jsonl"):
             merged.setdefault(line["cell"], {}).update(line)
-        return [Cell(**merged[index]) for index in sorted(merged)]
+        try:
+            return [Cell(**merged[index]) for index in sorted(merged)]
+        except TypeError as error:
+            raise ResultsError(
+                f"{self.folder / 'cells.jsonl'}: not the cells of this version ({error}); move the run's folder away."
+            ) from error
 
     def records(self) -> Iterator[Record]:
         """Yield the records in the order they were written; a torn last line is left out."""

@@ -55,6 +55,7 @@ class WeightsFile:
             "share_of_paper": manifest.share_of_paper,
             "training_size": manifest.data.size or None,
             "training_distribution": manifest.data.distribution,
+            "training_seeds": list(manifest.data.seeds),
         }
 
     def summary(self) -> dict[str, Any]:
