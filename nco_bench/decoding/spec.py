@@ -40,7 +40,7 @@ _BOTH = ("path", "encode-once")
 DECODINGS: dict[str, DecodingKind] = {
     "greedy": DecodingKind("always the best-scored action", options=("knn",), families=_BOTH),
     "beam": DecodingKind(
-        "the most probable partial solutions, shortest final one (BQ-NCO)", "beams", None, ("knn",)
+        "the most probable partial solutions, shortest final one (BQ-NCO)", "beams", None, ("knn",), _BOTH
     ),
     "sample": DecodingKind("solutions drawn from the policy, best one", "samples", None, ("knn",), _BOTH),
     "multistart": DecodingKind(
