@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
@@ -28,7 +29,7 @@ from nco_bench.runs.runner import run
 from nco_bench.solvers.base import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
-NOTHING = '''
+NOTHING = """
 import numpy as np
 from nco_bench.solvers import register
 
@@ -39,7 +40,7 @@ class Identity:
     def prepare(self, dataset): pass
     def batch_size(self, dataset): return 256
     def solve(self, batch, *, seed, time_limit, progress): return [np.arange(i.n) for i in batch]
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,15 @@ def main() -> None:
         folder = Path(name)
         (folder / "identity.py").write_text(NOTHING)
         few, many = (
-            generate("tsp", arguments.n, count, "uniform", 1234) for count in (arguments.count // 10, arguments.count)
+            generate("tsp", arguments.n, count, "uniform", 1234)
+            for count in (arguments.count // 10, arguments.count)
         )
         paths = [save_dataset(d, folder / f"set{len(d)}.npz") for d in (few, many)]
         for solver in (str(folder / "identity.py"), "random-insertion"):
             report(solver, (few, many), paths, folder, arguments.rounds)
 
 
-def report(
-    solver: str, sets: tuple[Dataset, Dataset], paths: list[Path], folder: Path, rounds: int
-) -> None:
+def report(solver: str, sets: tuple[Dataset, Dataset], paths: list[Path], folder: Path, rounds: int) -> None:
     """Print the cost per further instance (slope between the two sizes) and the cost of a run as such."""
     rows = []
     for _ in range(rounds + 1):
@@ -110,8 +110,8 @@ def report(
     slope = 1e6 * (many - few) / further
     print(
         f"{Path(solver).stem}: harness {slope[1]:.0f} us CPU ({slope[0]:.0f} us wall) per further instance; "
-        f"a run of {len(sets[1])} costs {1000 * many[1]:.0f} ms CPU ({1000 * many[0]:.0f} ms wall) more than the bare solver, "
-        f"set-up included; the whole run took {many[2]:.2f} s"
+        f"a run of {len(sets[1])} costs {1000 * many[1]:.0f} ms CPU ({1000 * many[0]:.0f} ms wall) more than "
+        f"the bare solver, set-up included; the whole run took {many[2]:.2f} s"
     )
 
 

@@ -24,7 +24,9 @@ def main() -> None:
             start = time.perf_counter()
             subprocess.run(command, capture_output=True, check=True)
             times.append(time.perf_counter() - start)
-        print(f"nco-bench {' '.join(arguments)}: median {statistics.median(times[1:]):.3f} s, best {min(times):.3f} s")
+        print(
+            f"nco-bench {' '.join(arguments)}: median {statistics.median(times[1:]):.3f} s, best {min(times):.3f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -114,7 +114,13 @@ def _weights(places: Places) -> Objects:
     here = [weights.summary() for weights in list_weights()]
     known = {weights["name"] for weights in here}
     official = [
-        {"name": w.name, "model": w.model, "problem": w.problem, "gap_on": "official, not pulled yet", "shipped": False}
+        {
+            "name": w.name,
+            "model": w.model,
+            "problem": w.problem,
+            "gap_on": "official, not pulled yet",
+            "shipped": False,
+        }
         for w in official_weights().values()
         if w.name not in known and w.model in ENCODE_ONCE_MODELS | PATH_MODELS
     ]

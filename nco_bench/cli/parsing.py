@@ -70,8 +70,7 @@ def one_of(**flags: bool) -> str | None:
 
 
 def whole_numbers(option: str, text: str, *, least: int) -> list[int]:
-    """
-    Parse a comma-separated list of whole numbers.
+    """Parse a comma-separated list of whole numbers.
 
     Raises
     ------

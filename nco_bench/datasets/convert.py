@@ -14,8 +14,7 @@ OWN_FORMAT = "nco-bench"
 
 
 def convert_file(source: Path, target: Path, from_format: str | None, to_format: str | None) -> Dataset:
-    """
-    Read a dataset in one format and write it in another.
+    """Read a dataset in one format and write it in another.
 
     Parameters
     ----------

@@ -31,7 +31,6 @@ from nco_bench.datasets.libraries import library_names, resolve_library
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, UnknownNameError
 
-
 OWN_FORMAT = "nco-bench"
 
 

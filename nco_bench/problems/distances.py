@@ -113,7 +113,9 @@ def cycle_length(coords: FloatArray, order: NDArray[np.integer], convention: str
         The sum in float64; O(L) memory.
     """
     points = coords[order]
-    following = np.empty_like(points)  # np.roll does the same at three times the cost, which counts at n = 100
+    following = np.empty_like(
+        points
+    )  # np.roll does the same at three times the cost, which counts at n = 100
     following[:-1] = points[1:]
     following[-1] = points[0]
     return float(edge_rule(convention)(points, following).sum())

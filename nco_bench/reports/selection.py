@@ -51,8 +51,7 @@ def frame_of_cells(
 
 
 def dataset_called(frame: ResultFrame, name: str) -> str:
-    """
-    Return the name under which records of a dataset are stored, given that name or what was asked for when it was run.
+    """Return the name under which records of a dataset are stored, given that name or what was asked for when it was run.
 
     ``tsp100`` may have meant a stored set of 1,000 instances, whose own name is ``tsp100:count=1000``. A name that nothing
     answers to is returned as it is.

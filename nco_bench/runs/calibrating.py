@@ -1,5 +1,4 @@
-"""
-Fitting the coordinate scale of a model: ``nco-bench calibrate`` (PENS, section 5 and Figure 3).
+"""Fitting the coordinate scale of a model: ``nco-bench calibrate`` (PENS, section 5 and Figure 3).
 
 Per size: solve held-out uniform instances with a grid of factors, fit a parabola to the mean tour length, take its vertex.
 The vertex counts if the parabola is convex and the vertex lies inside the grid; else the best grid point does.
@@ -34,8 +33,7 @@ def calibrate(
     grid: Sequence[float] = GRID,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Calibrated]:
-    """
-    Find the best coordinate scale of a model for each size.
+    """Find the best coordinate scale of a model for each size.
 
     Parameters
     ----------
@@ -61,7 +59,10 @@ def calibrate(
     for n in sizes:
         lengths = [_mean_length(model, n, factor, weights, device, instances) for factor in grid]
         factor, fitted = vertex(grid, lengths)
-        say(f"{model} at n = {n}: factor {factor:.3f}" + ("" if fitted else " (best of the grid; no usable parabola)"))
+        say(
+            f"{model} at n = {n}: factor {factor:.3f}"
+            + ("" if fitted else " (best of the grid; no usable parabola)")
+        )
         found.append(Calibrated(n, factor, fitted, tuple(grid), tuple(lengths), instances, HELD_OUT_SEED))
     return found
 
@@ -86,7 +87,12 @@ def _mean_length(model: str, n: int, factor: float, weights: str | None, device:
         for start in range(0, count, size):
             batch = dataset.instances[start : start + size]
             solved = solve_batch(
-                solver, batch, seed=HELD_OUT_SEED + start, time_limit=None, device=device, progress=lambda _: None
+                solver,
+                batch,
+                seed=HELD_OUT_SEED + start,
+                time_limit=None,
+                device=device,
+                progress=lambda _: None,
             )
             for instance, outcome in zip(batch, solved.outcomes, strict=True):
                 if isinstance(outcome, Failure):

@@ -27,8 +27,7 @@ class Check:
 
 
 def check_solver(choice: SolverChoice) -> list[Check]:
-    """
-    Check a solver against the rules on small instances of every problem it names.
+    """Check a solver against the rules on small instances of every problem it names.
 
     The rules: solutions are feasible; one outcome per instance; the same seed gives the same solution; how a dataset is cut
     into batches does not matter; instances are left unchanged; tiny and degenerate instances are solved.
@@ -51,7 +50,11 @@ def _check_problem(choice: SolverChoice, problem: str) -> Iterator[Check]:
     whole = _solve(solver, dataset, range(len(dataset)))
     yield _feasible(problem, dataset, whole)
     fresh = Dataset(dataset.name, problem, dataset.instances, dataset.references, dataset.origin)
-    yield Check(f"{problem}: instances are left unchanged", fresh.sha256 == before, "solve() wrote into an instance's arrays.")
+    yield Check(
+        f"{problem}: instances are left unchanged",
+        fresh.sha256 == before,
+        "solve() wrote into an instance's arrays.",
+    )
     again = _solve(solver, dataset, range(len(dataset)))
     yield Check(
         f"{problem}: same seed, same solution",
@@ -84,7 +87,11 @@ def _feasible(problem: str, dataset: Dataset, outcomes: list[Outcome], where: st
     module = problem_module(problem)
     for instance, outcome in zip(dataset.instances, outcomes, strict=True):
         if isinstance(outcome, Failure):
-            return Check(f"{problem}: feasible solutions{where}", False, f"{instance.name}: {outcome.status}: {outcome.message}")
+            return Check(
+                f"{problem}: feasible solutions{where}",
+                False,
+                f"{instance.name}: {outcome.status}: {outcome.message}",
+            )
         wrong = module.violations(instance, np.asarray(_array(outcome)))
         if wrong:
             return Check(f"{problem}: feasible solutions{where}", False, f"{instance.name}: {wrong[0]}")
@@ -96,4 +103,6 @@ def _array(outcome: Outcome) -> object:
 
 
 def _equal(a: list[Outcome], b: list[Outcome]) -> bool:
-    return all(np.array_equal(np.asarray(_array(x)), np.asarray(_array(y))) for x, y in zip(a, b, strict=True))
+    return all(
+        np.array_equal(np.asarray(_array(x)), np.asarray(_array(y))) for x, y in zip(a, b, strict=True)
+    )

@@ -62,8 +62,7 @@ class Made:
 
 
 def generate_dataset(request: GenerateRequest, places: Places, display: Display) -> Made:
-    """
-    Generate a dataset, store it, and compute its references if a solver is named.
+    """Generate a dataset, store it, and compute its references if a solver is named.
 
     References that the file already holds are kept where the new ones are no better.
 
@@ -91,7 +90,9 @@ def _target(request: GenerateRequest, dataset: Dataset, places: Places) -> Path:
     if request.out is None:
         return stored_path(dataset.name, places.instances)
     if request.out.suffix != ".npz":
-        raise BadInputError(f"--out {request.out}: expected a name that ends in .npz; 'nco-bench convert' writes other formats.")
+        raise BadInputError(
+            f"--out {request.out}: expected a name that ends in .npz; 'nco-bench convert' writes other formats."
+        )
     return request.out
 
 
@@ -99,5 +100,7 @@ def _keep_known(dataset: Dataset, path: Path) -> Dataset:
     """Take over the references of a file with the same content."""
     stored = load_saved(path)
     if stored.sha256 != dataset.sha256:
-        raise BadInputError(f"{path}: holds another dataset ({stored.name}); choose another --out or move it away.")
+        raise BadInputError(
+            f"{path}: holds another dataset ({stored.name}); choose another --out or move it away."
+        )
     return dataset.with_references(stored.references)

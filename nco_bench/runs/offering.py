@@ -18,8 +18,7 @@ SEED = 1234
 
 
 def offer(dataset: Dataset, found: Mapping[int, Reference], instances: Path) -> list[ledger.Outcome]:
-    """
-    Offer solutions as references; the ledger refuses identity tours, infeasible ones and ones beaten by random insertion.
+    """Offer solutions as references; the ledger refuses identity tours, infeasible ones and ones beaten by random insertion.
 
     Parameters
     ----------

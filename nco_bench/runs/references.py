@@ -1,5 +1,4 @@
-"""
-References are computed by an ordinary run: per-instance records, parallel, resumable; then the solutions are collected.
+"""References are computed by an ordinary run: per-instance records, parallel, resumable; then the solutions are collected.
 
 The run lives in ``references/`` inside the instances folder, apart from the results a user reports on.
 """
@@ -23,8 +22,7 @@ from nco_bench.runs.runner import Display
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """
-    How references are made.
+    """How references are made.
 
     Attributes
     ----------
@@ -46,8 +44,7 @@ class ReferenceRun:
 def compute_references(
     dataset: Dataset, source: str, how: ReferenceRun, places: Places, display: Display
 ) -> list[Reference | None]:
-    """
-    Solve every instance of a dataset and return the solutions as references.
+    """Solve every instance of a dataset and return the solutions as references.
 
     Parameters
     ----------
@@ -105,7 +102,9 @@ def collect(results: Path, configs: set[str], dataset: Dataset) -> list[Referenc
 
 def merge(known: Sequence[Reference | None], new: Sequence[Reference | None]) -> list[Reference | None]:
     """Take the better of two references per instance; of equal costs the proven one, then the known one."""
-    return [b if a is None or (b is not None and _is_better(b, a)) else a for a, b in zip(known, new, strict=True)]
+    return [
+        b if a is None or (b is not None and _is_better(b, a)) else a for a, b in zip(known, new, strict=True)
+    ]
 
 
 def _is_better(new: Reference, known: Reference) -> bool:
@@ -141,8 +140,7 @@ class Improved:
 
 
 def improve_references(source: str, how: ReferenceRun, places: Places, display: Display) -> Improved:
-    """
-    Solve a dataset and store what is better than its references in the ledger.
+    """Solve a dataset and store what is better than its references in the ledger.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.clock import PeakMemory
 from nco_bench.runs.environment import capture
-from nco_bench.runs.offering import offer
 from nco_bench.runs.judge import Judged, judge
+from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import solve_batch

@@ -35,13 +35,16 @@ class Scored:
         """Return one line for people."""
         if not self.feasible:
             return "infeasible: " + "; ".join(self.violations)
-        gap = "" if self.gap_percent is None else f", {self.gap_percent:.4f} % above the reference {self.reference:.10g}"
+        gap = (
+            ""
+            if self.gap_percent is None
+            else f", {self.gap_percent:.4f} % above the reference {self.reference:.10g}"
+        )
         return f"cost {self.cost:.10g} ({self.convention}){gap}"
 
 
 def score_file(instance_file: Path, solution_file: Path, convention: str | None) -> Scored:
-    """
-    Score a solution.
+    """Score a solution.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""
-Neural solvers: a model, its weights and a decoding behind the solver protocol.
+"""Neural solvers: a model, its weights and a decoding behind the solver protocol.
 
 Instances are given to the network in the unit square: coordinates that already lie there stay as they are, others
 are shifted to the origin and divided by the longer side of their bounding box, one scale for both axes, so
@@ -35,8 +34,7 @@ AUTO = "auto"
 
 
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
-    """
-    Shift and scale coordinates into the unit square, one scale for both axes.
+    """Shift and scale coordinates into the unit square, one scale for both axes.
 
     Parameters
     ----------
@@ -88,7 +86,9 @@ class PathSolver:
             self.policy = build_path_policy(self.name, dataset.problem, logit_scale=self.options.logit_scale)
             _initialise(self.policy)
         else:
-            self.weights = find(self.options.weights or _default_weights(self.name, dataset), self.name, dataset.problem)
+            self.weights = find(
+                self.options.weights or _default_weights(self.name, dataset), self.name, dataset.problem
+            )
             config = self.weights.manifest.config
             self.policy = build_path_policy(
                 self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
@@ -131,7 +131,9 @@ class PathSolver:
             return [
                 outcome
                 for offset, instance in enumerate(batch)
-                for outcome in self.solve([instance], seed=seed + offset, time_limit=time_limit, progress=progress)
+                for outcome in self.solve(
+                    [instance], seed=seed + offset, time_limit=time_limit, progress=progress
+                )
             ]
         assert self.policy is not None
         trace = Trace() if self.decoding.name in ANYTIME else None
@@ -148,7 +150,10 @@ class PathSolver:
         if trace is None:
             return list(solutions)
         return [
-            Solved(solution, trace=tuple((t, float(c[j])) for t, c in zip(trace.seconds, trace.costs, strict=True)))
+            Solved(
+                solution,
+                trace=tuple((t, float(c[j])) for t, c in zip(trace.seconds, trace.costs, strict=True)),
+            )
             for j, solution in enumerate(solutions)
         ]
 

@@ -1,5 +1,4 @@
-"""
-Coordinate scales of PENS: by how much coordinates are stretched at each size (PENS, section 5).
+"""Coordinate scales of PENS: by how much coordinates are stretched at each size (PENS, section 5).
 
 The factors belong to a weights file and stand beside it as ``NAME.calibration.json``; for weights that ship with
 the package, whose folder may be read-only, in the user's cache.
@@ -19,8 +18,7 @@ from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder
 
 @dataclass(frozen=True)
 class Calibrated:
-    """
-    The factor of one size, and how it was found.
+    """The factor of one size, and how it was found.
 
     Attributes
     ----------
@@ -52,8 +50,7 @@ def calibration_path(weights: WeightsFile) -> Path:
 
 
 def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
-    """
-    Store factors; sizes that were calibrated before and are not in `found` are kept.
+    """Store factors; sizes that were calibrated before and are not in `found` are kept.
 
     Raises
     ------
@@ -77,8 +74,7 @@ def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
 
 
 def read_calibration(weights: WeightsFile) -> list[Calibrated]:
-    """
-    Return the factors of a weights file by size; none if it was never calibrated, or has changed since.
+    """Return the factors of a weights file by size; none if it was never calibrated, or has changed since.
 
     Raises
     ------
@@ -94,13 +90,14 @@ def read_calibration(weights: WeightsFile) -> list[Calibrated]:
             return []
         rows = [Calibrated(**row) for row in document["sizes"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadWeightsError(f"{path}: damaged calibration ({error}); run 'nco-bench calibrate' again.") from error
+        raise BadWeightsError(
+            f"{path}: damaged calibration ({error}); run 'nco-bench calibrate' again."
+        ) from error
     return sorted(rows, key=lambda c: c.n)
 
 
 def factor_at(calibration: list[Calibrated], n: int) -> float:
-    """
-    Interpolate linearly in n between calibrated sizes, and clamp outside of them (PENS, section 5.2).
+    """Interpolate linearly in n between calibrated sizes, and clamp outside of them (PENS, section 5.2).
 
     Parameters
     ----------

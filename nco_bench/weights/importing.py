@@ -1,5 +1,4 @@
-"""
-Official checkpoints become weights files of ours; nothing in a checkpoint is ever executed.
+"""Official checkpoints become weights files of ours; nothing in a checkpoint is ever executed.
 
 ``.safetensors`` files are read as they are; ``torch.save`` files by a reader of our own that knows the containers and
 rebuilds tensors, numbers, strings and collections only (`nco_bench.datasets.formats.torch_archive`).
@@ -37,8 +36,7 @@ def import_checkpoint(
     note: str = "",
     trained_on: tuple[str, int] = ("", 0),
 ) -> WeightsFile:
-    """
-    Convert an official checkpoint and keep it in the user's cache.
+    """Convert an official checkpoint and keep it in the user's cache.
 
     Parameters
     ----------
@@ -90,8 +88,7 @@ def import_checkpoint(
 
 
 def official_state(file: Path) -> dict[str, Tensor]:
-    """
-    Read the state dict of an official checkpoint.
+    """Read the state dict of an official checkpoint.
 
     Raises
     ------

@@ -1,5 +1,4 @@
-"""
-Official weights from the authors' repositories: which there are, and how they get here.
+"""Official weights from the authors' repositories: which there are, and how they get here.
 
 The table ``official.csv`` names each file at a fixed commit with its git blob hash. A download is checked against that
 hash, resumed where it broke off, imported through `nco_bench.weights.importing` (which executes nothing), and kept
@@ -50,7 +49,8 @@ class OfficialWeights:
     @property
     def source(self) -> str:
         """One line for the manifest."""
-        return f"Official weights: {self.repository} at {self.commit[:12]}, {self.path}; {self.note or 'training was not ours'}."
+        place = f"{self.repository} at {self.commit[:12]}, {self.path}"
+        return f"Official weights: {place}; {self.note or 'training was not ours'}."
 
 
 def official_weights() -> dict[str, OfficialWeights]:
@@ -61,8 +61,7 @@ def official_weights() -> dict[str, OfficialWeights]:
 
 
 def find(name: str, model: str, problem: str) -> WeightsFile:
-    """
-    Find weights by name or path; official ones that a mirror holds are imported on the way.
+    """Find weights by name or path; official ones that a mirror holds are imported on the way.
 
     ``official-tsp100`` means ``MODEL-official-tsp100``.
 
@@ -77,14 +76,15 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
         return resolve(name, model, problem)
     if not (cache_folder() / f"{full}.safetensors").is_file():
         if in_mirror(table[full]) is None:
-            raise BadWeightsError(f"The official weights {full} are not here; get them with 'nco-bench weights pull {full}'.")
+            raise BadWeightsError(
+                f"The official weights {full} are not here; get them with 'nco-bench weights pull {full}'."
+            )
         pull(full, lambda _: None)
     return resolve(full, model, problem)
 
 
 def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
-    """
-    Fetch official weights into the user's cache.
+    """Fetch official weights into the user's cache.
 
     Parameters
     ----------
@@ -126,8 +126,7 @@ def _pull_one(entry: OfficialWeights, say: Callable[[str], None]) -> WeightsFile
 
 
 def in_mirror(entry: OfficialWeights) -> Path | None:
-    """
-    Return the file in the folder ``NCO_BENCH_MIRROR``, or None.
+    """Return the file in the folder ``NCO_BENCH_MIRROR``, or None.
 
     Looked for: ``checkpoints/MODEL-TASK-official.safetensors`` (as in ``am-tsp100-official``), and the original file
     under ``checkpoints/OWNER/REPOSITORY/PATH``.

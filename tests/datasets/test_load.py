@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset, stored_path
@@ -32,7 +33,9 @@ def test_a_shorter_set_is_the_beginning_of_the_stored_one(stored: Places) -> Non
     assert [r.cost for r in found.references if r] == [5.0] * 7
 
 
-@pytest.mark.parametrize("name", ["tsp20:count=31", "tsp20:seed=9:count=5", "tsp20:clustered:count=5", "tsp21:count=5"])
+@pytest.mark.parametrize(
+    "name", ["tsp20:count=31", "tsp20:seed=9:count=5", "tsp20:clustered:count=5", "tsp21:count=5"]
+)
 def test_other_sets_are_generated(stored: Places, name: str) -> None:
     assert not any(load_dataset(name, stored).references)
 

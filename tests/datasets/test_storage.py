@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from nco_bench.datasets.dataset import Dataset, Origin, Reference, content_sha256
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.storage import load_saved, save_dataset
@@ -41,7 +42,11 @@ def test_mixed_sizes_matrices_and_partial_references_come_back(tmp_path: Path) -
         TSPInstance("matrix", None, "explicit", matrix, fixed_edges=((0, 1),)),
         TSPInstance("five", np.arange(10.0).reshape(5, 2), "ceil"),
     )
-    references = (None, Reference(9.0, "by hand", np.array([0, 1, 2]), optimal=True, seconds=0.5, params="x=1"), None)
+    references = (
+        None,
+        Reference(9.0, "by hand", np.array([0, 1, 2]), optimal=True, seconds=0.5, params="x=1"),
+        None,
+    )
     made = Dataset("mixed", "tsp", instances, references, Origin("hand"))
     back = load_saved(save_dataset(made, tmp_path / "mixed.npz"))
     assert back.sha256 == made.sha256
@@ -49,7 +54,13 @@ def test_mixed_sizes_matrices_and_partial_references_come_back(tmp_path: Path) -
     assert back.references[0] is None
     known = back.references[1]
     assert known is not None
-    assert (known.cost, known.solver, known.optimal, known.seconds, known.params) == (9.0, "by hand", True, 0.5, "x=1")
+    assert (known.cost, known.solver, known.optimal, known.seconds, known.params) == (
+        9.0,
+        "by hand",
+        True,
+        0.5,
+        "x=1",
+    )
     assert known.solution is not None
     assert known.solution.tolist() == [0, 1, 2]
     assert back.instances[1].fixed_edges == ((0, 1),)  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from nco_bench.models.registry import build_path_policy, count_parameters, model_config
 from nco_bench.runs.calibrating import calibrate, vertex
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
@@ -93,7 +94,9 @@ def command(solver: Path, dataset: Path, folder: Path) -> list[str]:
 def test_a_killed_run_resumes_with_nothing_lost_and_nothing_twice(
     slow: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    process = subprocess.Popen(command(slow, dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(slow, dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 60
     while len(list_records(tmp_path)) < 5:
         assert time.monotonic() < deadline, "the run wrote no records"
@@ -148,7 +151,9 @@ def test_jobs_change_where_it_runs_not_what_comes_out(slow: Path, dataset: Path,
 
 def test_two_processes_share_a_folder(slow: Path, dataset: Path, tmp_path: Path) -> None:
     both = [
-        subprocess.Popen(command(slow, dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            command(slow, dataset, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         for _ in range(2)
     ]
     assert [process.wait() for process in both] == [0, 0]

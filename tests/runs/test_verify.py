@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
+
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
@@ -16,7 +17,7 @@ from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
 
-SOLVER = '''
+SOLVER = """
 import numpy as np
 from nco_bench.solvers import register
 
@@ -26,7 +27,7 @@ class Identity:
     def unsupported(self, dataset): return None
     def prepare(self, dataset): pass
     def solve(self, batch, *, seed, time_limit, progress): return [np.arange(i.n) for i in batch]
-'''
+"""
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def stored(tmp_path: Path) -> Path:
     (tmp_path / "identity.py").write_text(SOLVER)
     data = save_dataset(generate("tsp", 8, 5, "uniform", 3), tmp_path / "set.npz")
     run(
-        RunRequest((str(tmp_path / "identity.py"),), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay()
+        RunRequest((str(tmp_path / "identity.py"),), (str(data),), tmp_path / "runs", Places(tmp_path)),
+        QuietDisplay(),
     )
     return tmp_path
 
