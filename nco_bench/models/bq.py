@@ -18,6 +18,7 @@ Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width, H 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -136,10 +137,9 @@ class Bq(nn.Module):
         begin, end = self.markers.weight
         x = torch.cat([x[:, :1] + begin, x[:, 1:-1], x[:, -1:] + end], dim=1)
         scale = self._scale(x.shape[1], state.instance_size)
-        *layers, last = self.layers
-        for layer in layers:
+        for layer in self.layers[:-1]:
             x = layer(x, scale)
-        scores = last.scored(x, scale, self.score)
+        scores = cast("Layer", self.layers[-1]).scored(x, scale, self.score)
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
         direct, via = scores.unbind(-1)

@@ -16,6 +16,7 @@ Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -122,10 +123,9 @@ class Lehd(nn.Module):
         # "First" is the node that the path must return to, "last" the node where it stands.
         x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
         scale = self._scale(x.shape[1], state.instance_size)
-        *layers, last = self.decoder
-        for layer in layers:
+        for layer in self.decoder[:-1]:
             x = layer(x, scale)
-        scores = last.scored(x, scale, self.score)
+        scores = cast("Layer", self.decoder[-1]).scored(x, scale, self.score)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
     def _scale(self, tokens: int, instance_size: int) -> float | Tensor:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -220,10 +221,9 @@ class Sit(nn.Module):
             many.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
         )
         scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
-        *layers, last = self.layers
-        for layer in layers:
+        for layer in self.layers[:-1]:
             few, many = layer(few, many, scale)
-        scores = last.scored(few, many, scale, self.score)
+        scores = cast("Layer", self.layers[-1]).scored(few, many, scale, self.score)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
 
