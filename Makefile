@@ -30,7 +30,7 @@ demo: $(STAMP)
 	@echo "The table is in demo/table.tex, the picture in demo/tour.png."
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow and not gpu and not network"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
