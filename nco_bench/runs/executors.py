@@ -14,6 +14,7 @@ from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchErro
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest, load_datasets
 from nco_bench.runs.runner import Display, RunOutcome, run
+from nco_bench.solvers.child import death_signal
 
 EXECUTORS = ("local", "slurm")
 
@@ -57,7 +58,8 @@ def shards(request: RunRequest) -> list[RunRequest]:
 def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=request.jobs, mp_context=context) as pool:
+    # A worker must not go on solving when this process is killed.
+    with ProcessPoolExecutor(request.jobs, mp_context=context, initializer=death_signal) as pool:
         futures = [pool.submit(run_shard, part) for part in parts]
         return _merge(request, (future.result() for future in as_completed(futures)), display)
 
