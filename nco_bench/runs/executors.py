@@ -7,10 +7,11 @@ import multiprocessing
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
-from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError
+from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest, load_datasets
 from nco_bench.runs.runner import Display, RunOutcome, run
@@ -61,7 +62,12 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     # A worker must not go on solving when this process is killed.
     with ProcessPoolExecutor(request.jobs, mp_context=context, initializer=death_signal) as pool:
         futures = [pool.submit(run_shard, part) for part in parts]
-        return _merge(request, (future.result() for future in as_completed(futures)), display)
+        try:
+            return _merge(request, (future.result() for future in as_completed(futures)), display)
+        except BrokenProcessPool:
+            raise SolverFailedError(
+                "A worker process was killed; what it stored is kept. Start the same command again to go on."
+            ) from None
 
 
 def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
