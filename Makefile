@@ -21,7 +21,7 @@ $(STAMP): $(VENV)/bin/python pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/nco-bench generate tsp --n 100 --count 16 --reference concorde --instances demo/instances
+	$(BIN)/nco-bench generate tsp --n 100 --count 16 --reference lkh3 --instances demo/instances
 	$(BIN)/nco-bench run concorde lkh3 random-insertion nearest-neighbor decoder-6x128 --data tsp100 \
 	    --instances demo/instances --results demo/runs
 	$(BIN)/nco-bench report --results demo/runs --latex --out demo/table.tex
