@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ def judge(
     reference: Reference | None,
     outcome: Outcome,
     facts: dict[str, Any],
+    cost: float | None = None,
 ) -> Judged:
     """Score one outcome.
 
@@ -50,6 +52,8 @@ def judge(
         What the solver returned.
     facts
         The record's fields that are known without looking at the outcome: key, cell, instance, repeat, seed, seconds.
+    cost
+        What `batch_costs` found for this outcome, or None to judge it here.
     """
     known = None if reference is None else reference.cost
     common = {
@@ -63,11 +67,12 @@ def judge(
         return Judged(_without_cost(common, outcome.status, outcome.message), None)
     solution = outcome.solution if isinstance(outcome, Solved) else outcome
     array = np.asarray(solution)
-    wrong = problem.violations(instance, array)
+    wrong = problem.violations(instance, array) if cost is None else ()
     if wrong:
         storable = array.ndim == 1 and np.issubdtype(array.dtype, np.integer) and _fits_int32(array)
         return Judged(_without_cost(common, "infeasible", "; ".join(wrong)), array if storable else None)
-    cost = problem.score(instance, array)
+    if cost is None:
+        cost = problem.score(instance, array)
     record = Record(
         status="ok",
         cost=cost,
@@ -78,6 +83,18 @@ def judge(
         **common,
     )
     return Judged(record, array)
+
+
+def batch_costs(
+    problem: Problem, instances: Sequence[Instance], outcomes: Sequence[Outcome]
+) -> Sequence[float | None]:
+    """Score a batch at once where the problem can and all of it is feasible; else None for each, to be judged alone."""
+    at_once = getattr(problem, "score_batch", None)
+    if at_once is None or len(instances) < 2:
+        return [None] * len(instances)
+    solutions = [o.solution if isinstance(o, Solved) else o for o in outcomes]
+    costs = at_once(instances, solutions)
+    return [None] * len(instances) if costs is None else costs.tolist()
 
 
 def _without_cost(common: dict[str, Any], status: str, message: str) -> Record:

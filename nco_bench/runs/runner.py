@@ -17,7 +17,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.clock import PeakMemory
 from nco_bench.runs.environment import capture
-from nco_bench.runs.judge import Judged, judge
+from nco_bench.runs.judge import Judged, batch_costs, judge
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
@@ -256,8 +256,9 @@ class _CellWorker:
         self.elapsed += solved.elapsed
         self._peak.sample()
         records = []
-        for position, (index, outcome, seconds) in enumerate(
-            zip(indices, solved.outcomes, solved.seconds, strict=True)
+        costs = batch_costs(self._problem, batch, solved.outcomes)
+        for position, (index, outcome, seconds, cost) in enumerate(
+            zip(indices, solved.outcomes, solved.seconds, costs, strict=True)
         ):
             key = self._keys.key(index, repeat)
             facts: dict[str, Any] = {
@@ -271,7 +272,7 @@ class _CellWorker:
             reference = self._dataset.references[index - offset]
             if isinstance(outcome, Solved) and outcome.trace:
                 self._writer.trace(key, outcome.trace)
-            judged = judge(self._problem, batch[position], reference, outcome, facts)
+            judged = judge(self._problem, batch[position], reference, outcome, facts, cost)
             records.append(self._stored(judged))
             self._note(judged, index, reference, seconds)
         self._writer.append(records)

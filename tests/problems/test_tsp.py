@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.problems.tsp import TSPInstance, score, violations
+from nco_bench.problems.tsp import TSPInstance, score, score_batch, violations
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
 
@@ -124,3 +124,28 @@ def test_a_fixed_edge_must_be_there_and_is_not_counted() -> None:
     instance = TSPInstance("path", coords, fixed_edges=((0, 1),))
     assert score(instance, np.array([0, 1, 2, 3])) == pytest.approx(10.0)
     assert violations(instance, np.array([0, 2, 1, 3])) == ("the fixed edge 0-1 is not in the tour",)
+
+
+@pytest.mark.parametrize("convention", ["euclidean", "tsplib-nint", "ceil", "att", "geo"])
+def test_a_batch_costs_what_its_tours_cost_alone(convention: str) -> None:
+    rng = np.random.default_rng(3)
+    instances = [TSPInstance(str(k), rng.random((40, 2)) * 90, convention) for k in range(5)]
+    tours = [
+        rng.permutation(40).astype(dtype) for dtype in (np.int64, np.int32, np.int64, np.uint16, np.int8)
+    ]
+    costs = score_batch(instances, tours)
+    assert costs is not None
+    assert costs.tolist() == [score(i, t) for i, t in zip(instances, tours, strict=True)]
+
+
+def test_a_batch_with_anything_unusual_is_judged_one_by_one() -> None:
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    plain, other = TSPInstance("a", square), TSPInstance("b", square[:3])
+    fixed = TSPInstance("c", square, fixed_edges=((0, 1),))
+    tour = np.arange(4)
+    assert score_batch([plain, plain], [tour, np.array([0, 1, 1, 2])]) is None
+    assert score_batch([plain, plain], [tour, tour.astype(float)]) is None
+    assert score_batch([plain, plain], [tour, [0, 1, 2, 3]]) is None
+    assert score_batch([plain, plain], [tour, np.arange(3)]) is None
+    assert score_batch([plain, other], [tour, np.arange(3)]) is None
+    assert score_batch([plain, fixed], [tour, tour]) is None
