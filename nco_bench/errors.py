@@ -17,7 +17,7 @@ class UnknownNameError(NcoBenchError):
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         suggestion = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-        if not near and len(names) <= 12:
+        if not near and names and len(names) <= 12:
             suggestion = f" Known: {', '.join(names)}."
         super().__init__(f"Unknown {kind} {name!r}.{suggestion}{' ' + hint if hint else ''}")
 
