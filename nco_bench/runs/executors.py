@@ -15,7 +15,7 @@ from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchErro
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest, load_datasets
 from nco_bench.runs.runner import Display, RunOutcome, run
-from nco_bench.solvers.child import death_signal
+from nco_bench.solvers.child_main import death_signal
 
 EXECUTORS = ("local", "slurm")
 

@@ -7,7 +7,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,6 +129,8 @@ def builtin_solvers() -> dict[str, SolverInfo]:
 
 def all_solvers() -> dict[str, SolverInfo]:
     """Return built-in solvers, those of installed packages and those of files loaded so far."""
+    from importlib import metadata  # slow to import, and child processes import this file
+
     table = builtin_solvers()
     for point in metadata.entry_points(group=ENTRY_POINTS):
         table.setdefault(
