@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,10 @@ class TSPInstance:
 
     def __post_init__(self) -> None:
         # The referee computes in float64, whatever precision the coordinates came in.
-        for key in ("coords", "matrix"):
-            value = getattr(self, key)
-            if value is not None:
-                object.__setattr__(self, key, np.asarray(value, dtype=np.float64))
+        if self.coords is not None:
+            object.__setattr__(self, "coords", np.asarray(self.coords, dtype=np.float64))
+        if self.matrix is not None:
+            object.__setattr__(self, "matrix", np.asarray(self.matrix, dtype=np.float64))
         if self.convention == "explicit":
             self._check_matrix()
         else:
@@ -88,7 +89,8 @@ class TSPInstance:
             raise BadInputError(
                 f"{self.name}: {len(coords)} coordinates for a matrix of {len(self.matrix)} nodes."
             )
-        if not np.isfinite(coords).all():
+        # A finite sum has finite terms; the sum alone is quick to check.
+        if not isfinite(np.add.reduce(coords, axis=None)) and not np.isfinite(coords).all():
             row = int(np.flatnonzero(~np.isfinite(coords).all(-1))[0])
             raise BadInputError(f"{self.name}: the coordinates of node {row} are not finite numbers.")
 
