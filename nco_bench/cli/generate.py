@@ -12,8 +12,8 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, Time
 
 
 def generate(
-    problem: Annotated[str, typer.Argument(help="tsp or cvrp.")],
-    n: Annotated[int, typer.Option("--n", help="Nodes (TSP) or customers (CVRP).")],
+    problem: Annotated[str, typer.Argument(help="tsp, cvrp or bpp3d.")],
+    n: Annotated[int, typer.Option("--n", help="Nodes (TSP), customers (CVRP) or boxes.")],
     count: Annotated[
         int | None, typer.Option("--count", help="Instances; default: the literature's.")
     ] = None,
@@ -23,6 +23,9 @@ def generate(
     seed: Seed = 1234,
     capacity: Annotated[
         float | None, typer.Option("--capacity", help="CVRP; default: the literature's.")
+    ] = None,
+    bin_base: Annotated[
+        str | None, typer.Option("--bin", help="Packing: LENGTHxWIDTH of the bin; default: 120x100.")
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", help="Further KEY=VALUE of the generator.")
@@ -48,6 +51,8 @@ def generate(
     params = key_values("--param", param)
     if capacity is not None:
         params["capacity"] = f"{capacity:g}"
+    if bin_base is not None:
+        distribution = bin_base
     request = GenerateRequest(
         problem, n, count, distribution, seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
         command_line(),

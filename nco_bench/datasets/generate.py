@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nco_bench.datasets import kool, routing
+from nco_bench.datasets import kool, packing, routing
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -47,6 +47,8 @@ DISTRIBUTION_EXAMPLES = (
     "cvrp1000:capacity=250",
     "tsp10000:clustered:seed=7:count=16",
     *(f"tsp100:{name}" for name in DISTRIBUTIONS if name != "uniform"),
+    *(f"bpp3d100:{base}" for base in packing.BINS),
+    "bpp3d400:120x100",
 )
 """Names to show and to match misspelt ones against."""
 
@@ -288,6 +290,16 @@ GENERATORS: dict[str, Generator] = {
         },
         defaults=routing.cvrp_defaults,
         always_named=frozenset({"capacity"}),
+    ),
+    "bpp3d": Generator(
+        build=packing.build_bpp3d,
+        smallest_n=1,
+        bytes_per_node=24,
+        parameters={"sides": packing.parse_sides},
+        defaults=packing.defaults,
+        canonical_distribution=packing.parse_bin,
+        distribution_parameters=lambda name: (),
+        default_distribution="",  # so that the bin stands in every name
     ),
 }
 """Problem name to how its instances are made."""

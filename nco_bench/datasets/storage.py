@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.problems import Instance
+from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 
@@ -50,7 +51,11 @@ def _cvrp(name: str, convention: str, arrays: Arrays) -> CVRPInstance:
     )
 
 
-BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {"tsp": _tsp, "cvrp": _cvrp}
+def _bpp3d(name: str, convention: str, arrays: Arrays) -> BPP3DInstance:
+    return BPP3DInstance(name, arrays["boxes"], arrays["base"], convention)
+
+
+BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {"tsp": _tsp, "cvrp": _cvrp, "bpp3d": _bpp3d}
 """Problem name to the function that builds an instance from its stored arrays."""
 
 

@@ -17,6 +17,7 @@ from nco_bench.errors import UnknownNameError
 PROBLEMS: dict[str, str] = {
     "tsp": "nco_bench.problems.tsp",
     "cvrp": "nco_bench.problems.cvrp",
+    "bpp3d": "nco_bench.problems.bpp3d",
 }
 """Problem name to module; modules are imported when first asked for."""
 
