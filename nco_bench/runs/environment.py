@@ -97,7 +97,8 @@ def code_revision() -> dict[str, Any]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+    # Without optional locks: a status that is killed half-way must not leave the checkout locked.
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
