@@ -6,6 +6,11 @@ from nco_bench.solvers.registry import SolverInfo
 
 _HERE = "nco_bench.solvers.classical"
 _EXTRA = "pip install 'nco-bench[classical]'"
+_PACKING_PARAMS = (
+    ("tries", "orders tried, the highest load rate counts; the first is not random (1)"),
+    ("order", "volume, face or side: the largest first; or random (volume)"),
+    ("noise", "standard deviation of the logarithm of the random factors on sizes, from the second try on (0.3)"),
+)
 
 CLASSICAL: tuple[SolverInfo, ...] = (
     SolverInfo(
@@ -148,5 +153,23 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         licence="MIT (own code, compiled by numba, BSD-2)",
         install=_EXTRA,
         params=(("neighbors", "nearest neighbours considered per node (10)"),),
+    ),
+    SolverInfo(
+        name="extreme-point",
+        target=f"{_HERE}.packing:ExtremePoint",
+        problems=("bpp3d",),
+        kind="heuristic",
+        paper="Crainic, Perboli and Tadei: Extreme point-based heuristics for three-dimensional bin packing, 2008",
+        venue="INFORMS Journal on Computing",
+        params=_PACKING_PARAMS,
+    ),
+    SolverInfo(
+        name="deepest-bottom-left",
+        target=f"{_HERE}.packing:DeepestBottomLeft",
+        problems=("bpp3d",),
+        kind="heuristic",
+        paper="Karabulut and Inceoglu: A hybrid genetic algorithm for packing in 3D with deepest bottom left with fill, 2004",
+        venue="ADVIS",
+        params=_PACKING_PARAMS,
     ),
 )
