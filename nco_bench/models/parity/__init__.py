@@ -25,6 +25,7 @@ CHECKERS: dict[str, str] = {
     "sigd": "nco_bench.models.parity.sigd:check",
     "sigd (lehd variant)": "nco_bench.models.parity.sigd:check",
     "sil": "nco_bench.models.parity.sit:check",
+    "tasks": "nco_bench.models.parity.tasks:check",
 }
 
 
