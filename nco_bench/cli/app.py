@@ -26,7 +26,7 @@ app = typer.Typer(
 
 COMMANDS = (
     "generate", "run", "report", "compare", "verify", "reference", "train", "listing", "show", "score", "parity",
-    "convert", "instances", "weights", "calibrate", "plot", "test_solver", "doctor",
+    "convert", "instances", "weights", "calibrate", "plot", "test_solver", "doctor", "reproduce",
 )  # fmt: skip
 """Modules of `nco_bench.cli`, each of which adds its command; they import nothing heavy at the top."""
 

@@ -1,0 +1,69 @@
+"""``nco-bench reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="pens, eie, tropical, sit, decoder-scaling, or all.")],
+    table: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
+    scale: Annotated[str, typer.Option("--scale", help="smoke (minutes), cpu (hours), full.")] = "smoke",
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="At most K instances of any dataset.", min=1)
+    ] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="LaTeX with booktabs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
+    ] = None,
+    results: Results = DEFAULT_RESULTS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> int:
+    """Run what a published table needs, and print its numbers beside ours."""
+    from nco_bench.cli.output import RunDisplay, print_json, say
+    from nco_bench.cli.parsing import one_of
+    from nco_bench.cli.tables import console
+    from nco_bench.datasets.load import Places
+    from nco_bench.reports.render_json import document
+    from nco_bench.reports.render_terminal import show
+    from nco_bench.reproduce.reproducing import count_statuses, tables_of
+    from nco_bench.reproduce.reproducing import reproduce as reproduce_tables
+    from nco_bench.reproduce.running import Runner
+    from nco_bench.reproduce.tables import reproduction_table
+    from nco_bench.reproduce.writing import render, write_tables
+    from nco_bench.runs.environment import command_line
+
+    form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
+    wanted = tables_of(paper, table)
+    with RunDisplay() as display:
+        runner = Runner(results, Places.from_environment(instances), display, limit, command_line())
+        done = reproduce_tables(wanted, scale, runner)
+    if out is not None:
+        for path in write_tables(done, form or "markdown", out):
+            say(f"written to {path}")
+    elif json:
+        tables = [reproduction_table(d, reasons="column") for d in done]
+        print_json({**document(tables), "statuses": count_statuses(done)})
+    elif form is not None:
+        for reproduction in done:
+            typer.echo(render(form, reproduction))
+    else:
+        for reproduction in done:
+            show(reproduction_table(reproduction), console())
+            console().print()
+    counts = ", ".join(f"{number} {status}" for status, number in count_statuses(done).items())
+    say(f"{sum(len(d.entries) for d in done)} printed numbers: {counts or 'none'}")
+    return 1 if runner.failed else 0
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(reproduce)

@@ -1,0 +1,300 @@
+"""From published tables and a scale to every printed number beside ours: run what is missing, measure, judge."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.published import PublishedCell, PublishedTable, list_papers, list_tables, load_table
+from nco_bench.reproduce.judging import Verdict, judge, judge_computed
+from nco_bench.reproduce.measuring import Measured, Records
+from nco_bench.reproduce.preset import SCALES, CellPreset, Preset, has_preset, load_preset, numeric_cells
+from nco_bench.reproduce.running import Job, Outcome, Runner, lacks_reference, solver_missing
+
+SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+Computed = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One printed number beside ours.
+
+    Attributes
+    ----------
+    cell, preset
+        What is printed, and how ours is got.
+    value, low, high
+        Ours and its 95 % interval, in the printed unit; None where there is none.
+    verdict
+        Status and reason.
+    measured
+        What the number was read from, or None.
+    """
+
+    cell: PublishedCell
+    preset: CellPreset
+    value: float | None
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A published table with our numbers."""
+
+    table: PublishedTable
+    scale: str
+    entries: tuple[Entry, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Pending:
+    """A cell whose job is known, waiting for its records."""
+
+    cell: PublishedCell
+    preset: CellPreset
+    job: Job
+    outcome: Outcome
+    reference: tuple[Job, Outcome] | None = None
+
+
+@dataclass
+class _Sheet:
+    table: PublishedTable
+    preset: Preset
+    slots: list[Entry | _Pending] = field(default_factory=list)
+
+
+def tables_of(paper: str, number: str | None) -> list[PublishedTable]:
+    """Return the tables that a command means: those of a paper or of all, with a preset, or the one that is named.
+
+    Raises
+    ------
+    UnknownNameError, BadInputError
+        For an unknown paper or table, or one without a preset.
+    """
+    papers = list_papers()
+    if paper != "all" and paper not in papers:
+        raise UnknownNameError("paper", paper, ["all", *papers])
+    if number is not None:
+        if paper == "all":
+            raise BadInputError("--table needs a paper, for example 'nco-bench reproduce pens --table 2'.")
+        table = load_table(paper, number)
+        load_preset(paper, table.number)
+        return [table]
+    known = [t for t in list_tables() if paper in ("all", t.paper) and has_preset(t.paper, t.number)]
+    if not known:
+        raise BadInputError(f"{paper}: none of its tables has a preset yet; see 'nco-bench list tables'.")
+    return [load_table(t.paper, t.number) for t in known]
+
+
+def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> list[Reproduction]:
+    """Run what is missing of some tables and hold every printed number against ours.
+
+    Parameters
+    ----------
+    tables
+        From `tables_of`.
+    scale
+        ``smoke``, ``cpu`` or ``full``.
+    runner
+        Where results and instances are, and who is told.
+
+    Raises
+    ------
+    UnknownNameError
+        For another scale.
+    BadInputError
+        For a preset that leaves a printed number out.
+    """
+    if scale not in SCALES:
+        raise UnknownNameError("scale", scale, SCALES)
+    sheets = [_sheet(table, scale, runner) for table in tables]
+    pending = any(isinstance(slot, _Pending) for sheet in sheets for slot in sheet.slots)
+    records = Records(load_frame(runner.results)) if pending else None
+    return [
+        Reproduction(
+            sheet.table,
+            scale,
+            tuple(slot if isinstance(slot, Entry) else _entry(slot, records) for slot in sheet.slots),
+            sheet.preset.notes,
+        )
+        for sheet in sheets
+    ]
+
+
+def uncovered(table: PublishedTable) -> list[str]:
+    """Return what is wrong with the preset of a table: a line per printed number without exactly one way to get it."""
+    preset = load_preset(table.paper, table.number)
+    found = []
+    for scale in SCALES:
+        for cell in numeric_cells(table):
+            try:
+                preset.cell(cell, scale)
+            except NcoBenchError as error:
+                found.append(f"{scale}: {error}")
+    return found
+
+
+def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
+    preset = load_preset(table.paper, table.number)
+    sheet = _Sheet(table, preset)
+    computed: dict[str, Computed | Verdict] = {}
+    for cell in numeric_cells(table):
+        found = preset.cell(cell, scale)
+        if found.cannot:
+            sheet.slots.append(_without(cell, found, found.status, found.cannot))
+        elif found.compute:
+            if found.compute not in computed:
+                computed[found.compute] = _compute(found.compute, preset, table, scale)
+            sheet.slots.append(_computed(cell, found, computed[found.compute]))
+        else:
+            sheet.slots.append(_planned(cell, found, preset, scale, runner))
+    return sheet
+
+
+def _compute(target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
+    """Compute the numbers of a table, or say why that cannot be done here."""
+    function = _function(target, preset)
+    try:
+        return function(table, scale)
+    except BadWeightsError as error:
+        return Verdict("weights missing", _short(error))
+    except NcoBenchError as error:
+        return Verdict("not run", _short(error))
+    except ImportError as error:
+        return Verdict("not run", f"{error}; see 'nco-bench doctor'")
+
+
+def _computed(cell: PublishedCell, preset: CellPreset, computed: Computed | Verdict) -> Entry:
+    if isinstance(computed, Verdict):
+        return Entry(cell, preset, None, None, None, computed)
+    value = computed.get((cell.row, cell.column))
+    if value is None:
+        return _without(cell, preset, "not run", "not known to the function that computes this table")
+    return Entry(cell, preset, value, None, None, judge_computed(cell, value))
+
+
+def _short(error: Exception) -> str:
+    """The first part of a message, without lists of names and remedies."""
+    return str(error).split(" (there are:")[0].split(";")[0].rstrip(".")
+
+
+def _without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
+    return Entry(cell, preset, None, None, None, Verdict(status, reason))
+
+
+def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Computed]:
+    module, _, name = target.partition(":")
+    try:
+        function: Callable[[PublishedTable, str], Computed] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise BadInputError(f"{preset.path.name}: compute = {target!r} cannot be had ({error}).") from error
+    return function
+
+
+def _planned(
+    cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner
+) -> Entry | _Pending:
+    """Run the job of a cell, or say why it does not run."""
+    absent = solver_missing(found.solver)
+    if absent:
+        return _without(cell, found, "not run", absent)
+    missing = _weights_missing(found)
+    if missing:
+        return _without(cell, found, "weights missing", missing)
+    if found.count == 0:
+        larger = [s for s in SCALES[SCALES.index(scale) + 1 :] if preset.cell(cell, s).count]
+        hint = f"; --scale {larger[0]} runs it" if larger else ""
+        return _without(cell, found, "not run", f"too much for the {scale} scale{hint}")
+    try:
+        dataset, source = runner.dataset(found)
+    except NcoBenchError as error:
+        return _without(cell, found, "not run", str(error).rstrip("."))
+    job = runner.job(found, dataset)
+    outcome = runner.run(job, source)
+    if outcome.cell is None:
+        return _without(cell, found, outcome.status, outcome.reason.rstrip("."))
+    reference = None
+    if found.metric in ("gap", "gap-of-means") and lacks_reference(dataset, job.count):
+        reference = _reference(found, dataset, source, runner)
+        if isinstance(reference, str):
+            return _without(cell, found, "not run", reference)
+    return _Pending(cell, found, job, outcome, reference)
+
+
+def _reference(
+    found: CellPreset, dataset: Dataset, source: str, runner: Runner
+) -> tuple[Job, Outcome] | str:
+    if not found.reference:
+        return f"{dataset.name} has no reference solutions; 'nco-bench reference {source}' makes them"
+    plain = CellPreset(solver=found.reference, count=found.count, data=found.data, seed=found.seed)
+    job = runner.job(plain, dataset)
+    outcome = runner.run(job, source)
+    return (job, outcome) if outcome.cell is not None else f"reference: {outcome.reason}".rstrip(".")
+
+
+def _weights_missing(found: CellPreset) -> str:
+    """Say that the weights of a path model are not at hand, before anything is loaded or generated."""
+    from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.weights.pulling import find
+
+    name = found.solver.partition(":")[0]
+    if name not in PATH_MODELS or found.weights == "random":
+        return ""
+    problem = "cvrp" if found.data and "cvrp" in found.data[0] else "tsp"
+    if problem not in PATH_MODELS[name].problems:
+        return ""
+    default = name if problem == "tsp" else f"{name}-{problem}"
+    try:
+        find(found.weights or default, name, problem)
+    except BadWeightsError as error:
+        return _short(error)
+    return ""
+
+
+def _entry(slot: _Pending, records: Records | None) -> Entry:
+    assert records is not None
+    assert slot.outcome.cell is not None
+    reference = None if slot.reference is None else slot.reference[1].cell
+    measured = records.measure(
+        slot.preset.metric, slot.outcome.cell, slot.job.count, slot.job.repeats, reference
+    )
+    measured = _in_printed_unit(measured, slot)
+    verdict = judge(slot.cell, slot.preset, measured)
+    if slot.preset.note:
+        verdict = replace(verdict, reason=f"{verdict.reason}; {slot.preset.note}")
+    return Entry(
+        slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured
+    )
+
+
+def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
+    """Turn seconds per instance into what is printed: a total of `printed_count` instances, in the printed unit."""
+    if slot.preset.metric != "seconds":
+        return measured
+    factor = max(1, slot.preset.printed_count) / SECONDS.get(slot.cell.unit, 1.0)
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else value * factor
+
+    return replace(
+        measured, value=scaled(measured.value), low=scaled(measured.low), high=scaled(measured.high)
+    )
+
+
+def count_statuses(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
+    """Count the entries of each status, in the order of first occurrence."""
+    counts: dict[str, int] = {}
+    for reproduction in reproductions:
+        for entry in reproduction.entries:
+            counts[entry.verdict.status] = counts.get(entry.verdict.status, 0) + 1
+    return counts

@@ -1,0 +1,41 @@
+"""Reproduced tables as text, and as one file per table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nco_bench.reports import render_csv, render_json, render_latex, render_markdown
+from nco_bench.reports.writing import write_text
+from nco_bench.reproduce.reproducing import Reproduction
+from nco_bench.reproduce.tables import reproduction_table
+
+SUFFIXES = {"latex": ".tex", "markdown": ".md", "csv": ".csv", "json": ".json"}
+
+
+def render(form: str, reproduction: Reproduction) -> str:
+    """Return a reproduced table as ``latex``, ``markdown``, ``csv`` or ``json``."""
+    table = reproduction_table(reproduction, reasons="column" if form in ("csv", "json") else "notes")
+    renderers = {
+        "latex": render_latex.render,
+        "markdown": render_markdown.render,
+        "csv": render_csv.render,
+        "json": render_json.render,
+    }
+    return renderers[form](table)
+
+
+def write_tables(reproductions: Sequence[Reproduction], form: str, folder: Path) -> list[Path]:
+    """Write one file per table, ``PAPER-table-N-SCALE`` with the suffix of the format, and return their paths.
+
+    Raises
+    ------
+    ResultsError
+        When the folder cannot be written.
+    """
+    paths = []
+    for reproduction in reproductions:
+        path = folder / f"{reproduction_table(reproduction).name}{SUFFIXES[form]}"
+        write_text(path, render(form, reproduction))
+        paths.append(path)
+    return paths
