@@ -1,14 +1,16 @@
 """
-AM greedy and POMO "aug x8" against RL4CO: the same architectures and sizes, instances and cores, both sides in one run.
+AM greedy and POMO "aug x8" against RL4CO and the official code: same architectures, sizes, instances, cores, in one run.
 
-RL4CO lives in an environment of its own, named by its interpreter:
+RL4CO lives in an environment of its own, named by its interpreter; the official code in checkouts of
+github.com/wouterkool/attention-learn-to-route and github.com/yd-kwon/POMO. Whatever is named is measured:
 
     python -m venv /some/where && /some/where/bin/pip install rl4co==0.7.0
-    python benchmarks/am_throughput.py --rl4co-python /some/where/bin/python [--n 100] [--count 64] [--rounds 3]
+    python benchmarks/am_throughput.py --rl4co-python /some/where/bin/python --am-code DIR --pomo-code DIR
+        [--n 100] [--count 64] [--rounds 3]
 
-The two sides take turns, each in a fresh process with one thread and random weights, which change no amount of work. Both
+The sides take turns, each in a fresh process with one thread and random weights, which change no amount of work. All
 may choose their batch: the fastest of several sizes counts. Processor seconds are printed beside wall seconds, since a
-machine with other work on it moves only the latter. Claim: at least twice RL4CO's throughput.
+machine with other work on it moves only the latter. Claim: at least twice the throughput of either.
 """
 
 from __future__ import annotations
@@ -91,11 +93,85 @@ def theirs(case: str, coords: np.ndarray, batch: int) -> Callable[[], list[np.nd
     return solve
 
 
-def measure(side: str, case: str, file: Path, batch: int) -> dict[str, Any]:
+def official(case: str, coords: np.ndarray, batch: int, folder: str) -> Callable[[], list[np.ndarray]]:
+    """Prepare the authors' code from a checkout; the call solves everything as their evaluation does."""
+    return (_official_am if case == "am" else _official_pomo)(coords, batch, Path(folder))
+
+
+def _official_am(coords: np.ndarray, batch: int, folder: Path) -> Callable[[], list[np.ndarray]]:
+    import torch
+
+    sys.path.insert(0, str(folder))
+    from nets.attention_model import AttentionModel
+    from problems import TSP
+    from problems.tsp.state_tsp import StateTSP
+
+    torch.set_num_threads(1)
+    # Their byte masks index like booleans in the PyTorch of 2019; today's refuses, so the state hands out booleans.
+    get_mask = StateTSP.get_mask
+    StateTSP.get_mask = lambda self: get_mask(self).bool()
+    model = AttentionModel(128, 128, TSP, n_encode_layers=3).eval()
+    model.set_decode_type("greedy")
+    points = torch.from_numpy(coords)
+
+    def solve() -> list[np.ndarray]:
+        with torch.no_grad():
+            parts = [
+                model(points[i : i + batch], return_pi=True)[2].numpy() for i in range(0, len(points), batch)
+            ]
+        return [tour for part in parts for tour in part]
+
+    return solve
+
+
+def _official_pomo(coords: np.ndarray, batch: int, folder: Path) -> Callable[[], list[np.ndarray]]:
+    import torch
+
+    sys.path[:0] = [str(folder / "NEW_py_ver" / "TSP" / "POMO"), str(folder / "NEW_py_ver" / "TSP")]
+    import TSPEnv as environment
+    from TSPModel import TSPModel
+
+    torch.set_num_threads(1)
+    count = coords.shape[1]
+    model = TSPModel(
+        embedding_dim=128, sqrt_embedding_dim=128**0.5, encoder_layer_num=6, qkv_dim=16, head_num=8,
+        logit_clipping=10, ff_hidden_dim=512, eval_type="argmax",
+    ).eval()  # fmt: skip
+    points = torch.from_numpy(coords)
+
+    def part(some: torch.Tensor) -> list[np.ndarray]:
+        environment.get_random_problems = lambda *_: some
+        env = environment.TSPEnv(problem_size=count, pomo_size=count)
+        env.load_problems(len(some), 8)
+        model.pre_forward(env.reset()[0])
+        state, reward, done = env.pre_step()
+        while not done:
+            selected, _ = model(state)
+            state, reward, done = env.step(selected)
+        best = reward.reshape(8, len(some), count).permute(1, 0, 2).flatten(1).argmax(1)
+        tours = env.selected_node_list.reshape(8, len(some), count, count).permute(1, 0, 2, 3).flatten(1, 2)
+        return list(tours[torch.arange(len(some)), best].numpy())
+
+    def solve() -> list[np.ndarray]:
+        with torch.no_grad():
+            return [tour for i in range(0, len(points), batch) for tour in part(points[i : i + batch])]
+
+    return solve
+
+
+def prepare(
+    side: str, case: str, coords: np.ndarray, batch: int, folder: str
+) -> Callable[[], list[np.ndarray]]:
+    if side == "official":
+        return official(case, coords, batch, folder)
+    return (ours if side == "ours" else theirs)(case, coords, batch)
+
+
+def measure(side: str, case: str, file: Path, batch: int, folder: str) -> dict[str, Any]:
     """Solve one instance to warm up and all of them under both clocks; check that what came out are tours."""
     coords = np.load(file)
-    solve = (ours if side == "ours" else theirs)(case, coords, batch)
-    (ours if side == "ours" else theirs)(case, coords[:1], 1)()
+    solve = prepare(side, case, coords, batch, folder)
+    prepare(side, case, coords[:1], 1, folder)()
     wall, cpu = time.perf_counter(), time.process_time()
     tours = solve()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -107,9 +183,9 @@ def measure(side: str, case: str, file: Path, batch: int) -> dict[str, Any]:
     }
 
 
-def child(python: str, side: str, case: str, file: Path, batch: int) -> dict[str, Any]:
+def child(python: str, side: str, case: str, file: Path, batch: int, folder: str) -> dict[str, Any]:
     """Measure in a fresh process."""
-    command = [python, __file__, "--measure", side, case, str(file), str(batch)]
+    command = [python, __file__, "--measure", side, case, str(file), str(batch), folder]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
@@ -117,45 +193,55 @@ def child(python: str, side: str, case: str, file: Path, batch: int) -> dict[str
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(case: str, python: str, file: Path, rounds: int) -> None:
-    """Print milliseconds per instance of both sides and the ratio of their throughputs."""
+def compare(case: str, sides: dict[str, tuple[str, str]], file: Path, rounds: int) -> None:
+    """Print milliseconds per instance of all sides, and the ratio of our throughput to each of the others."""
     best: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
         for batch in BATCHES[case]:
-            for side, interpreter in (("ours", sys.executable), ("rl4co", python)):
-                found = child(interpreter, side, case, file, batch)
+            for side, (interpreter, folder) in sides.items():
+                found = child(interpreter, side, case, file, batch, folder)
                 if not found["ok"]:
                     sys.exit(f"{side}: {case} returned something that is no tour.")
                 kept = best.setdefault(side, {"wall": np.inf, "cpu": np.inf})
                 best[side] = {clock: min(kept[clock], found[clock]) for clock in kept}
     for clock in ("wall", "cpu"):
-        mine, other = best["ours"][clock] * 1e3, best["rl4co"][clock] * 1e3
-        print(
-            f"{CASES[case]:12} {clock:4} ms/instance: ours {mine:8.2f}, RL4CO {other:8.2f}, ratio {other / mine:.2f}"
+        mine = best["ours"][clock] * 1e3
+        others = ", ".join(
+            f"{side} {best[side][clock] * 1e3:.2f} ({best[side][clock] * 1e3 / mine:.2f}x)"
+            for side in sides
+            if side != "ours"
         )
+        print(f"{CASES[case]:12} {clock:4} ms/instance: ours {mine:.2f}, {others}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("--rl4co-python", help="interpreter of an environment that has rl4co 0.7.0")
+    parser.add_argument("--am-code", help="checkout of wouterkool/attention-learn-to-route")
+    parser.add_argument("--pomo-code", help="checkout of yd-kwon/POMO")
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--count", type=int, default=256, help="instances for AM; POMO gets a 32nd of them")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        side, case, file, batch = options.measure
-        print(json.dumps(measure(side, case, Path(file), int(batch))))
-        return
-    if not options.rl4co_python or not Path(options.rl4co_python).is_file():
-        print("skipped: --rl4co-python names no interpreter with rl4co; see the first lines of this file.")
+        side, case, file, batch, folder = options.measure
+        print(json.dumps(measure(side, case, Path(file), int(batch), folder)))
         return
     coords = np.random.default_rng(1234).random((options.count, options.n, 2), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
+        for case, code in (("am", options.am_code), ("pomo", options.pomo_code)):
+            sides = {"ours": (sys.executable, "-")}
+            if options.rl4co_python and Path(options.rl4co_python).is_file():
+                sides["rl4co"] = (options.rl4co_python, "-")
+            if code and Path(code).is_dir():
+                sides["official"] = (sys.executable, code)
+            if len(sides) == 1:
+                print(f"{case}: skipped, nothing to compare with; see the first lines of this file.")
+                continue
             file = Path(folder) / f"{case}.npy"
             np.save(file, coords if case == "am" else coords[: max(4, options.count // 32)])
-            compare(case, options.rl4co_python, file, options.rounds)
+            compare(case, sides, file, options.rounds)
 
 
 if __name__ == "__main__":
