@@ -22,6 +22,7 @@ CHECKERS: dict[str, str] = {
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",
+    "esf": "nco_bench.models.parity.esf:check",
     "sigd": "nco_bench.models.parity.sigd:check",
     "sigd (lehd variant)": "nco_bench.models.parity.sigd:check",
     "sil": "nco_bench.models.parity.sit:check",
