@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nco_bench.datasets import kool, packing, routing
+from nco_bench.datasets import kool, packing, routing, tasks
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -77,7 +77,7 @@ class GenerationSpec:
     count_given
         Whether the user named a count; without one, a stored set of any count will do.
     family
-        ``nco-bench``, or ``kool`` for the sets of Kool et al.
+        ``nco-bench``, ``tasks`` for the algorithmic tasks, or ``kool`` for the sets of Kool et al.
     """
 
     problem: str
@@ -94,6 +94,8 @@ class GenerationSpec:
         """The canonical name: equal sets have equal names."""
         if self.family == "kool":
             return kool.kool_name(self.problem, self.n, self.seed, self.count)
+        if self.family == tasks.FAMILY:
+            return tasks.canonical_name(self, DEFAULT_SEED)
         generator = GENERATORS[self.problem]
         parts = [self.problem if self.n == generator.default_n else f"{self.problem}{self.n}"]
         if self.distribution != generator.default_distribution:
@@ -195,15 +197,20 @@ def generate(
 
 def specify(
     problem: str,
-    n: int,
+    n: int | None,
     count: int | None = None,
     distribution: str = "uniform",
     seed: int = DEFAULT_SEED,
     params: Mapping[str, Any] | None = None,
 ) -> GenerationSpec:
     """Check arguments as those of `generate` and return the set's description."""
+    if problem in tasks.NAMES:
+        _check_seed(problem, seed)
+        return GenerationSpec(**tasks.describe(problem, n, count, distribution, seed, params))
     if problem not in GENERATORS:
-        raise UnknownNameError("problem", problem, GENERATORS)
+        raise UnknownNameError("problem", problem, (*GENERATORS, *tasks.NAMES))
+    if n is None:
+        raise BadInputError(f"{problem}: its size is missing; give n.")
     generator = GENERATORS[problem]
     _check_numbers(problem, n, count, seed, generator.smallest_n)
     given = {}
@@ -231,8 +238,12 @@ def _check_numbers(problem: str, n: int, count: int | None, seed: int, smallest_
         raise BadInputError(f"{problem}{n}: an instance needs at least {smallest_n} {unit}; give a larger n.")
     if count is not None and count < 1:
         raise BadInputError(f"{problem}{n}: count is {count}; a dataset needs at least 1 instance.")
+    _check_seed(f"{problem}{n}", seed)
+
+
+def _check_seed(name: str, seed: int) -> None:
     if not 0 <= seed <= LARGEST_SEED:
-        raise BadInputError(f"{problem}{n}: seed is {seed}; expected a whole number in [0, {LARGEST_SEED}].")
+        raise BadInputError(f"{name}: seed is {seed}; expected a whole number in [0, {LARGEST_SEED}].")
 
 
 def canonical_name(
@@ -249,6 +260,8 @@ def canonical_name(
 
 def generate_spec(spec: GenerationSpec) -> Dataset:
     """Make the set that `spec` describes; raises `BadInputError` when it does not fit into memory."""
+    if spec.family == tasks.FAMILY:
+        return _generate_task(spec)
     generator = GENERATORS[spec.problem]
     _check_memory(spec, generator.bytes_per_node)
     if spec.family == "kool":
@@ -257,6 +270,13 @@ def generate_spec(spec: GenerationSpec) -> Dataset:
     instances = generator.build(spec)
     origin = Origin("nco-bench", GENERATOR_VERSION, spec.distribution, spec.seed, dict(spec.params))
     return Dataset(spec.name, spec.problem, tuple(instances), (None,) * len(instances), origin)
+
+
+def _generate_task(spec: GenerationSpec) -> Dataset:
+    _check_memory(spec, tasks.bytes_per_n(spec))
+    made = tasks.build(spec)
+    origin = Origin("nco-bench tasks", tasks.VERSION, spec.distribution, spec.seed, dict(spec.params))
+    return Dataset(spec.name, made[0].problem, tuple(made), (None,) * len(made), origin)
 
 
 def _check_memory(spec: GenerationSpec, bytes_per_node: int) -> None:
@@ -327,6 +347,8 @@ def parse_generated(name: str) -> GenerationSpec | None:
     prefix, problem, size = match.groups()
     if prefix:
         return _parse_kool(name, problem, size, parts)
+    if problem in tasks.NAMES:
+        return _parse_task(name, problem, size, parts)
     if problem not in GENERATORS:
         return None
     default_n = GENERATORS[problem].default_n
@@ -367,6 +389,12 @@ def _sort_parts(name: str, parts: list[str], problem: str) -> tuple[str, dict[st
             known = [*generator.parameters, *own, "seed", "count"]
             raise UnknownNameError(f"part of dataset name {name!r}:", key, known)
     return distribution, settings
+
+
+def _parse_task(name: str, problem: str, size: str, parts: list[str]) -> GenerationSpec:
+    setting, values = tasks.read_parts(name, [f"n={size}", *parts] if size else parts)
+    n, count, seed = (_take_int(name, values, key) for key in ("n", "count", "seed"))
+    return specify(problem, n, count, setting, DEFAULT_SEED if seed is None else seed, values)
 
 
 def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> GenerationSpec | None:

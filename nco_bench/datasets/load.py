@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nco_bench.datasets import ledger
+from nco_bench.datasets import ledger, tasks
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import detect, read_file
 from nco_bench.datasets.generate import (
@@ -84,7 +84,7 @@ def _find(name: str, places: Places) -> Dataset:
         return found
     spec = parse_generated(name)
     if spec is None:
-        known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
+        known = [*DISTRIBUTION_EXAMPLES, *tasks.EXAMPLES, *generated_aliases(), *library_names()]
         raise UnknownNameError("dataset", name, known, hint="See 'nco-bench list datasets'.")
     return _from_store(spec, places.instances) or generate_spec(spec)
 
@@ -112,7 +112,7 @@ def _from_store(spec: GenerationSpec, instances: Path) -> Dataset | None:
     exact = stored_path(spec.name, instances)
     if exact.exists():
         return load_saved(exact)
-    siblings = [(_count_of(path, spec), path) for path in instances.glob(f"*{spec.problem}{spec.n}*.npz")]
+    siblings = [(_count_of(path, spec), path) for path in instances.glob(_pattern(spec))]
     fitting = [(count, path) for count, path in siblings if count >= (spec.count if spec.count_given else 1)]
     if not fitting:
         return None
@@ -125,6 +125,10 @@ def _from_store(spec: GenerationSpec, instances: Path) -> Dataset | None:
         instances=whole.instances[: spec.count],
         references=whole.references[: spec.count],
     )
+
+
+def _pattern(spec: GenerationSpec) -> str:
+    return f"{spec.problem}*.npz" if spec.family == tasks.FAMILY else f"*{spec.problem}{spec.n}*.npz"
 
 
 def _count_of(path: Path, spec: GenerationSpec) -> int:

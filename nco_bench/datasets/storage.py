@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.problems import Instance
+from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
@@ -55,7 +56,18 @@ def _bpp3d(name: str, convention: str, arrays: Arrays) -> BPP3DInstance:
     return BPP3DInstance(name, arrays["boxes"], arrays["base"], convention)
 
 
-BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {"tsp": _tsp, "cvrp": _cvrp, "bpp3d": _bpp3d}
+def _task(name: str, convention: str, arrays: Arrays) -> TaskInstance:
+    task, _, variant = str(arrays["task"]).partition(":")
+    return TaskInstance(name, task, variant, arrays["inputs"], arrays["targets"])
+
+
+BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {
+    "tsp": _tsp,
+    "cvrp": _cvrp,
+    "bpp3d": _bpp3d,
+    "algorithmic": _task,
+    "algorithmic-regression": _task,
+}
 """Problem name to the function that builds an instance from its stored arrays."""
 
 

@@ -18,6 +18,8 @@ PROBLEMS: dict[str, str] = {
     "tsp": "nco_bench.problems.tsp",
     "cvrp": "nco_bench.problems.cvrp",
     "bpp3d": "nco_bench.problems.bpp3d",
+    "algorithmic": "nco_bench.problems.algorithmic",
+    "algorithmic-regression": "nco_bench.problems.algorithmic_regression",
 }
 """Problem name to module; modules are imported when first asked for."""
 

@@ -56,7 +56,11 @@ def perturb(draws: Draws, inputs: NDArray[np.float32], noise: tuple[int, int], v
     n = int(np.sqrt(length))
     hit = draws.flags(PERTURBED, length)
     hit[:, :: n + 1] = False
-    step = draws.integers(low, high + 1, length) if variant == "legacy" else low + (high - low) * draws.uniform(length)
+    step = (
+        draws.integers(low, high + 1, length)
+        if variant == "legacy"
+        else low + (high - low) * draws.uniform(length)
+    )
     inputs[..., 0] = np.maximum(inputs[..., 0] + hit * step, 0)
 
 

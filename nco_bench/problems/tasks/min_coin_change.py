@@ -60,7 +60,9 @@ def _levels(coins: NDArray[np.integer], target: int) -> list[NDArray[np.uint64]]
     Sums beyond 63 fall out of the word; more than `target` coins are never needed, as a coin is at least 1.
     """
     if target > LARGEST_TARGET:
-        raise BadInputError(f"min-coin-change: target {target} is above {LARGEST_TARGET}; give a smaller one.")
+        raise BadInputError(
+            f"min-coin-change: target {target} is above {LARGEST_TARGET}; give a smaller one."
+        )
     count, n = coins.shape
     most = min(n, target)
     levels = [np.ones((most + 1, count), dtype=np.uint64)]

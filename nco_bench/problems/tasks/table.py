@@ -264,9 +264,7 @@ def _joined(blocks: list[TaskBatch]) -> TaskBatch:
     return TaskBatch(np.concatenate([b.inputs for b in blocks]), np.concatenate([b.targets for b in blocks]))
 
 
-def _block(
-    chosen: Task, setting: str, n: int, start: int, count: int, purpose: tuple[int, int]
-) -> TaskBatch:
+def _block(chosen: Task, setting: str, n: int, start: int, count: int, purpose: tuple[int, int]) -> TaskBatch:
     """Make instances ``start .. start + count - 1``; `purpose` is the seed, and 0 for sets, 1 for streams."""
     module = import_module(f"nco_bench.problems.tasks.{chosen.name.replace('-', '_')}")
     named = zlib.crc32(f"{chosen.name}:{n}".encode())
