@@ -8,7 +8,6 @@ attention model can be run with any of them. A scale returns the factor by which
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,14 +75,25 @@ def esf(context: ScaleContext) -> float:
 
 
 def ln_n_over_d(context: ScaleContext) -> float:
-    """EIE's rival scale: logits become (ln n / d) q.k instead of q.k / sqrt(d) (EIE, Table 2)."""
-    divisor = math.sqrt(context.head_dim) if context.divisor is None else context.divisor
-    return math.log(context.tokens) * divisor / context.head_dim
+    """EIE's rival scale: logits become (ln n / d) q.k instead of q.k / sqrt(d) (EIE, Table 2; Su 2021)."""
+    return math.log(context.tokens) * _divisor(context) / context.head_dim
+
+
+def ln_n_over_sqrt_d(context: ScaleContext) -> float:
+    """Return the other rival of EIE: logits become (ln n / sqrt(d)) q.k (EIE, Table 1; Chiang and Cholak 2022)."""
+    return math.log(context.tokens) * _divisor(context) / math.sqrt(context.head_dim)
+
+
+def _divisor(context: ScaleContext) -> float:
+    return math.sqrt(context.head_dim) if context.divisor is None else context.divisor
 
 
 # Scales that live with a network of their own, imported when asked for: name -> "module:function", a function
 # without arguments that returns the LogitScale.
-LAZY_SCALES = {"eie": "nco_bench.models.eie:logit_scale"}
+LAZY_SCALES = {
+    "eie": "nco_bench.models.eie:logit_scale",  # the learned curve
+    "eie-exact": "nco_bench.models.entropy:logit_scale",  # the same equation, solved
+}
 
 SCALES: dict[str, LogitScale] = {
     "none": none,
@@ -92,6 +102,7 @@ SCALES: dict[str, LogitScale] = {
     "esf": esf,
     "esf-static": log_ratio,
     "ln-n-over-d": ln_n_over_d,
+    "ln-n-over-sqrt-d": ln_n_over_sqrt_d,
 }
 
 
@@ -106,6 +117,5 @@ def logit_scale(name: str) -> LogitScale:
         return SCALES[name]
     if name in LAZY_SCALES:
         module, _, function = LAZY_SCALES[name].partition(":")
-        if importlib.util.find_spec(module) is not None:
-            return getattr(importlib.import_module(module), function)()
-    raise UnknownNameError("logit scale", name, SCALES)
+        return getattr(importlib.import_module(module), function)()
+    raise UnknownNameError("logit scale", name, [*SCALES, *LAZY_SCALES])
