@@ -1,0 +1,367 @@
+"""Learning to pack by policy gradient (attend2pack, section 7; EIE, section 5): REINFORCE on the load rate.
+
+Each update draws fresh boxes, packs them with sampled actions, and raises the log-probability of both policies' choices by one
+advantage. The cost is ``3 (1 - load rate)``. Two baselines:
+
+- ``rollout``, the papers': greedy packings of the best weights so far, replaced after every `epoch_steps` updates when a
+  one-sided paired test at level 0.05 finds the present weights better on `rollout_instances` fresh instances;
+- ``samples``: each instance is packed several times, and compared with the mean of its other packings. It needs no second
+  policy and works from the first update, which is what a budget of minutes asks for.
+
+Not here: the prioritised oversampling of attend2pack (off in EIE) and EIE's lowering of the learning rate when p > 0.95.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nco_bench.datasets.generate import generate
+from nco_bench.decoding.encode_once import sampling
+from nco_bench.decoding.packing import best_choice, decode_packing, roll_out
+from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.models.registry import build_path_policy, count_parameters
+from nco_bench.problems import bpp3d
+from nco_bench.problems.bpp3d import BPP3DInstance
+from nco_bench.solvers.classical.extreme_points import pack_at_extreme_points
+from nco_bench.training.loop import Hooks, Trainer, train_until_done
+from nco_bench.training.machine import code_version, machine
+from nco_bench.training.progress import Lines, Report, write_log
+from nco_bench.training.recipes import RECIPES, Recipe, recipe_for
+from nco_bench.training.run import TrainResult
+from nco_bench.training.supervised import Loss
+from nco_bench.training.validation import Gap
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation, manifest_path
+from nco_bench.weights.store import SUFFIX, export
+
+BASELINES = ("samples", "rollout")
+COST_FACTOR = 3.0
+LEVEL = 0.05
+SMALLEST_SIDE, LARGEST_SIDE = 10, 50
+VALIDATION_SEED = 4321
+PAPER_PACKINGS = 500 * 10 * 64
+"""EIE: 500 epochs of 10 updates with 64 instances of 100 boxes."""
+
+
+@dataclass(frozen=True)
+class PackingRecipe(Recipe):
+    """How attend2pack learns; the fields of sub-paths in `Recipe` mean nothing here.
+
+    Attributes
+    ----------
+    boxes
+        Boxes per training instance.
+    bin
+        Base of the bin, LENGTHxWIDTH.
+    from_lowest
+        Of the model: count heights from the lowest point.
+    baseline
+        ``samples`` or ``rollout``.
+    samples
+        Packings per instance with ``samples``; `batch` counts packings in both cases.
+    epoch_steps, rollout_instances
+        ``rollout``: updates between comparisons, and instances that they use.
+    """
+
+    boxes: int = 20
+    bin: str = "120x100"
+    from_lowest: bool = False
+    baseline: str = "samples"
+    samples: int = 8
+    epoch_steps: int = 10
+    rollout_instances: int = 2048
+
+
+SMALL_PACKING = PackingRecipe(
+    learner="packing", batch=64, steps=0, lr=5e-4, weight_decay=0.0, schedule="cosine", warmup=20,
+    log_every=20, validate_every=300.0, validation_instances=64, from_lowest=True,
+)  # fmt: skip
+"""For minutes of a CPU: few boxes, a baseline that works at once, a falling learning rate."""
+
+PAPER_PACKING = PackingRecipe(
+    learner="packing", batch=64, steps=5000, lr=1e-4, weight_decay=0.0, schedule="constant", boxes=100,
+    baseline="rollout", log_every=20,
+)  # fmt: skip
+"""EIE, sections 5 and 5.1; the learning rate for packing is not stated, 1e-4 is that of attend2pack."""
+
+RECIPES |= {"packing": SMALL_PACKING, "packing-paper": PAPER_PACKING}
+
+
+class _Snapshot(nn.Module):
+    """The weights of the baseline policy as one buffer, so that checkpoints keep them and the optimiser does not."""
+
+    weights: Tensor
+
+    def __init__(self, policy: nn.Module) -> None:
+        super().__init__()
+        self.register_buffer("weights", flat_weights(policy))
+
+
+def flat_weights(policy: nn.Module) -> Tensor:
+    """Return all weights as one vector, detached."""
+    return nn.utils.parameters_to_vector(policy.parameters()).detach().clone()
+
+
+class PackingLearner:
+    """REINFORCE on freshly drawn boxes; a `Learner` for the training loop."""
+
+    def __init__(self, policy: nn.Module, recipe: PackingRecipe, seed: int) -> None:
+        self.policy, self.recipe, self.seed = policy, recipe, seed
+        self.extra = nn.ModuleDict()
+        self._rival: nn.Module | None = None
+        if recipe.baseline == "rollout":
+            self.extra["baseline"] = _Snapshot(policy).to(next(policy.parameters()).device)
+            self._rival = copy.deepcopy(policy)
+
+    def position(self) -> dict[str, Any]:
+        """Nothing is stored: the boxes of an update follow from the seed and its number."""
+        return {"seed": self.seed}
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Refuse to go on with other data; raises `BadInputError`."""
+        if position.get("seed") != self.seed and not adopt:
+            raise BadInputError(f"The run drew its boxes with seed {position.get('seed')}, not {self.seed}.")
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Pack one batch with sampled actions and return the policy-gradient loss; reports the mean cost."""
+        recipe = self.recipe
+        if recipe.baseline == "rollout" and step and step % recipe.epoch_steps == 0:
+            self._compare(step)
+        samples = recipe.samples if recipe.baseline == "samples" else 1
+        sides = self.draw(step, recipe.batch // samples)
+        encoded = self.policy.encode(sides)  # type: ignore[operator]
+        lanes = sides
+        if samples > 1:
+            encoded, lanes = encoded.repeated(samples), sides.repeat_interleave(samples, dim=0)
+        seeds = torch.arange(len(sides), device=sides.device) + (self.seed * 2**20 + step) * 2**16
+        packed = roll_out(
+            self.policy, encoded, lanes, sampling(seeds, 0, samples), samples, log_prob=True
+        )
+        cost = self.costs(lanes, packed.height)
+        advantage = cost - self._baseline(sides, cost, samples)
+        assert packed.log_prob is not None
+        total = COST_FACTOR * (advantage.detach() * packed.log_prob).mean()
+        return Loss(total, cost.mean(), len(lanes))
+
+    def draw(self, step: int, count: int, stream: int = 0) -> Tensor:
+        """Return ``(count, N, 3)`` sides in ascending order, the same for the same step."""
+        rng = np.random.default_rng((self.seed, stream, step))
+        sides = rng.integers(SMALLEST_SIDE, LARGEST_SIDE + 1, (count, self.recipe.boxes, 3))
+        return torch.from_numpy(np.sort(sides, axis=2)).to(next(self.policy.parameters()).device)
+
+    def costs(self, sides: Tensor, height: Tensor) -> Tensor:
+        """Return 1 - utility, ``(R,)``."""
+        length, width = (int(side) for side in self.recipe.bin.split("x"))
+        return 1 - sides.double().prod(2).sum(1).div(height.double() * length * width).float()
+
+    def _baseline(self, sides: Tensor, cost: Tensor, samples: int) -> Tensor:
+        if self.recipe.baseline == "samples":
+            groups = cost.view(-1, samples)
+            return ((groups.sum(1, keepdim=True) - groups) / (samples - 1)).flatten()
+        return self._greedy(self._best_so_far(), sides)
+
+    def _best_so_far(self) -> nn.Module:
+        assert self._rival is not None
+        snapshot = self.extra["baseline"]
+        assert isinstance(snapshot, _Snapshot)
+        nn.utils.vector_to_parameters(snapshot.weights, self._rival.parameters())
+        return self._rival
+
+    @torch.no_grad()
+    def _greedy(self, policy: Any, sides: Tensor) -> Tensor:
+        costs = []
+        for part in sides.split(self.recipe.batch):
+            costs.append(self.costs(part, roll_out(policy, policy.encode(part), part, best_choice).height))
+        return torch.cat(costs)
+
+    def _compare(self, step: int) -> None:
+        """Make the present weights the baseline if they are significantly better."""
+        sides = self.draw(step, self.recipe.rollout_instances, stream=1)
+        better = self._greedy(self._best_so_far(), sides) - self._greedy(self.policy, sides)
+        if p_value(better.cpu().numpy()) < LEVEL:
+            snapshot = self.extra["baseline"]
+            assert isinstance(snapshot, _Snapshot)
+            snapshot.weights.copy_(flat_weights(self.policy))
+
+
+def p_value(differences: NDArray[np.floating]) -> float:
+    """Return the one-sided p-value of a paired t-test that the mean difference is above zero."""
+    from scipy import stats
+
+    if not differences.any():
+        return 1.0
+    return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
+
+
+def packing_recipe(config: Mapping[str, str]) -> PackingRecipe:
+    """Return the recipe with overrides; ``recipe=packing-paper`` is EIE's.
+
+    Raises
+    ------
+    UnknownNameError, BadInputError
+        For keys and values that make no sense.
+    """
+    recipe = recipe_for("attend2pack", {"recipe": "packing", **config})
+    if not isinstance(recipe, PackingRecipe):
+        raise UnknownNameError("recipe of attend2pack", config["recipe"], ["packing", "packing-paper"])
+    if recipe.baseline not in BASELINES:
+        raise UnknownNameError("--config baseline", recipe.baseline, BASELINES)
+    if recipe.baseline == "samples" and (recipe.samples < 2 or recipe.batch % recipe.samples):
+        raise BadInputError(
+            f"--config samples={recipe.samples} batch={recipe.batch}: expected 2 samples or more that divide the batch."
+        )
+    for key in ("boxes", "epoch_steps", "rollout_instances", "validation_instances"):
+        if getattr(recipe, key) < 1:
+            raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected 1 or more.")
+    return recipe
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Validation instances with the load rates of the extreme-point heuristic."""
+
+    instances: tuple[BPP3DInstance, ...]
+    reference: NDArray[np.float64]
+    sides: Tensor
+
+    @staticmethod
+    def of(recipe: PackingRecipe) -> HeldOut:
+        """Generate them; their seed is not used in training."""
+        made = generate("bpp3d", recipe.boxes, recipe.validation_instances, recipe.bin, VALIDATION_SEED)
+        instances = tuple(i for i in made if isinstance(i, BPP3DInstance))
+        rates = []
+        for instance in instances:
+            order = np.argsort(-instance.boxes.prod(1), kind="stable")
+            rows = pack_at_extreme_points(instance.boxes, instance.base, order)
+            rates.append(bpp3d.score(instance, rows.ravel()))
+        sides = torch.from_numpy(np.sort(np.stack([i.boxes for i in instances]), axis=2))
+        return HeldOut(instances, np.array(rates), sides)
+
+    def rates(self, policy: nn.Module) -> NDArray[np.float64]:
+        """Return the greedy load rates of a policy in percent."""
+        packed = decode_packing(policy, self.sides, torch.arange(len(self.sides)))
+        volume = self.sides.double().prod(2).sum(1).numpy()
+        area = float(np.prod(self.instances[0].base))
+        return 100 * volume / (area * packed.height.cpu().double().numpy())
+
+    def gap(self, policy: nn.Module, weights: Mapping[str, Tensor]) -> Gap:
+        """Return by how many percent the weights' load rates are below those of the heuristic."""
+        own = {name: value.detach().clone() for name, value in policy.state_dict().items()}
+        policy.load_state_dict(dict(weights))
+        try:
+            gaps = 100 * (self.reference - self.rates(policy)) / self.reference
+        finally:
+            policy.load_state_dict(own)
+        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
+        return Gap(float(gaps.mean()), 1.96 * spread / math.sqrt(len(gaps)), len(gaps))
+
+
+def train_packing(
+    config: Mapping[str, str] | None = None,
+    budget_s: float | None = None,
+    resume: bool = False,
+    out: Path | None = None,
+    seed: int = 1234,
+    device: str = "cpu",
+    report: Report | None = None,
+) -> TrainResult:
+    """Train attend2pack and write weights, manifest and log, as `nco_bench.training.run.train` does for path models.
+
+    Parameters
+    ----------
+    config
+        Overrides of `SMALL_PACKING`.
+    budget_s
+        Wall time of this session in seconds; needed where the recipe has no steps.
+    resume, out, seed, device
+        As there.
+    report
+        Where lines of the log go; plain lines by default.
+
+    Raises
+    ------
+    NcoBenchError
+        For anything that the user can mend, and when the loss is no number any more.
+    """
+    recipe = packing_recipe(config or {})
+    if budget_s is None and not recipe.steps:
+        raise BadInputError("attend2pack: the recipe trains for a given time; add --budget 30m (or --config steps=N).")
+    path = Path(out) if out else Path(f"attend2pack{SUFFIX}")
+    length, width = (int(side) for side in recipe.bin.split("x"))
+    torch.manual_seed(seed)
+    policy = build_path_policy(
+        "attend2pack", "bpp3d", bin_length=length, bin_width=width, training_size=recipe.boxes,
+        from_lowest=recipe.from_lowest,
+    ).to(device)  # fmt: skip
+    learner, held_out = PackingLearner(policy, recipe, seed), HeldOut.of(recipe)
+    trainer = Trainer(
+        policy, learner, recipe, path.with_suffix(".training"), {"model": "attend2pack", "seed": seed}
+    )
+    if resume:
+        trainer.resume()
+    elif trainer.has_checkpoint():
+        raise ResultsError(f"{trainer.folder} holds the checkpoint of an earlier run: resume it, or choose another file.")
+    else:
+        trainer.save()
+    lines, log = report or Lines(), path.with_suffix(".csv")
+    hooks = Hooks(
+        lambda t: held_out.gap(t.policy, t.weights()),
+        lines.line,
+        lines.tick,
+        lambda t: write_log(log, t.progress.history),
+    )
+    complete = train_until_done(trainer, hooks, budget_s)
+    export(trainer.weights(), _manifest(trainer, path.stem, recipe, held_out), path)
+    done = trainer.progress
+    return TrainResult(
+        path, manifest_path(path), log, done.step, done.samples, done.seconds, done.gap, complete
+    )
+
+
+def _manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: HeldOut) -> Manifest:
+    """Say what the weights are; the hash is filled in when they are written."""
+    policy: Any = trainer.policy
+    progress, seed = trainer.progress, trainer.configuration["seed"]
+    packed = progress.samples // (recipe.samples if recipe.baseline == "samples" else 1)
+    data = TrainingData(
+        distribution=f"bpp3d, base {recipe.bin}, sides {SMALLEST_SIDE}..{LARGEST_SIDE}",
+        size=recipe.boxes,
+        instances=packed,
+        label_solver="none",
+        label_params=f"policy gradient, baseline {recipe.baseline}",
+        seeds=(str(seed),),
+    )
+    on = f"bpp3d{recipe.boxes}:{recipe.bin}:seed={VALIDATION_SEED}, greedy, against extreme-point by volume"
+    measured = () if progress.gap is None else (
+        Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out.instances), on),
+    )  # fmt: skip
+    return Manifest(
+        name=name,
+        model="attend2pack",
+        config=dataclasses.asdict(policy.config),
+        problem="bpp3d",
+        parameters=count_parameters(policy),
+        sha256="",
+        steps=progress.step,
+        samples=progress.samples,
+        data=data,
+        recipe={k: v for k, v in trainer.configuration.items() if k not in ("model", "seed")},
+        seed=seed,
+        hours=round(progress.seconds / 3600, 3),
+        machine=machine(next(policy.parameters()).device),
+        code_version=code_version(),
+        validation=measured,
+        paper_samples=PAPER_PACKINGS,
+        share_of_paper=round(progress.samples * recipe.boxes / (PAPER_PACKINGS * 100), 5),
+        notes=f"Trained on {recipe.boxes} boxes; the paper trains on 100. The share of the paper counts boxes placed.",
+    )
