@@ -1,0 +1,127 @@
+"""Presets: no printed number is left out, and rules cascade as documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.reports.published import PublishedCell, list_tables, load_table
+from nco_bench.reproduce import preset as presets
+from nco_bench.reproduce.preset import SCALES, has_preset, load_preset, numeric_cells
+from nco_bench.reproduce.reproducing import tables_of, uncovered
+from nco_bench.reproduce.running import solver_missing
+
+MUST_HAVE = {
+    "pens": [1, 2, 3, 4, 5, "figure-4"],
+    "sit": list(range(1, 12)),
+    "decoder-scaling": list(range(1, 21)),
+}
+
+
+@pytest.mark.parametrize(("paper", "numbers"), MUST_HAVE.items())
+def test_every_table_of_these_papers_has_a_preset(paper: str, numbers: list[int | str]) -> None:
+    assert [n for n in numbers if not has_preset(paper, n)] == []
+
+
+@pytest.mark.parametrize(
+    ("paper", "number"), [(t.paper, t.number) for t in list_tables() if has_preset(t.paper, t.number)]
+)
+def test_every_printed_number_has_exactly_one_way_to_get_it(paper: str, number: int | str) -> None:
+    assert uncovered(load_table(paper, number)) == []
+
+
+def test_every_solver_and_decoding_of_the_presets_is_known_or_said_to_be_missing() -> None:
+    """A misspelt solver would hide behind 'there is no solver yet'."""
+    from nco_bench.decoding.spec import parse_decoding
+
+    not_built_yet = {"dgl", "invit-2v", "invit-3v", "glop", "h-tsp", "difusco"}
+    for entry in list_tables():
+        if not has_preset(entry.paper, entry.number):
+            continue
+        preset = load_preset(entry.paper, entry.number)
+        for cell in numeric_cells(load_table(entry.paper, entry.number)):
+            found = preset.cell(cell, "full")
+            if found.metric:
+                name = found.solver.partition(":")[0]
+                assert not solver_missing(name).startswith("there is no") or name in not_built_yet, name
+                assert found.data, f"{preset.path.name}: {cell.row} {cell.column}"
+                if found.decoding:
+                    parse_decoding(found.decoding)
+
+
+def test_decoder_scaling_table_18_asks_for_the_beams_of_its_header() -> None:
+    table = load_table("decoder-scaling", 18)
+    found = load_preset("decoder-scaling", 18).cell(table.cell("D=42, W=512", "beam=64 | Gap"), "full")
+    assert (found.solver, found.decoding, found.count) == ("decoder-42x512", "beam:64", 10000)
+
+
+def test_pens_scales_coordinates_where_its_caption_says() -> None:
+    table, preset = load_table("pens", 2), load_preset("pens", 2)
+    scales = {
+        column: preset.cell(table.cell("PENS-A", column), "full").coordinate_scale
+        for column in ("TSP500 | Gap", "TSP10000 | Gap", "TSPLIB 101-1000 | Gap", "TSPLIB 1001-10000 | Gap")
+    }
+    assert list(scales.values()) == ["", "auto", "", "auto"]
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "pens").mkdir(exist_ok=True)
+    (folder / "pens" / "table-1.toml").write_text(text)
+
+
+CELL = PublishedCell("PENS-A", "TSP100 | Gap", "0.34", 0.34, "percent", None)
+
+
+def test_later_rules_win_field_by_field_and_scales_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "PRESETS", tmp_path)
+    write(
+        tmp_path,
+        r"""
+        [[rule]]
+        column = 'TSP(?P<n>\d+) .*'
+        cannot = "no"
+        data = "tsp{n}"
+        count = { smoke = 1, cpu = 2, full = 3 }
+        [[rule]]
+        row = 'PENS-(?P<kind>.)'
+        metric = "gap"
+        solver = "pens-{kind}"
+        count = { smoke = 5 }
+        """,
+    )
+    found = {scale: load_preset("pens", 1).cell(CELL, scale) for scale in SCALES}
+    assert (found["cpu"].metric, found["cpu"].cannot, found["cpu"].data) == ("gap", "", ("tsp100",))
+    assert found["smoke"].count == 5
+    assert found["smoke"].solver == "pens-A"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no rule says how to get it"),
+        ("[[rule]]\nmetric = 'gap'\ncompute = 'a:b'", "rules name metric and compute"),
+        ("[[rule]]\nmetrik = 'gap'", "Unknown field of .*rule 1 'metrik'"),
+        ("[[rule]]\nrow = '('", "rule 1: not a regular expression"),
+        ("[[rule", "not readable as TOML"),
+        ("[[rule]]\nmetric = 'gap'\ncount = 'many'", "'many' is no number"),
+        ("[[rule]]\nmetric = 'gap'\ndata = 'tsp{n}'", "names a group 'n' that no rule has"),
+    ],
+)
+def test_damaged_presets_are_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    monkeypatch.setattr(presets, "PRESETS", tmp_path)
+    write(tmp_path, text)
+    with pytest.raises((BadInputError, UnknownNameError), match=problem):
+        load_preset("pens", 1).cell(CELL, "smoke")
+
+
+def test_unknown_papers_and_tables_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="'pens'"):
+        tables_of("penz", None)
+    with pytest.raises(BadInputError, match="pens has no table '9'; choose one of 1, 2"):
+        tables_of("pens", "9")
+    with pytest.raises(BadInputError, match="--table needs a paper"):
+        tables_of("all", "2")
