@@ -27,6 +27,7 @@ CHECKERS: dict[str, str] = {
     "sigd (lehd variant)": "nco_bench.models.parity.sigd:check",
     "sil": "nco_bench.models.parity.sit:check",
     "tasks": "nco_bench.models.parity.tasks:check",
+    "tropical": "nco_bench.models.parity.tropical:check",
 }
 
 

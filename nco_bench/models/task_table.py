@@ -1,0 +1,41 @@
+"""The five networks for the algorithmic tasks, as data; nothing heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAPER = "Tropical Attention: Neural Algorithmic Reasoning for Combinatorial Algorithms (Hashemi et al.)"
+
+
+@dataclass(frozen=True)
+class TaskNetworkInfo:
+    """What is known about a network without building it.
+
+    Attributes
+    ----------
+    attention
+        ``vanilla``, ``adaptive`` or ``tropical``.
+    recurrent
+        Universal Transformer with adaptive computation time.
+    parameters
+        By features per token.
+    published
+        Column in the paper's tables.
+    """
+
+    attention: str
+    recurrent: bool
+    parameters: dict[int, int]
+    published: str
+
+
+_SOFTMAX = {1: 50_049, 2: 50_113, 3: 50_177}
+_RECURRENT = {1: 50_114, 2: 50_178, 3: 50_242}
+
+TASK_NETWORKS: dict[str, TaskNetworkInfo] = {
+    "tropical": TaskNetworkInfo("tropical", False, {1: 40_833, 2: 40_897, 3: 40_961}, "Tropical"),
+    "vanilla": TaskNetworkInfo("vanilla", False, _SOFTMAX, "Vanilla"),
+    "adaptive": TaskNetworkInfo("adaptive", False, _SOFTMAX, "Adaptive"),
+    "ut-vanilla": TaskNetworkInfo("vanilla", True, _RECURRENT, "UT Vanilla w/ ACT"),
+    "ut-adaptive": TaskNetworkInfo("adaptive", True, _RECURRENT, "UT Adaptive w/ ACT"),
+}
