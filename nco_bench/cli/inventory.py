@@ -89,6 +89,7 @@ def _decodings(places: Places) -> Objects:
 
 def _models(places: Places) -> Objects:
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+    from nco_bench.models.packing_table import PACKING_MODELS
     from nco_bench.models.registry import PATH_MODELS
 
     return [
@@ -101,7 +102,7 @@ def _models(places: Places) -> Objects:
             "repository": entry.repository or None,
             "note": entry.note or None,
         }
-        for name, entry in (ENCODE_ONCE_MODELS | PATH_MODELS).items()
+        for name, entry in (ENCODE_ONCE_MODELS | PATH_MODELS | PACKING_MODELS).items()
     ]
 
 

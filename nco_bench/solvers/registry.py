@@ -118,9 +118,11 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     from nco_bench.solvers.classical.table import CLASSICAL
     from nco_bench.solvers.encode_once_table import encode_once_solvers
     from nco_bench.solvers.neural_table import neural_solvers
+    from nco_bench.solvers.packing_table import packing_solvers
+    from nco_bench.solvers.task_baseline_table import TASK_BASELINES
 
     table: dict[str, SolverInfo] = {}
-    for info in (*CLASSICAL, *encode_once_solvers(), *neural_solvers()):
+    for info in (*CLASSICAL, *TASK_BASELINES, *encode_once_solvers(), *neural_solvers(), *packing_solvers()):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")
         table[info.name] = info
