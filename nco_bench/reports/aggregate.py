@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports.load import OK, Group, ResultFrame
+from nco_bench.reports.load import COUNT_PREFIX, OK, Group, ResultFrame
+from nco_bench.reports.pooled import Pooled, pool
 from nco_bench.reports.statistics import bootstrap_interval
 from nco_bench.runs.records import STATUSES
 
@@ -56,6 +57,8 @@ class CellSummary:
         weights or where their manifest does not say.
     trained_on_test
         Whether the weights' manifest lists this dataset among its training data.
+    pooled
+        Metrics that are pooled over instances, by name; empty for problems without.
     """
 
     group: Group
@@ -79,6 +82,7 @@ class CellSummary:
     sizes: tuple[int, int]
     distribution_label: str | None
     trained_on_test: bool
+    pooled: dict[str, Pooled] = field(default_factory=dict)
 
     @property
     def seconds_per_instance(self) -> float:
@@ -152,6 +156,7 @@ class CellSummary:
             "options": cell.options,
             "distribution_label": self.distribution_label,
             "trained_on_test": self.trained_on_test,
+            "pooled": {name: metric.as_dict() for name, metric in self.pooled.items()},
             "notes": list(cell.notes),
             "runs": list(self.group.runs),
         }
@@ -195,7 +200,8 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
     refuse_mixed_columns([frame.groups[code] for code in present])
     refuse_mixed_instances(frame)
     column_sizes = _instances_of_columns(frame)
-    names = ("instance", "repeat", "n", "status", "cost", "reference", "gap_percent", "seconds")
+    names = ["instance", "repeat", "n", "status", "cost", "reference", "gap_percent", "seconds"]
+    names += [name for name in records.columns if name.startswith(COUNT_PREFIX)]
     columns = {name: records[name].to_numpy()[order] for name in names}
     summaries = []
     for code, start, stop in zip(present, starts, [*starts[1:], len(codes)], strict=True):
@@ -294,7 +300,22 @@ def _summary(
         sizes=sizes,
         distribution_label=distribution_label(group, sizes),
         trained_on_test=trained_on_test(group, sizes),
+        pooled=pool(_summed_counts(part, ok, position, count), intervals=intervals),
     )
+
+
+def _summed_counts(
+    part: dict[str, NDArray[Any]], ok: NDArray[np.bool_], position: NDArray[np.integer], count: int
+) -> dict[str, NDArray[np.float64]]:
+    """Sum the counts of an instance's repeats; instances without an answer are left out."""
+    summed: dict[str, NDArray[np.float64]] = {}
+    for name, values in part.items():
+        known = ok & ~np.isnan(values) if name.startswith(COUNT_PREFIX) else None
+        if known is not None and known.any():
+            solved = np.bincount(position[known], minlength=count) > 0
+            total = np.bincount(position[known], weights=values[known], minlength=count).astype(np.float64)
+            summed[name.removeprefix(COUNT_PREFIX)] = total[solved]
+    return summed
 
 
 def mean_by(position: NDArray[np.integer], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:

@@ -26,6 +26,8 @@ BLOCK = 20_000
 """Records decoded at a time; larger blocks gain nothing and hold more dicts at once."""
 
 OK = STATUSES.index("ok")
+COUNT_PREFIX = "count_"
+"""Of the columns that hold records' counts."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class ResultFrame:
         One row per record: ``group`` (index into `groups`), ``run`` (into `runs`), ``instance``, ``name`` (into
         `names`), ``n``, ``repeat``, ``status`` (into `STATUSES`), ``cost``, ``reference``, ``gap_percent``,
         ``seconds``, ``optimal``, ``convention`` (into `conventions`), ``message`` (into `messages`),
-        ``solution_offset``, ``solution_length`` (-1 without a solution). Missing numbers are NaN.
+        ``solution_offset``, ``solution_length`` (-1 without a solution). Missing numbers are NaN. Where records have
+        counts, a column ``count_NAME`` for each.
     groups, runs, names, conventions, messages
         What the codes stand for.
     notes
@@ -221,6 +224,7 @@ class _Columns:
         self.names, self.conventions, self.messages = _Codes(), _Codes(), _Codes()
         self._status = {name: code for code, name in enumerate(STATUSES)}
         self._keys: list[str] = []
+        self._counts: dict[str, list[tuple[int, NDArray[np.float64]]]] = {}
         self._blocks: dict[str, list[NDArray[Any]]] = {}
         self.count = 0
 
@@ -250,7 +254,20 @@ class _Columns:
         self._add("solution_length", [-1 if s is None else s[1] for s in solutions], np.int32)
         for (name, dtype), values in zip(_PLAIN, plain, strict=True):
             self._add(name, values, dtype)
+        if any("counts" in line for line in block):
+            self._add_counts([line.get("counts") or {} for line in block])
         self.count += len(block)
+
+    def _add_counts(self, counts: Sequence[dict[str, float]]) -> None:
+        for name in dict.fromkeys(name for line in counts for name in line):
+            values = np.array([line.get(name) for line in counts], dtype=np.float64)
+            self._counts.setdefault(name, []).append((self.count, values))
+
+    def _count_column(self, name: str) -> NDArray[np.float64]:
+        column = np.full(self.count, np.nan)
+        for start, values in self._counts[name]:
+            column[start : start + len(values)] = values
+        return column
 
     def _add(self, name: str, values: Sequence[Any], dtype: type) -> None:
         self._blocks.setdefault(name, []).append(np.array(values, dtype=dtype))  # None becomes NaN
@@ -258,6 +275,7 @@ class _Columns:
     def frame(self) -> pd.DataFrame:
         columns: dict[str, Any] = {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
         self._blocks = {}
+        columns.update({f"{COUNT_PREFIX}{name}": self._count_column(name) for name in self._counts})
         return pd.DataFrame({"key": pd.Series(self._keys, dtype=object), **columns}, copy=False)
 
 

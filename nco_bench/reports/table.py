@@ -31,6 +31,10 @@ PRESETS: dict[str, Preset] = {
     ),
     "times": Preset("nco_bench.reports.presets:times_table", "total, per instance, latency, peak memory"),
     "instances": Preset("nco_bench.reports.instances:instances_table", "one row per instance, as for TSPLIB"),
+    "tasks": Preset(
+        "nco_bench.reports.task_table:tasks_table",
+        "algorithmic tasks: F1, accuracy and MSE, with seeds and intervals",
+    ),
 }
 """A new table is one function ``(frame, *, gap) -> Table`` and one line here."""
 

@@ -80,9 +80,16 @@ def judge(
         optimal=isinstance(outcome, Solved) and outcome.optimal,
         solution=None,
         solution_sha256=None,
+        counts=counts_of(problem, instance, array),
         **common,
     )
     return Judged(record, array)
+
+
+def counts_of(problem: Problem, instance: Instance, solution: NDArray[np.integer]) -> dict[str, float] | None:
+    """Return what pooled metrics need of a feasible solution; None for a problem whose referee does not count."""
+    count = getattr(problem, "counts", None)
+    return None if count is None else count(instance, solution)
 
 
 def batch_costs(

@@ -69,6 +69,9 @@ class Record:
         Scoring rule of this instance.
     message
         Violations or error, one line; empty for ``ok``.
+    counts
+        What metrics that are not means over instances are pooled from (true positives, squared error, ...), for problems
+        whose referee counts them; None otherwise, and then not written.
     """
 
     key: str
@@ -88,6 +91,7 @@ class Record:
     solution_sha256: str | None
     convention: str
     message: str = ""
+    counts: dict[str, float] | None = None
 
 
 @dataclass
@@ -258,7 +262,10 @@ def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
 
 
 def _record_dict(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in Record.__slots__}
+    plain = {name: getattr(record, name) for name in Record.__slots__}
+    if plain["counts"] is None:
+        del plain["counts"]
+    return plain
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
-from nco_bench.runs.judge import gap_percent
+from nco_bench.runs.judge import counts_of, gap_percent
 from nco_bench.runs.records import Cell, Record, Run, find_runs, record_key, solution_bytes, solution_sha256
 
 COST_TOLERANCE = 1e-9
@@ -161,6 +161,12 @@ class _RunChecker:
         cost = module.score(instance, solution)  # type: ignore[arg-type]
         if abs(cost - record.cost) > COST_TOLERANCE * max(1.0, abs(cost)):
             yield f"the record says cost {record.cost!r}, the stored solution costs {cost!r}"
+        counts = counts_of(module, instance, solution) or {}  # type: ignore[arg-type]
+        # Records of before there were counts are sound without them.
+        for name, stored in (record.counts or {}).items():
+            found = counts.get(name)
+            if found is None or abs(found - stored) > COST_TOLERANCE * max(1.0, abs(found)):
+                yield f"the record counts {name} {stored!r}, the stored solution has {found!r}"
         if record.reference is not None and record.gap_percent is not None:
             gap = gap_percent(cost, record.reference, cell.objective)
             if gap is not None and abs(gap - record.gap_percent) > 1e-6:

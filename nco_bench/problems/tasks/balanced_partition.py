@@ -1,8 +1,8 @@
 """Balanced partition: split values into two parts with sums as equal as possible.
 
-Tokens ``[x]``, sorted ascending. The label is the part with the largest reachable sum up to half of the total, chosen as the public
-code does: every sum remembers the first item that reached it, and the sum before. Legacy: the smallest difference, one
-number per instance.
+Tokens ``[x]``, sorted ascending. The label is the part with the largest reachable sum up to half of the total, chosen
+as the public code does: every sum remembers the first item that reached it, and the sum before. Legacy: the smallest
+difference, one number per instance.
 """
 
 from __future__ import annotations

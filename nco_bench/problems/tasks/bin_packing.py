@@ -1,7 +1,7 @@
 """Bin packing by first-fit decreasing: which items open a new bin?
 
-Sizes clamped to [1, C], sorted descending; tokens ``[size, C, i / (n - 1)]``. With values of 11..100 and capacities of 10..30
-nearly all sizes equal C, so 99.6 % of the labels of ``value-ood`` are 1.
+Sizes clamped to [1, C], sorted descending; tokens ``[size, C, i / (n - 1)]``. With values of 11..100 and capacities
+of 10..30 nearly all sizes equal C, so 99.6 % of the labels of ``value-ood`` are 1.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def sample(draws: Draws, n: int, ranges: Ranges, variant: str) -> Clean:
     if variant == "legacy":
         weights = draws.integers(low, high, n, n)
         weights[:, np.arange(n), np.arange(n)] = 0
-        edges = np.minimum(weights, weights.transpose(0, 2, 1)).astype(np.float32)
-        return Clean(pair_tokens(weights), distances(edges).reshape(len(weights), n * n))
+        cheaper = np.minimum(weights, weights.transpose(0, 2, 1)).astype(np.float32)
+        return Clean(pair_tokens(weights), distances(cheaper).reshape(len(weights), n * n))
     edges = _sparse_graphs(draws, n, low, high)
     inputs = pair_tokens(np.where(np.isfinite(edges), edges, 0.0))
     length, predecessor = distances_and_predecessors(edges)
@@ -74,7 +74,7 @@ def distances(edges: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def distances_and_predecessors(edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return distances, and the node before j on the path from i; class n on the diagonal and where there is no path."""
-    count, n = edges.shape[:2]
+    n = edges.shape[1]
     length = edges.copy()
     linked = np.isfinite(edges) & ~np.eye(n, dtype=bool)
     before = np.where(linked, np.arange(n)[:, None], n)

@@ -1,7 +1,8 @@
 """Knapsack 0/1: which items make the greatest total value within the capacity?
 
-Tokens ``[v, w, C]``, sorted ascending by value, ties in the order of generation. The label is one optimum, chosen as the public
-code does: from the last item backwards, an item is taken iff it changes the table's entry at what is left of the capacity.
+Tokens ``[v, w, C]``, sorted ascending by value, ties in the order of generation. The label is one optimum, chosen as
+the public code does: from the last item backwards, an item is taken iff it changes the table's entry at
+what is left of the capacity.
 """
 
 from __future__ import annotations

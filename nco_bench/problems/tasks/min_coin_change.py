@@ -26,9 +26,9 @@ def sample(draws: Draws, n: int, ranges: Ranges, variant: str) -> Clean:
     coins = np.sort(draws.integers(*ranges.values, n), axis=1)
     low, high = ranges.target_range
     if variant == "legacy":
-        target = draws.integers(low, high)
-        mask = label(coins, target)
-        return Clean(with_shared([coins], target), mask.sum(axis=1, dtype=np.float32))
+        drawn = draws.integers(low, high)
+        mask = label(coins, drawn)
+        return Clean(with_shared([coins], drawn), mask.sum(axis=1, dtype=np.float32))
     solvable, chosen = draws.uniform() < 0.5, draws.uniform()
     levels = _levels(coins, high)
     inside = bits.as_flags(levels[-1][-1:])[:, low : high + 1]

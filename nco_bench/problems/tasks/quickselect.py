@@ -44,7 +44,7 @@ def perturb(draws: Draws, inputs: NDArray[np.float32], noise: tuple[int, int], v
     inputs += (hit * step).astype(np.float32)[..., None]
 
 
-def label(values: NDArray[np.integer], k: NDArray[np.integer]) -> NDArray[np.float32]:
+def label(values: NDArray[np.number], k: NDArray[np.integer]) -> NDArray[np.float32]:
     """Return ``(B, n)`` 0/1: which entries equal the ``k[b]``-th smallest of row b (k from 1)."""
     kth = np.sort(values, axis=1)[np.arange(len(values)), k - 1]
     return (values == kth[:, None]).astype(np.float32)

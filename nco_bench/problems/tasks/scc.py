@@ -1,11 +1,11 @@
 """Strongly connected components: which pairs of nodes are in the same component?
 
-Tokens ``[a_ij, i / (n - 1), j / (n - 1)]``, row by row, of a directed graph; 1 where i and j reach each other. Nodes are cut at
-random into 1 .. max(1, n // 2) parts; edges inside a part have probability p (the "value"), across parts 0.05.
+Tokens ``[a_ij, i / (n - 1), j / (n - 1)]``, row by row, of a directed graph; 1 where i and j reach each other. Nodes are
+cut at random into 1 .. max(1, n // 2) parts; edges inside a part have probability p (the "value"), across parts 0.05.
 
-Variant ``published``: p = 0.001, value-ood 0.1, as the paper prints it; the label is then nearly the identity matrix. Variant
-``dense`` (our choice, for a meaningful test): p = 0.35 and 0.15 across, value-ood p = 0.6. Variant ``legacy``: independent
-directed edges with probability p, components of the undirected graph.
+Variant ``published``: p = 0.001, value-ood 0.1, as the paper prints it; the label is then nearly the identity matrix.
+Variant ``dense`` (our choice, for a meaningful test): p = 0.35 and 0.15 across, value-ood p = 0.6. Variant ``legacy``:
+independent directed edges with probability p, components of the undirected graph.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def label(edges: NDArray[np.bool_]) -> NDArray[np.float32]:
     BadInputError
         For more than 64 nodes: a row of the closure is one machine word.
     """
-    count, n = edges.shape[:2]
+    n = edges.shape[1]
     if n > 64:
         raise BadInputError(f"scc: {n} nodes are too many; give at most 64.")
     weights = np.uint64(1) << np.arange(n, dtype=np.uint64)

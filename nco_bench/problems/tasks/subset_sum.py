@@ -22,8 +22,8 @@ def sample(draws: Draws, n: int, ranges: Ranges, variant: str) -> Clean:
     """Draw clean instances with their labels."""
     values = np.sort(draws.integers(*ranges.values, n), axis=1)
     if variant == "legacy":
-        target = draws.integers(*ranges.target_range)
-        return Clean(with_shared([values], target), label(values, target))
+        drawn = draws.integers(*ranges.target_range)
+        return Clean(with_shared([values], drawn), label(values, drawn))
     coin, chosen, beyond = draws.uniform(), draws.uniform(), draws.integers(1, BEYOND)
     smallest, sums = _sums(values)
     reachable = bits.as_flags(sums)
