@@ -1,7 +1,7 @@
 """Labelled instances as a stream: shard after shard, never more than two in memory, at a position that can be saved.
 
-A shard is an ordinary dataset with reference tours, or a plain npz with ``coords`` ``(B, N, 2)`` and ``tours`` ``(B, N)``,
-or with ``paths`` ``(B, L, 2)``, solved path problems.
+A shard is an ordinary dataset of TSP or CVRP instances with reference solutions, or a plain npz with ``coords``
+``(B, N, 2)`` and ``tours`` ``(B, N)``, or with ``paths`` ``(B, L, 2)``, solved path problems.
 The order is a function of seed and epoch alone, so a position is three numbers. The next shard is read while
 the current one is learned from.
 """
@@ -25,6 +25,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.weights.manifest import TrainingData
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from nco_bench.datasets.dataset import Dataset
     from nco_bench.datasets.load import Places
 
@@ -43,26 +45,30 @@ class ShardFacts:
 
 @dataclass(frozen=True)
 class Shard:
-    """Labelled TSP instances, or solved path problems, of one size.
+    """Labelled TSP or CVRP instances, or solved path problems, of one size.
 
     Attributes
     ----------
     ordered
-        ``(B, N, 2)`` float32 coordinates in the order of the label tour or path.
+        ``(B, N, 2)`` float32 coordinates in the order of the label tour or path; CVRP: ``(B, V + 1, 5)``, see
+        `pack_routes`.
     facts
         Where they come from.
     tours
-        True for closed tours, False for paths with fixed ends (see `detours`).
+        False for paths with fixed ends (see `detours`), True for whole instances.
+    problem
+        ``tsp`` or ``cvrp``.
     """
 
     ordered: NDArray[np.float32]
     facts: ShardFacts
     tours: bool = True
+    problem: str = "tsp"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some instances of a shard, ``(B, N, 2)`` in the order of their tours, or of their paths."""
+    """Some instances of a shard, in the order of their tours or paths, or packed CVRP solutions."""
 
     ordered: NDArray[np.float32]
     tours: bool
@@ -110,6 +116,8 @@ def read_shard(source: str | Path, places: Places | None = None) -> Shard:
     from nco_bench.datasets.load import Places, load_dataset
 
     dataset = load_dataset(str(source), places or Places.from_environment())
+    if dataset.problem == "cvrp":
+        return Shard(_packed_dataset(dataset, str(source)), _dataset_facts(dataset), problem="cvrp")
     coords, tours = _dataset_arrays(dataset, str(source))
     return Shard(in_tour_order(coords, tours, str(source)), _dataset_facts(dataset))
 
@@ -171,14 +179,78 @@ def _paths(paths: NDArray[Any], path: Path) -> Shard:
     return Shard(paths.astype(np.float32), facts, tours=False)
 
 
-def _dataset_arrays(dataset: Dataset, place: str) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
-    if dataset.problem != "tsp":
-        raise BadInputError(f"{place}: holds {dataset.problem} instances, this model learns from tsp.")
+def pack_routes(
+    coords: NDArray[np.floating],
+    demand: NDArray[np.integer],
+    capacity: int,
+    solution: NDArray[np.integer],
+) -> NDArray[np.float32]:
+    """Put one CVRP instance and its solution into one table, in the order of the solution.
+
+    Parameters
+    ----------
+    coords, demand, capacity
+        ``(V + 1, 2)``, ``(V + 1,)``, row 0 the depot.
+    solution
+        Customers with 0 for each visit of the depot.
+
+    Returns
+    -------
+    NDArray
+        ``(V + 1, 5)`` float32: x, y, demand, whether the customer starts a route, capacity. Row 0 is the depot.
+        Whole numbers below 2^24 are exact.
+    """
+    previous = np.concatenate([[0], solution[:-1]])
+    customers = np.flatnonzero(solution)
+    order = np.concatenate([[0], solution[customers]])
+    via = np.concatenate([[0], previous[customers] == 0])
+    full = np.full(len(order), capacity)
+    return np.column_stack([coords[order], demand[order], via, full]).astype(np.float32)
+
+
+def unpack_routes(packed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Take ``(B, V + 1, 5)`` apart: coords ``(B, V + 1, 2)``, demand ``(B, V + 1)``, capacity ``(B,)``, via ``(B, V)``."""
+    return packed[..., :2].contiguous(), packed[..., 2].long(), packed[:, 0, 4].long(), packed[:, 1:, 3] > 0
+
+
+def _packed_dataset(dataset: Dataset, place: str) -> NDArray[np.float32]:
+    from nco_bench.problems import cvrp
+
+    _one_size(dataset, place)
+    rows = []
+    for index, instance in enumerate(dataset.instances):
+        reference = dataset.references[index]
+        assert isinstance(instance, cvrp.CVRPInstance)
+        if reference is None or reference.solution is None:
+            raise BadInputError(
+                f"{place}: instance {index} has no reference routes to learn from; add --reference to `generate`."
+            )
+        if instance.depot is None or instance.customers is None:
+            raise BadInputError(f"{place}: instances without coordinates cannot be learned from.")
+        solution = np.asarray(reference.solution, dtype=np.int64)
+        wrong = cvrp.violations(instance, solution)
+        if wrong:
+            raise BadInputError(f"{place}: the label of instance {index} is no solution: {wrong[0]}.")
+        if instance.demand.dtype.kind != "i":
+            raise BadInputError(f"{place}: instance {index} has real demands; models learn from whole ones.")
+        coords = np.concatenate([instance.depot[None], instance.customers])
+        demand = np.concatenate([[0], instance.demand])
+        rows.append(pack_routes(coords, demand, int(instance.capacity), solution))
+    return np.stack(rows)
+
+
+def _one_size(dataset: Dataset, place: str) -> None:
     smallest, largest = dataset.sizes
     if smallest != largest:
         raise BadInputError(
             f"{place}: instances of {smallest} to {largest} nodes in one shard; expected one size."
         )
+
+
+def _dataset_arrays(dataset: Dataset, place: str) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+    if dataset.problem != "tsp":
+        raise BadInputError(f"{place}: holds {dataset.problem} instances, models learn from tsp and cvrp.")
+    _one_size(dataset, place)
     tours = []
     for index, reference in enumerate(dataset.references):
         if reference is None or reference.solution is None:
@@ -232,18 +304,27 @@ class LabelStream:
         self._loaded: tuple[int, int] | None = None
         self._rows: NDArray[np.float32] = np.empty((0, 0, 2), np.float32)
         self._tours = True
+        self._problem = ""
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="labels")
         self._ahead: tuple[int, Future[Shard]] | None = None
 
     def held_out(self) -> NDArray[np.float32]:
         """Return the instances that are not learned from, ``(B, N, 2)`` in tour order."""
         last = read_shard(self.shards[-1], self.places)
+        self._problem = last.problem
         if not last.tours:
             raise BadInputError(
                 f"{self.shards[-1]}: holds paths; validation needs tours, give them with --validation."
             )
         rows = last.ordered
         return rows[len(rows) - self._held(len(rows)) :]
+
+    @property
+    def problem(self) -> str:
+        """``tsp`` or ``cvrp``: what the last shard holds, and all others must."""
+        if not self._problem:
+            self._problem = read_shard(self.shards[-1], self.places).problem
+        return self._problem
 
     def _held(self, rows: int) -> int:
         return min(self._hold_out, rows // 5)
@@ -281,6 +362,10 @@ class LabelStream:
             shard = self._ahead[1].result()
         else:
             shard = read_shard(self.shards[index], self.places)
+        if shard.problem != self.problem:
+            raise BadInputError(
+                f"{self.shards[index]}: holds {shard.problem} instances, other shards {self.problem}; choose one."
+            )
         following = self._index(*self._following())
         self._ahead = None
         if following != index:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,25 +26,12 @@ from nco_bench.training.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
-from nco_bench.training.recipes import Recipe, rate
-from nco_bench.training.supervised import Loss
-from nco_bench.training.validation import Gap
+from nco_bench.training.learner import Learner, Measure
+from nco_bench.training.recipes import LoopRecipe, rate
 
 
-class Learner(Protocol):
-    """A way to learn."""
-
-    extra: nn.ModuleDict
-    """Modules that are trained along and not exported."""
-
-    def loss(self, step: int, fraction: float) -> Loss:
-        """Draw the data of this update and return its loss."""
-
-    def position(self) -> dict[str, Any]:
-        """Return where in the data the learner stands, as JSON values."""
-
-    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
-        """Go to a saved position; raises `NcoBenchError` for other data, unless it is to be adopted."""
+class TrainingStopped(ResultsError):
+    """Training that cannot go on and is not the user's mistake: exit status 1, the last checkpoint is kept."""
 
 
 @dataclass
@@ -62,7 +49,7 @@ class Progress:
     history
         One dict per log line.
     gap, gap_ci95
-        Last validation gap in percent, and half width of its 95 % interval.
+        Last value of the validation (mean gap in percent, or what the course measures), and half width of its interval.
     """
 
     step: int = 0
@@ -92,14 +79,14 @@ class Trainer:
     """
 
     def __init__(
-        self, policy: nn.Module, learner: Learner, recipe: Recipe, folder: Path, identity: dict[str, Any]
+        self, policy: nn.Module, learner: Learner, recipe: LoopRecipe, folder: Path, identity: dict[str, Any]
     ) -> None:
         self.policy, self.learner, self.recipe, self.folder = policy, learner, recipe, folder
         self.configuration = {**identity, **dataclasses.asdict(recipe)}
         self.parameters = dict(policy.named_parameters())
         self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
         self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
-        self.optimizer = _adamw(self.parameters, recipe)
+        self.optimizer = _optimizer(self.parameters, recipe)
         self.progress = Progress()
 
     def update(self, fraction: float) -> tuple[float, float]:
@@ -115,11 +102,14 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * factor
         device = next(iter(self.parameters.values())).device
-        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-            loss = self.learner.loss(progress.step, fraction)
-        loss.total.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip)
-        value = float(loss.next_node.detach())
+        try:
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                loss = self.learner.loss(progress.step, fraction)
+            loss.total.backward()
+            norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)
+            value = float(loss.reported.detach())
+        except RuntimeError as error:
+            raise self._lost_device(error) from error
         self._refuse_nonsense(value, float(norm))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -138,18 +128,34 @@ class Trainer:
         torch._foreach_lerp_(list(self.average.values()), [values[k] for k in self.average], 1 - decay)
 
     def _refuse_nonsense(self, loss: float, norm: float) -> None:
-        mean = self.progress.loss
-        spike = mean is not None and self.progress.step > 200 and loss > self.recipe.spike * max(mean, 0.05)
+        recipe, mean = self.recipe, self.progress.loss
+        watched = recipe.spike > 0 and mean is not None and self.progress.step > 200
+        spike = watched and mean is not None and loss > recipe.spike * max(mean, 0.05)
         if math.isfinite(loss) and math.isfinite(norm) and not spike:
             return
         what = f"loss jumped from {mean:.3f} to {loss:.3f}" if spike else "loss or gradient is not finite"
+        raise TrainingStopped(
+            f"Training stopped at step {self.progress.step}: {what}; {self._kept()}. "
+            "Start anew with a lower lr, or with more warmup."
+        )
+
+    def _kept(self) -> str:
         path = self.folder / LAST
-        kept = (
+        return (
             f"the last good checkpoint is {path}" if path.exists() else "no checkpoint had been written yet"
         )
-        raise ResultsError(
-            f"Training stopped at step {self.progress.step}: {what}; {kept}. "
-            "Start anew with a lower lr, or with more warmup."
+
+    def _lost_device(self, error: RuntimeError) -> Exception:
+        """Translate a GPU that is gone or full; anything else is a bug and stays what it is."""
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, torch.OutOfMemoryError):
+            remedy = "continue with --resume on a larger device, or start anew with a smaller batch"
+        elif "CUDA" in text or "cuDNN" in text or "CUBLAS" in text:
+            remedy = "continue with --resume when the device is back"
+        else:
+            return error
+        return TrainingStopped(
+            f"Training stopped at step {self.progress.step}: {text}; {self._kept()}; {remedy}."
         )
 
     def weights(self) -> dict[str, Tensor]:
@@ -168,6 +174,7 @@ class Trainer:
         tensors |= {f"extra/{k}": v for k, v in self.learner.extra.state_dict().items()}
         tensors |= {f"average/{k}": v for k, v in self.average.items()}
         tensors |= pack_optimizer(self.optimizer, names)
+        tensors |= {f"learner/{k}": v for k, v in self._learner_tensors().items()}
         tensors["generator/torch"] = torch.get_rng_state()
         state = {
             "configuration": self.configuration,
@@ -175,6 +182,9 @@ class Trainer:
             "position": self.learner.position(),
         }
         return save_checkpoint(self.folder, Checkpoint(tensors, state))
+
+    def _learner_tensors(self) -> dict[str, Tensor]:
+        return self.learner.tensors() if hasattr(self.learner, "tensors") else {}
 
     def resume(self, *, adopt: bool = False) -> None:
         """Continue from the checkpoint in the folder.
@@ -191,6 +201,8 @@ class Trainer:
         """
         checkpoint = load_checkpoint(self.folder / LAST)
         before, now = checkpoint.state["configuration"], self.configuration
+        # A key that the checkpoint does not know yet is no change where it has its default value.
+        before = {**_defaults(self.recipe), "problem": "tsp", **before}
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed and not adopt:
             listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
@@ -217,23 +229,33 @@ class Trainer:
                 self.average[key].copy_(value)
         unpack_optimizer(self.optimizer, self.parameters, checkpoint.tensors)
         torch.set_rng_state(checkpoint.tensors["generator/torch"])
+        if hasattr(self.learner, "restore"):
+            self.learner.restore(part("learner/"))
         self.progress = Progress(**checkpoint.state["progress"])
         self.learner.seek(checkpoint.state["position"], adopt=adopt)
 
 
-def _adamw(parameters: dict[str, nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """Return AdamW with matrices decayed, scalars at their own rate and neither scalars nor biases decayed."""
+def _defaults(recipe: LoopRecipe) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(recipe)}
+
+
+def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch.optim.Optimizer:
+    """Return the optimiser: matrices decayed, scalars at their own rate and neither scalars nor biases decayed.
+
+    Adam as papers before AdamW use it (decay inside the gradient) decays all parameters alike.
+    """
+    alike = recipe.optimizer == "adam"
     matrices = [p for p in parameters.values() if p.dim() >= 2]
     vectors = [p for p in parameters.values() if p.dim() == 1]
     scalars = [p for p in parameters.values() if p.dim() == 0]
+    small = recipe.weight_decay if alike else 0.0
     groups = [
         {"params": matrices, "peak": recipe.lr, "weight_decay": recipe.weight_decay},
-        {"params": vectors, "peak": recipe.lr, "weight_decay": 0.0},
-        {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": 0.0},
+        {"params": vectors, "peak": recipe.lr, "weight_decay": small},
+        {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
     ]
-    return torch.optim.AdamW(
-        [g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True
-    )
+    kind = torch.optim.Adam if alike else torch.optim.AdamW
+    return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
 
 
 @dataclass(frozen=True)
@@ -243,7 +265,7 @@ class Hooks:
     Attributes
     ----------
     validate
-        Returns the validation gap of `Trainer.weights`, or None where there is nothing to validate on.
+        Measures `Trainer.weights`, or returns None where there is nothing to validate on.
     report
         Takes each line of the log as a dict.
     tick
@@ -252,7 +274,7 @@ class Hooks:
         Called after each checkpoint.
     """
 
-    validate: Callable[[Trainer], Gap | None]
+    validate: Callable[[Trainer], Measure | None]
     report: Callable[[dict[str, Any]], None]
     tick: Callable[[float], None]
     saved: Callable[[Trainer], None]
@@ -327,7 +349,7 @@ class _Window:
         self.busy += seconds
 
 
-def _fraction(recipe: Recipe, step: int, before: float, elapsed: float, budget_s: float | None) -> float:
+def _fraction(recipe: LoopRecipe, step: int, before: float, elapsed: float, budget_s: float | None) -> float:
     if recipe.steps:
         return step / recipe.steps
     if budget_s is None:
@@ -357,12 +379,12 @@ def _validate(trainer: Trainer, hooks: Hooks) -> float:
     gap = hooks.validate(trainer)
     trainer.policy.train()
     if gap is not None:
-        progress.gap, progress.gap_ci95 = gap.percent, gap.ci95
+        progress.gap, progress.gap_ci95 = gap.value, gap.ci95
         line = {
             "step": progress.step,
             "samples": progress.samples,
             "seconds": round(progress.seconds, 1),
-            "validation_gap": gap.percent,
+            gap.name: gap.value,
         }
         progress.history.append(line)
         hooks.report(line)

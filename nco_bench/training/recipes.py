@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from nco_bench.errors import BadInputError, UnknownNameError
 
 SCHEDULES = ("cosine", "exponential", "constant")
 PRECISIONS = ("fp32", "bf16")
+OPTIMIZERS = ("adamw", "adam")
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a model learns.
+class LoopRecipe:
+    """What the loop needs of a recipe; courses add their own numbers to it.
 
     Attributes
     ----------
     learner
-        The way to learn, a key of `run.LEARNERS`.
+        The way to learn, a key of `courses.COURSES`.
     batch
-        Sub-problems per update.
+        Sub-problems (instances, sequences) per update.
     steps
         Updates in all; 0 trains until the time budget ends, and schedules then follow the clock.
+    optimizer
+        ``adamw``, or ``adam`` with weight decay inside the gradient.
     lr, scalar_lr
-        Peak learning rate of AdamW; that of single scalars (ReZero weights), 0 for the same.
-    weight_decay, beta2, clip
-        Of AdamW; the largest gradient norm.
+        Peak learning rate; that of single scalars (ReZero weights), 0 for the same.
+    weight_decay, beta2
+        Of the optimiser.
+    clip
+        Largest gradient norm; 0 does not clip.
     schedule
         ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
         steps; ``constant``.
@@ -39,32 +45,22 @@ class Recipe:
         Steps over which the learning rate rises from 0.
     ema
         Decay of the moving average of the weights that is exported; 0 exports the weights themselves.
-    shortest, longest
-        Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
-    longest_start, grow
-        The longest sub-path grows from `longest_start` to `longest` over this share of the run.
-    opening
-        Share of batches whose length is one of the six longest: the first moves of a tour, where origin and destination
-        are close to each other, are otherwise rare in training and wrong in decoding.
-    auxiliary
-        Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
-    symmetries
-        Turn and mirror instances at random (x8).
     precision, compile
         ``bf16`` autocast; ``torch.compile`` of the model's layers.
     checkpoint_every, validate_every
         Seconds between checkpoints and between validations.
     validation_instances
-        Labelled instances that are held out for the validation gap.
+        Instances that are held out for validation.
     log_every
         Steps between lines of the log.
     spike
-        A loss above this multiple of its running mean stops the run.
+        A loss above this multiple of its running mean stops the run; 0 allows any.
     """
 
     learner: str = "supervised"
     batch: int = 1024
     steps: int = 60_000
+    optimizer: str = "adamw"
     lr: float = 1.25e-4
     scalar_lr: float = 0.0
     weight_decay: float = 0.01
@@ -76,13 +72,6 @@ class Recipe:
     final_lr: float = 0.01
     warmup: int = 0
     ema: float = 0.0
-    shortest: int = 4
-    longest: int = 101
-    longest_start: int = 101
-    grow: float = 0.0
-    opening: float = 0.0
-    auxiliary: float = 0.0
-    symmetries: bool = True
     precision: str = "fp32"
     compile: bool = False
     checkpoint_every: float = 180.0
@@ -90,6 +79,37 @@ class Recipe:
     validation_instances: int = 64
     log_every: int = 50
     spike: float = 20.0
+
+
+R = TypeVar("R", bound=LoopRecipe)
+
+
+@dataclass(frozen=True)
+class Recipe(LoopRecipe):
+    """How a path model learns from pieces of solutions; see `LoopRecipe` for the rest.
+
+    Attributes
+    ----------
+    shortest, longest
+        Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
+    longest_start, grow
+        The longest sub-path grows from `longest_start` to `longest` over this share of the run.
+    opening
+        Share of batches whose length is one of the six longest: the first moves of a tour, where origin and destination
+        are close to each other, are otherwise rare in training and wrong in decoding.
+    auxiliary
+        Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
+    symmetries
+        Turn and mirror instances at random (x8).
+    """
+
+    shortest: int = 4
+    longest: int = 101
+    longest_start: int = 101
+    grow: float = 0.0
+    opening: float = 0.0
+    auxiliary: float = 0.0
+    symmetries: bool = True
 
 
 PAPER_DECODER = Recipe()
@@ -113,8 +133,8 @@ SMALL_DECODER = Recipe(
 RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
 
 
-def recipe_for(model: str, config: dict[str, str]) -> Recipe:
-    """Return the recipe of a model with overrides.
+def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:
+    """Return the supervised recipe of a path model with overrides.
 
     Parameters
     ----------
@@ -130,21 +150,38 @@ def recipe_for(model: str, config: dict[str, str]) -> Recipe:
     BadInputError
         For a value of the wrong type or out of range.
     """
-    values = dict(config)
-    name = values.pop("recipe", "small")
-    if name not in RECIPES:
-        raise UnknownNameError("recipe", name, RECIPES)
-    return _checked(_overridden(RECIPES[name], values))
+    recipe = overridden(chosen(RECIPES, config), config)
+    check_pieces(recipe)
+    return recipe
 
 
-def _overridden(recipe: Recipe, values: dict[str, str]) -> Recipe:
+def chosen(recipes: Mapping[str, R], config: Mapping[str, str]) -> R:
+    """Return the recipe that the key ``recipe`` names, the first by default; raises `UnknownNameError`."""
+    name = config.get("recipe", next(iter(recipes)))
+    if name not in recipes:
+        raise UnknownNameError("recipe", name, recipes)
+    return recipes[name]
+
+
+def overridden(recipe: R, config: Mapping[str, str]) -> R:
+    """Replace fields of any recipe by ``KEY=VALUE`` strings (``recipe`` is ignored), and check what the loop needs.
+
+    Raises
+    ------
+    UnknownNameError, BadInputError
+        For an unknown key, a value of the wrong type or out of range.
+    """
     defaults = dataclasses.asdict(recipe)
-    parsed = {}
-    for key, text in values.items():
+    parsed: dict[str, Any] = {}
+    for key, text in config.items():
+        if key == "recipe":
+            continue
         if key not in defaults:
             raise UnknownNameError("training option", key, [*defaults, "recipe"])
         parsed[key] = _parse(key, text, type(defaults[key]))
-    return dataclasses.replace(recipe, **parsed)
+    changed = dataclasses.replace(recipe, **parsed)
+    _check(changed)
+    return changed
 
 
 def _parse(key: str, text: str, kind: type) -> Any:
@@ -164,30 +201,35 @@ def _parse(key: str, text: str, kind: type) -> Any:
     return value
 
 
-def _checked(recipe: Recipe) -> Recipe:
+def _check(recipe: LoopRecipe) -> None:
     for key, value in dataclasses.asdict(recipe).items():
         if isinstance(value, int | float) and value < 0:
             raise BadInputError(f"--config {key}={value:g}: expected 0 or more.")
-    for key in ("batch", "lr", "log_every", "clip"):
+    for key in ("batch", "lr", "log_every", "decay_every"):
         if not getattr(recipe, key) > 0:
             raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected more than 0.")
-    for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+    for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
         if getattr(recipe, key) not in allowed:
             raise UnknownNameError(f"--config {key}", getattr(recipe, key), allowed)
+    if recipe.final_lr > 1:
+        raise BadInputError(f"--config final_lr={recipe.final_lr:g}: expected 0 to 1.")
+    if recipe.ema >= 1:
+        raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
+
+
+def check_pieces(recipe: Recipe) -> None:
+    """Check the numbers that say which pieces of solutions are drawn; raises `BadInputError`."""
     if not 3 <= recipe.shortest <= recipe.longest_start <= recipe.longest:
         raise BadInputError(
             f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
             "expected 3 <= shortest <= longest_start <= longest."
         )
-    for key in ("grow", "opening", "final_lr"):
+    for key in ("grow", "opening"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
-    if recipe.ema >= 1:
-        raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
-    return recipe
 
 
-def rate(recipe: Recipe, step: int, fraction: float) -> float:
+def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:
     """Return the factor on the peak learning rate.
 
     Parameters

@@ -1,37 +1,28 @@
 """The one entry point of training: from a model's name, labelled data and a configuration to weights with a manifest.
 
-Ways to learn are looked up in `LEARNERS`; to add one, write a file with a `Learner` (see `loop`) and a line there.
+How a model learns is its course (see `courses`); this file knows files, checkpoints and reports only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.registry import PATH_MODELS, build_path_policy, count_parameters, entry
-from nco_bench.training.data import LabelStream, describe, read_shard
-from nco_bench.training.loop import Hooks, Learner, Trainer, train_until_done
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
+from nco_bench.training.learner import Measure
+from nco_bench.training.loop import Hooks, Trainer, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
-from nco_bench.training.recipes import Recipe, recipe_for
-from nco_bench.training.supervised import Supervised
-from nco_bench.training.validation import Gap, gap_of_weights
-from nco_bench.weights.manifest import PAPER_SAMPLES, Manifest, Validation, manifest_path
+from nco_bench.training.recipes import LoopRecipe
+from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import SUFFIX, export
-
-PROBLEM = "tsp"
-LEARNERS: dict[str, Callable[..., Learner]] = {"supervised": Supervised}
-"""Ways to learn by name."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,8 @@ class TrainResult:
     steps, samples, seconds
         Updates, sub-problems and training time in all sessions together.
     validation_gap
-        Greedy gap in percent of the exported weights on the validation instances, None without any.
+        Of the exported weights: mean gap in percent on the validation instances, or what the course measures; None
+        without any.
     complete
         False when the time budget ended before the recipe's steps; ``--resume`` continues.
     """
@@ -72,7 +64,7 @@ class TrainResult:
 
 def train(
     model: str,
-    data: Sequence[str | Path],
+    data: Sequence[str | Path] = (),
     config: Mapping[str, str] | None = None,
     budget_s: float | None = None,
     resume: bool = False,
@@ -83,6 +75,7 @@ def train(
     validation: Path | None = None,
     adopt: bool = False,
     places: Places | None = None,
+    problem: str | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -91,11 +84,12 @@ def train(
     Parameters
     ----------
     model
-        Name of a path model for the TSP.
+        Name of a model that a course takes.
     data
-        Files of labelled instances: datasets with reference tours, or npz files with coords and tours.
+        Files of labelled instances, where the course learns from such: datasets with reference solutions, or npz files
+        with coords and tours.
     config
-        Overrides of the recipe, see `recipes.Recipe`.
+        Overrides of the recipe; ``learner`` and ``recipe`` choose the course and its recipe.
     budget_s
         Wall time of this session in seconds. Where the recipe has no steps, it must be given.
     resume
@@ -109,46 +103,58 @@ def train(
     progress
         ``bar``, ``lines``, ``silent`` or an object of one's own.
     validation
-        Labelled instances for the validation gap; by default some of the last shard, which training then leaves out.
+        Instances for the validation; by default the course's own.
     adopt
         With `resume`: accept another configuration or other data from here on; the manifest says so.
     places
         Where datasets are found by name.
+    problem
+        ``tsp``, ``cvrp`` or another; None where model and data decide.
 
     Raises
     ------
     NcoBenchError
-        For anything in the arguments or files that the user can mend, and when the loss is no number any more.
+        For anything in the arguments or files that the user can mend.
+    TrainingStopped
+        When the loss is no number any more, or the device is lost; the message names the last checkpoint.
     """
-    recipe = recipe_for(model, dict(config or {}))
+    values = dict(config or {})
+    name, course = course_for(model, values, has_data=bool(data))
+    if not data and COURSES[name].needs_data:
+        raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
+    recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
     _refuse_impossible(model, recipe, budget_s)
     weights = _weights_path(out, model)
     torch.manual_seed(seed)
-    policy = build_path_policy(model, PROBLEM).to(device)
-    stream, held_out = _data(data, validation, recipe, seed, places)
-    learner = LEARNERS[recipe.learner](policy, stream, recipe, seed, torch.device(device))
-    identity = {"model": model, "seed": seed}
-    trainer = Trainer(policy, learner, recipe, weights.with_suffix(".training"), identity)
-    if resume:
-        trainer.resume(adopt=adopt)
-    elif trainer.has_checkpoint():
-        raise BadInputError(
-            f"{trainer.folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
-        )
-    else:
-        trainer.save()  # from here on a killed run can be resumed
-    if recipe.compile:
-        for layer in getattr(policy, "layers", [policy]):
-            layer.compile(dynamic=True)
+    prepared = course.prepare(
+        Assignment(model, recipe, tuple(data), problem, seed, device, validation, places)
+    )
+    trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
     log = weights.with_suffix(".csv")
     with _reporting(progress, model) as report:
-        complete = train_until_done(trainer, _hooks(report, held_out, log), budget_s)
-    manifest = _manifest(trainer, weights.stem, stream, held_out)
-    export(trainer.weights(), manifest, weights)
+        complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s)
+    export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
     done = trainer.progress
     return TrainResult(
         weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.gap, complete
     )
+
+
+def _trainer(prepared: Prepared, recipe: LoopRecipe, folder: Path, *, resume: bool, adopt: bool) -> Trainer:
+    """Make a fresh run, or one that goes on from its checkpoint."""
+    trainer = Trainer(prepared.policy, prepared.learner, recipe, folder, prepared.identity)
+    if resume:
+        trainer.resume(adopt=adopt)
+    elif trainer.has_checkpoint():
+        raise BadInputError(
+            f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
+        )
+    else:
+        trainer.save()  # from here on a killed run can be resumed
+    if recipe.compile:
+        for layer in getattr(prepared.policy, "layers", [prepared.policy]):
+            layer.compile(dynamic=True)
+    return trainer
 
 
 def _weights_path(out: Path | None, model: str) -> Path:
@@ -156,28 +162,13 @@ def _weights_path(out: Path | None, model: str) -> Path:
     return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
 
 
-def _refuse_impossible(model: str, recipe: Recipe, budget_s: float | None) -> None:
-    if PROBLEM not in entry(model).problems:
-        raise BadInputError(f"{model}: not a model for the {PROBLEM}; only those can be trained so far.")
-    if recipe.learner not in LEARNERS:
-        raise UnknownNameError("way to learn", recipe.learner, LEARNERS)
+def _refuse_impossible(model: str, recipe: LoopRecipe, budget_s: float | None) -> None:
     if budget_s is None and not recipe.steps:
         raise BadInputError(
             f"{model}: the recipe trains for a given time; add --budget 30m (or --config steps=N)."
         )
     if budget_s is not None and budget_s <= 0:
         raise BadInputError(f"--budget {budget_s:g}: expected more than 0 seconds.")
-
-
-def _data(
-    data: Sequence[str | Path], validation: Path | None, recipe: Recipe, seed: int, places: Places | None
-) -> tuple[LabelStream, NDArray[np.float32]]:
-    """Return the stream to learn from and the instances held out, at most `recipe.validation_instances`."""
-    count = recipe.validation_instances
-    if validation is not None:
-        return LabelStream(data, seed, places=places), read_shard(validation, places).ordered[:count]
-    stream = LabelStream(data, seed, hold_out=count, places=places)
-    return stream, stream.held_out()
 
 
 def _reporting(progress: str | Report, model: str) -> AbstractContextManager[Report]:
@@ -190,47 +181,11 @@ def _reporting(progress: str | Report, model: str) -> AbstractContextManager[Rep
     raise UnknownNameError("progress display", progress, ("bar", "lines", "silent"))
 
 
-def _hooks(report: Report, held_out: NDArray[np.float32], log: Path) -> Hooks:
-    def validate(trainer: Trainer) -> Gap | None:
-        return gap_of_weights(trainer.policy, trainer.weights(), held_out) if len(held_out) else None
+def _hooks(report: Report, prepared: Prepared, log: Path) -> Hooks:
+    def validate(trainer: Trainer) -> Measure | None:
+        return prepared.validate(trainer)
 
     def save_log(trainer: Trainer) -> None:
         write_log(log, trainer.progress.history)
 
     return Hooks(validate, report.line, report.tick, save_log)
-
-
-def _manifest(trainer: Trainer, name: str, stream: LabelStream, held_out: NDArray[np.float32]) -> Manifest:
-    """Say what the weights are; the hash is filled in when they are written."""
-    policy: Any = trainer.policy
-    model, progress = trainer.configuration["model"], trainer.progress
-    paper = PAPER_SAMPLES.get(model.partition("-")[0]) if model in PATH_MODELS else None
-    return Manifest(
-        name=name,
-        model=model,
-        config=dataclasses.asdict(policy.config),
-        problem=PROBLEM,
-        parameters=count_parameters(policy),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=describe(stream),
-        recipe={k: v for k, v in trainer.configuration.items() if k not in ("model", "seed")},
-        seed=trainer.configuration["seed"],
-        hours=round(progress.seconds / 3600, 3),
-        machine=machine(next(policy.parameters()).device),
-        code_version=code_version(),
-        validation=_measured(trainer, held_out),
-        paper_samples=paper,
-        share_of_paper=None if paper is None else round(progress.samples / paper, 5),
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
-    )
-
-
-def _measured(trainer: Trainer, held_out: NDArray[np.float32]) -> tuple[Validation, ...]:
-    """Return the last validation of the run, which saw the weights that are written."""
-    progress = trainer.progress
-    if progress.gap is None or not len(held_out):
-        return ()
-    on = f"labelled tsp{held_out.shape[1]} held out of training, greedy from node 0"
-    return (Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out), on),)

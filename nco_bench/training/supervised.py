@@ -1,9 +1,12 @@
-"""Learning to continue random pieces of near-optimal tours (BQ, LEHD, decoder scaling, PENS).
+"""Learning to continue random pieces of near-optimal solutions (BQ, LEHD, SIGD, SIT, decoder scaling, PENS).
 
 A random piece of a label tour, in a random direction, is a path problem whose optimal solution is known: from its
 first node, through the nodes between, to its last. The model sees the state that decoding would see there, and learns which
 node comes next. One length is drawn per batch; the longest, N + 1 rows, is the whole closed tour with
 which decoding begins, where both neighbours of the start are right.
+
+For the CVRP a piece ends where a route ends, after whole solutions and single routes were reversed and rotated at random
+(LEHD, SIT); its last row is the depot. The model learns the next customer and whether the way goes via the depot.
 
 An auxiliary loss can be added: from the last layer's outputs, a small bilinear head guesses the neighbours of
 *every* node of the piece. It gives a signal per node instead of one per piece for the same forward pass, and is thrown away
@@ -12,6 +15,7 @@ after training. It is not in the papers; on small budgets it speeds learning up 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +25,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.decoding.problem import shares
+from nco_bench.decoding.segments import Routes, load_before, reverse_all, reverse_routes, rotate_routes
+from nco_bench.errors import BadInputError
+from nco_bench.models.bq import Bq
+from nco_bench.models.decoder_only import DecoderOnly
+from nco_bench.models.lehd import Lehd
 from nco_bench.models.logit_scale import TRAINING_SIZE
-from nco_bench.models.path import PathNodes, path_state
-from nco_bench.training.data import LabelStream
+from nco_bench.models.path import PathNodes, PathState, gather_rows, path_state
+from nco_bench.models.pens import Pens
+from nco_bench.training.data import LabelStream, unpack_routes
+from nco_bench.training.learner import Loss
 from nco_bench.training.recipes import Recipe, longest_now
 
 OPENING_LENGTHS = 6
@@ -47,15 +59,6 @@ class SubPaths:
     coords: Tensor
     closed: bool
     instance_size: int
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Loss of one batch: what to minimise, the part that is reported, and how many sub-problems it averages."""
-
-    total: Tensor
-    next_node: Tensor
-    samples: int
 
 
 def draw_sub_paths(
@@ -137,13 +140,88 @@ def next_node_loss(scores: Tensor, closed: bool) -> Tensor:
     return -right.mean()
 
 
+def draw_route_pieces(
+    packed: NDArray[np.float32], customers: int, rng: np.random.Generator, symmetries: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Cut a piece that ends at the depot out of each CVRP solution.
+
+    Parameters
+    ----------
+    packed
+        ``(B, V + 1, 5)``, see `data.pack_routes`.
+    customers
+        Customers in the piece, the one where the vehicle stands included; 2 to V.
+    rng
+        Draws reversals, rotations and symmetries.
+
+    Returns
+    -------
+    coords, demand, remaining, via, capacity
+        ``(B, L + 1, 2)`` and ``(B, L + 1)``: the piece in order, then the depot; ``(B,)`` whole units left in the
+        vehicle at the first customer; ``(B, L)`` flags; ``(B,)``.
+    """
+    if symmetries:
+        points = _transformed(packed[..., :2].copy(), np.asarray(rng.integers(8, size=len(packed))))
+        packed = np.concatenate([points, packed[..., 2:]], axis=2)
+    coords, demand, capacity, via = unpack_routes(torch.from_numpy(np.ascontiguousarray(packed)))
+    batch, count = via.shape
+    routes: Routes = (torch.arange(1, count + 1).expand(batch, -1), via)
+    coins = torch.from_numpy(rng.random((batch, count)) < 0.5)
+    routes = reverse_routes(reverse_all(routes) if rng.random() < 0.5 else routes, coins)
+    routes = rotate_routes(routes, torch.from_numpy(rng.integers(count, size=batch)))
+    order, via = routes
+    begin = count - customers
+    served = load_before(routes, demand, torch.full((batch, 1), begin)).squeeze(1)
+    first = order[:, begin]
+    full = torch.where(via[:, begin], capacity, capacity - served)
+    remaining = full - demand.gather(1, first[:, None]).squeeze(1)
+    rows = torch.cat([order[:, begin:], torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
+    return gather_rows(coords, rows), demand.gather(1, rows), remaining, via[:, begin:], capacity
+
+
+def next_visit_loss(scores: Tensor, via: Tensor, *, closed: bool) -> Tensor:
+    """Return the mean cross-entropy of the next customer and its flag, for candidates in the order of the solution.
+
+    Parameters
+    ----------
+    scores
+        ``(B, M, 2)`` logits: directly, via the depot.
+    via
+        ``(B,)`` the flag of the first candidate.
+    closed
+        Nothing is visited yet: both flags mean the same.
+    """
+    log_p = scores.float().flatten(1).log_softmax(-1)
+    if closed:
+        return -torch.logsumexp(log_p[:, :2], dim=1).mean()
+    return -log_p.gather(1, via.long()[:, None]).mean()
+
+
+def auxiliary_layer(policy: nn.Module) -> nn.Module:
+    """Return the layer whose output has a token per node, in order; the last one that a model runs as a whole.
+
+    Raises
+    ------
+    BadInputError
+        For a model without one.
+    """
+    if isinstance(policy, DecoderOnly | Pens):
+        return policy.layers[-1]
+    # These score from within their last layer.
+    if isinstance(policy, Bq) and len(policy.layers) > 1:
+        return policy.layers[-2]
+    if isinstance(policy, Lehd) and len(policy.decoder) > 1:
+        return policy.decoder[-2]
+    raise BadInputError(f"{type(policy).__name__}: has no auxiliary loss; add --config auxiliary=0.")
+
+
 class Supervised:
     """Supervised learning on sub-paths, as one way to learn that the training loop takes.
 
     Parameters
     ----------
     policy
-        A path policy for the TSP with attributes ``layers`` and ``config.width`` where the auxiliary loss is on.
+        A path policy; with the auxiliary loss one that `auxiliary_layer` knows.
     stream
         Labelled instances.
     recipe, seed
@@ -160,7 +238,7 @@ class Supervised:
         self._tokens: list[Tensor] = []
         if recipe.auxiliary > 0:
             self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
-            policy.layers[-1].register_forward_hook(self._keep_tokens)
+            auxiliary_layer(policy).register_forward_hook(self._keep_tokens)
 
     def _keep_tokens(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
         if module.training:
@@ -178,6 +256,8 @@ class Supervised:
         """
         rng = np.random.default_rng([self.seed, step])
         batch = self.stream.take(self.recipe.batch)
+        if self.stream.problem == "cvrp":
+            return self._cvrp_loss(batch.ordered, rng, fraction)
         if not batch.tours:
             return self._loss(self._path_batch(batch.ordered, rng))
         ordered = batch.ordered
@@ -208,11 +288,45 @@ class Supervised:
         next_node = next_node_loss(self.policy.scores(state), paths.closed)
         total = next_node
         if self.recipe.auxiliary > 0:
-            # The model's own order is destination, between, origin.
-            last = self._tokens.pop()
-            tokens = torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1)
-            total = next_node + self.recipe.auxiliary * self.extra["neighbours"](tokens, paths.closed)
+            total = next_node + self.recipe.auxiliary * self._neighbour_loss(length - 2, paths.closed)
         return Loss(total, next_node, batch)
+
+    def _neighbour_loss(self, candidates: int, closed: bool) -> Tensor:
+        last, head = self._tokens.pop(), self.extra["neighbours"]
+        if isinstance(self.policy, DecoderOnly):
+            # The model's own order is destination, between, origin.
+            return head(torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1), closed)
+        # Other models order the ends, or join them, as they like: the nodes between are enough.
+        first = 0 if last.shape[1] == candidates else 1
+        return head(last[:, first : first + candidates], False)
+
+    def _cvrp_loss(self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float) -> Loss:
+        """Draw one number of customers for the batch; the longest is the whole solution, from the depot."""
+        batch, count = len(packed), packed.shape[1] - 1
+        longest = min(longest_now(self.recipe, fraction), count + 1)
+        customers = int(rng.integers(min(self.recipe.shortest - 1, longest - 1), longest + 1))
+        closed = customers > count
+        pieces = draw_route_pieces(packed, min(customers, count), rng, self.recipe.symmetries)
+        coords, demand, remaining, via, capacity = (tensor.to(self.device) for tensor in pieces)
+        flag = via[:, 0 if closed else 1]
+        if closed:
+            coords, demand = (torch.cat([t[:, -1:], t], dim=1) for t in (coords, demand))
+            remaining = capacity
+        state = self._cvrp_state(coords, shares(demand, capacity, coords.dtype), count, closed)
+        state = dataclasses.replace(state, remaining=shares(remaining, capacity, coords.dtype))
+        loss = next_visit_loss(self.policy.scores(state), flag, closed=closed)
+        return Loss(loss, loss, batch)
+
+    def _cvrp_state(self, coords: Tensor, demand: Tensor, size: int, closed: bool) -> PathState:
+        """Embed the depot and the customers of a piece (node 0 is the depot), and lay the rows out in its order."""
+        batch = len(coords)
+        first = 1 if closed else 0  # where the customers begin
+        order = torch.cat([coords[:, -1:], coords[:, first:-1]], dim=1)
+        needs = torch.cat([demand[:, -1:], demand[:, first:-1]], dim=1)
+        nodes = PathNodes(order, needs, size)
+        rows = torch.arange(order.shape[1] + 1, device=self.device).remainder(order.shape[1])
+        rows = (rows if closed else rows[1:]).expand(batch, -1)
+        return path_state(nodes, self.policy.embed(nodes), rows, closed=closed)
 
     def position(self) -> dict[str, Any]:
         """Return where in the data this stands."""

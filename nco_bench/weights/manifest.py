@@ -13,8 +13,28 @@ from typing import Any, get_args, get_origin, get_type_hints
 from nco_bench.errors import BadWeightsError
 
 FORMAT = 1
-PAPER_SAMPLES = {"decoder": 60_000 * 1024}
-"""Sub-problems in a paper's full training (steps times batch), by the first word of the model's name."""
+PAPER_SAMPLES = {
+    "decoder": 60_000 * 1024,
+    "pens": 1_000_000 * 1024,
+    "coordns": 1_000_000 * 1024,
+    "lehd": 150 * 1_000_000 * 50,
+    "bq": 1000 * 1_000_000,
+    "sigd": 100 * 1000 * 1024,
+}
+"""One-decision sub-problems in a paper's supervised training for the TSP, by the first word of the model's name.
+
+Steps times batch (decoder scaling, PENS, SIGD), or epochs times a million instances times decisions each (BQ: 1;
+LEHD: every one of a piece of 4 to 100 nodes, 50 on average).
+"""
+
+
+def paper_samples(model: str, learner: str = "supervised") -> int | None:
+    """Return the sub-problems in the paper's own training of a path model, None where it is not known."""
+    return (
+        PAPER_SAMPLES.get(model.partition("-")[0])
+        if learner == "supervised" and "lehd-" not in model
+        else None
+    )
 
 
 @dataclass(frozen=True)

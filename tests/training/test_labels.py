@@ -13,6 +13,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.training.data import LabelStream, describe, in_tour_order, read_shard
+from nco_bench.training.run import train
 
 
 def _taken(stream: LabelStream, instances: int, batch: int) -> np.ndarray:
@@ -143,13 +144,32 @@ def test_a_dataset_without_reference_tours_is_refused(tmp_path: Path) -> None:
         read_shard(path)
 
 
-def test_labels_of_another_problem_are_refused(tmp_path: Path) -> None:
+def _routes(tmp_path: Path, solution: list[int] | None) -> Path:
     rng = np.random.default_rng(0)
-    instance = CVRPInstance(
-        name="c", depot=rng.random(2), customers=rng.random((3, 2)), demand=np.array([1, 1, 1]), capacity=3
-    )
-    path = save_dataset(
-        Dataset("routes", "cvrp", [instance], [None], Origin("test")), tmp_path / "routes.npz"
-    )
-    with pytest.raises(BadInputError, match="holds cvrp instances, this model learns from tsp"):
-        read_shard(path)
+    instance = CVRPInstance("c", rng.random(2), rng.random((3, 2)), np.array([1, 2, 2]), capacity=3)
+    reference = None if solution is None else Reference(1.0, "test", np.array(solution))
+    dataset = Dataset("routes", "cvrp", [instance], [reference], Origin("test"))
+    return save_dataset(dataset, tmp_path / "routes.npz")
+
+
+def test_routes_are_read_in_the_order_of_their_solution(tmp_path: Path) -> None:
+    shard = read_shard(_routes(tmp_path, [0, 2, 0, 3, 1, 0]))
+    assert shard.problem == "cvrp"
+    assert shard.ordered[0, :, 2].tolist() == [0, 2, 2, 1]
+    assert shard.ordered[0, :, 3].tolist() == [0, 1, 1, 0]
+    assert shard.ordered[0, :, 4].tolist() == [3, 3, 3, 3]
+
+
+def test_routes_that_are_no_labels_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="no reference routes to learn from; add --reference"):
+        read_shard(_routes(tmp_path, None))
+    with pytest.raises(BadInputError, match="label of instance 0 is no solution: route 1 carries 5"):
+        read_shard(_routes(tmp_path, [0, 1, 2, 3, 0]))
+
+
+def test_labels_of_another_problem_are_refused(tmp_path: Path) -> None:
+    path = _routes(tmp_path, [0, 2, 0, 3, 1, 0])
+    with pytest.raises(BadInputError, match="holds cvrp instances; decoder-6x128 is no model for the cvrp"):
+        train("decoder-6x128", [path], {"steps": "1"}, out=tmp_path / "w", progress="silent")
+    with pytest.raises(BadInputError, match="holds cvrp instances, --problem says tsp"):
+        train("bq", [path], {"steps": "1"}, out=tmp_path / "w", progress="silent", problem="tsp")

@@ -1,0 +1,153 @@
+"""Courses: which models learn how. A lazy table, so that looking at it imports no torch.
+
+A course knows the default recipe of a model, and prepares what a run needs: the model, the learner, how it is judged
+and what its manifest says. To add one, write a module with a `Course` and add an entry here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.models.registry import PATH_MODELS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nco_bench.datasets.load import Places
+    from nco_bench.training.learner import Learner, Measure
+    from nco_bench.training.loop import Trainer
+    from nco_bench.training.recipes import LoopRecipe
+    from nco_bench.weights.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the user asked for.
+
+    Attributes
+    ----------
+    model
+        Name of the model.
+    recipe
+        All numbers, overrides included.
+    data
+        What ``--data`` names; may be empty where the course makes its own instances.
+    problem
+        ``tsp``, ``cvrp`` or another, None where data or model decide.
+    seed, device
+        Of all draws; ``cpu``, ``cuda`` or ``cuda:i``.
+    validation
+        File of instances to validate on, or None for the course's own.
+    places
+        Where datasets are found by name.
+    """
+
+    model: str
+    recipe: Any
+    data: tuple[str | Path, ...] = ()
+    problem: str | None = None
+    seed: int = 1234
+    device: str = "cpu"
+    validation: Path | None = None
+    places: Places | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run needs.
+
+    Attributes
+    ----------
+    policy, learner
+        The model on its device, and its way to learn.
+    validate
+        Measures `Trainer.weights`; None where there is nothing to measure on.
+    manifest
+        Takes the trainer and the name of the weights; the hash is filled in later.
+    identity
+        What must be the same when a run is resumed, beside the recipe.
+    """
+
+    policy: nn.Module
+    learner: Learner
+    validate: Callable[[Trainer], Measure | None]
+    manifest: Callable[[Trainer, str], Manifest]
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a family of models is trained.
+
+    Attributes
+    ----------
+    recipe
+        Default recipe of a model with overrides: ``recipe(model, {"lr": "1e-3"})``.
+    prepare
+        Makes everything that a run needs.
+    """
+
+    recipe: Callable[[str, Mapping[str, str]], LoopRecipe]
+    prepare: Callable[[Assignment], Prepared]
+
+
+@dataclass(frozen=True)
+class CourseEntry:
+    """Where a course is (``module:object``), for which models, and whether it needs labelled data."""
+
+    target: str
+    models: tuple[str, ...]
+    needs_data: bool
+    summary: str
+
+
+COURSES: dict[str, CourseEntry] = {
+    "supervised": CourseEntry(
+        "nco_bench.training.supervised_course:COURSE",
+        tuple(PATH_MODELS),
+        needs_data=True,
+        summary="imitate labelled solutions on random pieces of them",
+    ),
+}
+"""Ways to learn by the name that ``--config learner=NAME`` takes. For a model with several the first that its data fit."""
+
+
+def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tuple[str, Course]:
+    """Return the name and the course that a model is trained by.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    config
+        Its key ``learner`` chooses a course; without it the first one that takes the model, and data if there are any.
+    has_data
+        Whether labelled data was given.
+
+    Raises
+    ------
+    UnknownNameError
+        For a model that nothing trains, or a course that does not take it.
+    """
+    fitting = {name: entry for name, entry in COURSES.items() if model in entry.models}
+    if not fitting:
+        known = {m for entry in COURSES.values() for m in entry.models}
+        raise UnknownNameError("model to train", model, known, "See `nco-bench list models`.")
+    chosen = config.get("learner")
+    if chosen is not None and chosen not in fitting:
+        raise UnknownNameError(f"way to train {model}", chosen, fitting)
+    name = chosen or next((n for n, e in fitting.items() if e.needs_data == has_data), next(iter(fitting)))
+    return name, load_course(fitting[name])
+
+
+def load_course(entry: CourseEntry) -> Course:
+    """Import a course."""
+    module, _, name = entry.target.partition(":")
+    course = getattr(importlib.import_module(module), name)
+    assert isinstance(course, Course)
+    return course

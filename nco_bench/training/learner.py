@@ -1,0 +1,84 @@
+"""What the loop is given and gets back: a way to learn, the loss of one update, and a measure of how good the model is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss of one batch.
+
+    Attributes
+    ----------
+    total
+        What is minimised, a scalar with a gradient. It may be negative (policy gradients).
+    reported
+        The part that the log shows, a scalar.
+    samples
+        How many sub-problems, instances or sequences it averages.
+    """
+
+    total: Tensor
+    reported: Tensor
+    samples: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How good a model is on instances that it does not learn from.
+
+    Attributes
+    ----------
+    value, ci95
+        Mean over instances, and half width of its 95 % interval (normal approximation).
+    instances
+        How many.
+    name
+        Column of the log; ``validation_gap`` is the mean gap in percent.
+    unit
+        Printed behind the value.
+    higher_is_better
+        True for rewards and accuracies.
+    """
+
+    value: float
+    ci95: float
+    instances: int
+    name: str = "validation_gap"
+    unit: str = "%"
+    higher_is_better: bool = False
+
+    @property
+    def percent(self) -> float:
+        """The value, where it is a gap."""
+        return self.value
+
+
+class Learner(Protocol):
+    """A way to learn."""
+
+    extra: nn.ModuleDict
+    """Modules that are trained along and not exported."""
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Draw the data of this update and return its loss."""
+
+    def position(self) -> dict[str, Any]:
+        """Return where in the data the learner stands, as JSON values."""
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Go to a saved position; raises `NcoBenchError` for other data, unless it is to be adopted."""
+
+
+class KeepsTensors(Protocol):
+    """A learner with tensors of its own that a checkpoint must hold (a baseline network, pseudo-labels, a generator)."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return them by name."""
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` returned."""
