@@ -1,7 +1,7 @@
 """Offline packing of boxes into one bin of fixed base and open height: instances, feasibility and load rate.
 
 Instance: N >= 1 boxes with whole sides (l, w, h) and a bin base of whole length L (x) and width W (y); z points up.
-Solution: 4 N integers, four per box in the order of the boxes: its corner x, y, z nearest to the origin, and its orientation.
+Solution: 4 N integers, four per box in the order of the boxes: the corner x, y, z nearest to the origin, the orientation.
 Orientation k puts the box's sides in the order `ORIENTATIONS[k]` along x, y, z; all six are allowed, nothing else is.
 Score: load rate in percent, 100 x total volume of the boxes / (L x W x height reached). Higher is better. It depends on
 where the boxes lie, not on the order in which they were placed; nothing asks that a box rests on another.
@@ -73,8 +73,8 @@ class BPP3DInstance:
 
     def _whole(self, what: str, values: Any) -> NDArray[np.int64]:
         array = np.asarray(values)
-        if array.size and not np.issubdtype(array.dtype, np.integer):
-            if not np.issubdtype(array.dtype, np.floating) or (array != np.floor(array)).any():
+        if array.size and array.dtype.kind not in "iu":  # noqa: SIM102
+            if array.dtype.kind != "f" or not np.isfinite(array).all() or (array != np.floor(array)).any():
                 raise BadInputError(f"{self.name}: the {what} must be whole numbers; scale them up first.")
         return array.astype(np.int64)
 

@@ -1,7 +1,7 @@
 """Learning to pack by policy gradient (attend2pack, section 7; EIE, section 5): REINFORCE on the load rate.
 
-Each update draws fresh boxes, packs them with sampled actions, and raises the log-probability of both policies' choices by one
-advantage. The cost is ``3 (1 - load rate)``. Two baselines:
+Each update draws fresh boxes, packs them with sampled actions, and raises the log-probability of both policies'
+choices by one advantage. The cost is ``3 (1 - load rate)``. Two baselines:
 
 - ``rollout``, the papers': greedy packings of the best weights so far, replaced after every `epoch_steps` updates when a
   one-sided paired test at level 0.05 finds the present weights better on `rollout_instances` fresh instances;
@@ -18,7 +18,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,22 +26,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.datasets.generate import generate
+from nco_bench.datasets.packing import BINS, parse_bin
 from nco_bench.decoding.encode_once import sampling
-from nco_bench.decoding.packing import best_choice, decode_packing, roll_out
-from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.decoding.packing import Choose, best_choice, decode_packing, roll_out
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.registry import build_path_policy, count_parameters
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.classical.extreme_points import pack_at_extreme_points
-from nco_bench.training.loop import Hooks, Trainer, train_until_done
+from nco_bench.training.courses import Assignment, Course, Prepared
+from nco_bench.training.learner import Loss, Measure
+from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
-from nco_bench.training.progress import Lines, Report, write_log
-from nco_bench.training.recipes import RECIPES, Recipe, recipe_for
-from nco_bench.training.run import TrainResult
-from nco_bench.training.supervised import Loss
-from nco_bench.training.validation import Gap
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation, manifest_path
-from nco_bench.weights.store import SUFFIX, export
+from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 BASELINES = ("samples", "rollout")
 COST_FACTOR = 3.0
@@ -54,8 +51,8 @@ PAPER_PACKINGS = 500 * 10 * 64
 
 
 @dataclass(frozen=True)
-class PackingRecipe(Recipe):
-    """How attend2pack learns; the fields of sub-paths in `Recipe` mean nothing here.
+class PackingRecipe(LoopRecipe):
+    """How attend2pack learns; see `LoopRecipe` for the rest.
 
     Attributes
     ----------
@@ -74,7 +71,7 @@ class PackingRecipe(Recipe):
     """
 
     boxes: int = 20
-    bin: str = "120x100"
+    bin: str = BINS[0]
     from_lowest: bool = False
     baseline: str = "samples"
     samples: int = 8
@@ -94,22 +91,7 @@ PAPER_PACKING = PackingRecipe(
 )  # fmt: skip
 """EIE, sections 5 and 5.1; the learning rate for packing is not stated, 1e-4 is that of attend2pack."""
 
-RECIPES |= {"packing": SMALL_PACKING, "packing-paper": PAPER_PACKING}
-
-
-class _Snapshot(nn.Module):
-    """The weights of the baseline policy as one buffer, so that checkpoints keep them and the optimiser does not."""
-
-    weights: Tensor
-
-    def __init__(self, policy: nn.Module) -> None:
-        super().__init__()
-        self.register_buffer("weights", flat_weights(policy))
-
-
-def flat_weights(policy: nn.Module) -> Tensor:
-    """Return all weights as one vector, detached."""
-    return nn.utils.parameters_to_vector(policy.parameters()).detach().clone()
+PACKING_RECIPES = {"small": SMALL_PACKING, "paper": PAPER_PACKING}
 
 
 class PackingLearner:
@@ -118,13 +100,21 @@ class PackingLearner:
     def __init__(self, policy: nn.Module, recipe: PackingRecipe, seed: int) -> None:
         self.policy, self.recipe, self.seed = policy, recipe, seed
         self.extra = nn.ModuleDict()
-        self._rival: nn.Module | None = None
+        self.best: nn.Module | None = None
         if recipe.baseline == "rollout":
-            self.extra["baseline"] = _Snapshot(policy).to(next(policy.parameters()).device)
-            self._rival = copy.deepcopy(policy)
+            self.best = copy.deepcopy(policy).requires_grad_(False).eval()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the weights of the baseline policy."""
+        return {} if self.best is None else dict(self.best.state_dict())
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` returned."""
+        if self.best is not None:
+            self.best.load_state_dict(tensors)
 
     def position(self) -> dict[str, Any]:
-        """Nothing is stored: the boxes of an update follow from the seed and its number."""
+        """Return the seed: with the number of an update it decides its boxes."""
         return {"seed": self.seed}
 
     def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
@@ -144,9 +134,8 @@ class PackingLearner:
         if samples > 1:
             encoded, lanes = encoded.repeated(samples), sides.repeat_interleave(samples, dim=0)
         seeds = torch.arange(len(sides), device=sides.device) + (self.seed * 2**20 + step) * 2**16
-        packed = roll_out(
-            self.policy, encoded, lanes, sampling(seeds, 0, samples), samples, log_prob=True
-        )
+        choose = _without_gradient(sampling(seeds, 0, samples))
+        packed = roll_out(self.policy, encoded, lanes, choose, samples, log_prob=True)
         cost = self.costs(lanes, packed.height)
         advantage = cost - self._baseline(sides, cost, samples)
         assert packed.log_prob is not None
@@ -168,14 +157,7 @@ class PackingLearner:
         if self.recipe.baseline == "samples":
             groups = cost.view(-1, samples)
             return ((groups.sum(1, keepdim=True) - groups) / (samples - 1)).flatten()
-        return self._greedy(self._best_so_far(), sides)
-
-    def _best_so_far(self) -> nn.Module:
-        assert self._rival is not None
-        snapshot = self.extra["baseline"]
-        assert isinstance(snapshot, _Snapshot)
-        nn.utils.vector_to_parameters(snapshot.weights, self._rival.parameters())
-        return self._rival
+        return self._greedy(self.best, sides)
 
     @torch.no_grad()
     def _greedy(self, policy: Any, sides: Tensor) -> Tensor:
@@ -187,11 +169,13 @@ class PackingLearner:
     def _compare(self, step: int) -> None:
         """Make the present weights the baseline if they are significantly better."""
         sides = self.draw(step, self.recipe.rollout_instances, stream=1)
-        better = self._greedy(self._best_so_far(), sides) - self._greedy(self.policy, sides)
-        if p_value(better.cpu().numpy()) < LEVEL:
-            snapshot = self.extra["baseline"]
-            assert isinstance(snapshot, _Snapshot)
-            snapshot.weights.copy_(flat_weights(self.policy))
+        better = self._greedy(self.best, sides) - self._greedy(self.policy, sides)
+        if p_value(better.cpu().numpy()) < LEVEL and self.best is not None:
+            self.best.load_state_dict(self.policy.state_dict())
+
+
+def _without_gradient(choose: Choose) -> Choose:
+    return lambda logits, step: choose(logits.detach(), step)
 
 
 def p_value(differences: NDArray[np.floating]) -> float:
@@ -203,17 +187,16 @@ def p_value(differences: NDArray[np.floating]) -> float:
     return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
 
 
-def packing_recipe(config: Mapping[str, str]) -> PackingRecipe:
-    """Return the recipe with overrides; ``recipe=packing-paper`` is EIE's.
+def packing_recipe(model: str, config: Mapping[str, str]) -> PackingRecipe:
+    """Return the recipe with overrides: ``small``, the default, or ``paper``, which is EIE's.
 
     Raises
     ------
     UnknownNameError, BadInputError
         For keys and values that make no sense.
     """
-    recipe = recipe_for("attend2pack", {"recipe": "packing", **config})
-    if not isinstance(recipe, PackingRecipe):
-        raise UnknownNameError("recipe of attend2pack", config["recipe"], ["packing", "packing-paper"])
+    recipe = overridden(chosen(PACKING_RECIPES, config), config)
+    recipe = dataclasses.replace(recipe, bin=parse_bin(recipe.bin))
     if recipe.baseline not in BASELINES:
         raise UnknownNameError("--config baseline", recipe.baseline, BASELINES)
     if recipe.baseline == "samples" and (recipe.samples < 2 or recipe.batch % recipe.samples):
@@ -254,81 +237,41 @@ class HeldOut:
         area = float(np.prod(self.instances[0].base))
         return 100 * volume / (area * packed.height.cpu().double().numpy())
 
-    def gap(self, policy: nn.Module, weights: Mapping[str, Tensor]) -> Gap:
-        """Return by how many percent the weights' load rates are below those of the heuristic."""
+    def measure(self, trainer: Trainer) -> Measure:
+        """Return by how many percent the load rates of the run's weights are below those of the heuristic."""
+        policy, weights = trainer.policy, trainer.weights()
         own = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-        policy.load_state_dict(dict(weights))
+        policy.load_state_dict(weights)
         try:
             gaps = 100 * (self.reference - self.rates(policy)) / self.reference
         finally:
             policy.load_state_dict(own)
         spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-        return Gap(float(gaps.mean()), 1.96 * spread / math.sqrt(len(gaps)), len(gaps))
+        return Measure(float(gaps.mean()), 1.96 * spread / math.sqrt(len(gaps)), len(gaps))
 
 
-def train_packing(
-    config: Mapping[str, str] | None = None,
-    budget_s: float | None = None,
-    resume: bool = False,
-    out: Path | None = None,
-    seed: int = 1234,
-    device: str = "cpu",
-    report: Report | None = None,
-) -> TrainResult:
-    """Train attend2pack and write weights, manifest and log, as `nco_bench.training.run.train` does for path models.
-
-    Parameters
-    ----------
-    config
-        Overrides of `SMALL_PACKING`.
-    budget_s
-        Wall time of this session in seconds; needed where the recipe has no steps.
-    resume, out, seed, device
-        As there.
-    report
-        Where lines of the log go; plain lines by default.
-
-    Raises
-    ------
-    NcoBenchError
-        For anything that the user can mend, and when the loss is no number any more.
-    """
-    recipe = packing_recipe(config or {})
-    if budget_s is None and not recipe.steps:
-        raise BadInputError("attend2pack: the recipe trains for a given time; add --budget 30m (or --config steps=N).")
-    path = Path(out) if out else Path(f"attend2pack{SUFFIX}")
+def prepare(assignment: Assignment) -> Prepared:
+    """Build the policy, the learner and the instances it is judged on."""
+    recipe, seed = assignment.recipe, assignment.seed
+    if assignment.data or assignment.validation is not None:
+        raise BadInputError(f"{assignment.model} learns from boxes that it draws itself; leave --data out.")
+    if assignment.problem not in (None, "bpp3d"):
+        raise BadInputError(f"{assignment.model} packs boxes (bpp3d), --problem says {assignment.problem}.")
     length, width = (int(side) for side in recipe.bin.split("x"))
-    torch.manual_seed(seed)
     policy = build_path_policy(
-        "attend2pack", "bpp3d", bin_length=length, bin_width=width, training_size=recipe.boxes,
+        assignment.model, "bpp3d", bin_length=length, bin_width=width, training_size=recipe.boxes,
         from_lowest=recipe.from_lowest,
-    ).to(device)  # fmt: skip
-    learner, held_out = PackingLearner(policy, recipe, seed), HeldOut.of(recipe)
-    trainer = Trainer(
-        policy, learner, recipe, path.with_suffix(".training"), {"model": "attend2pack", "seed": seed}
-    )
-    if resume:
-        trainer.resume()
-    elif trainer.has_checkpoint():
-        raise ResultsError(f"{trainer.folder} holds the checkpoint of an earlier run: resume it, or choose another file.")
-    else:
-        trainer.save()
-    lines, log = report or Lines(), path.with_suffix(".csv")
-    hooks = Hooks(
-        lambda t: held_out.gap(t.policy, t.weights()),
-        lines.line,
-        lines.tick,
-        lambda t: write_log(log, t.progress.history),
-    )
-    complete = train_until_done(trainer, hooks, budget_s)
-    export(trainer.weights(), _manifest(trainer, path.stem, recipe, held_out), path)
-    done = trainer.progress
-    return TrainResult(
-        path, manifest_path(path), log, done.step, done.samples, done.seconds, done.gap, complete
-    )
+    ).to(assignment.device)  # fmt: skip
+    held_out = HeldOut.of(recipe)
+
+    def make_manifest(trainer: Trainer, name: str) -> Manifest:
+        return packing_manifest(trainer, name, recipe, held_out)
+
+    identity = {"model": assignment.model, "problem": "bpp3d", "seed": seed}
+    return Prepared(policy, PackingLearner(policy, recipe, seed), held_out.measure, make_manifest, identity)
 
 
-def _manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: HeldOut) -> Manifest:
+def packing_manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: HeldOut) -> Manifest:
     """Say what the weights are; the hash is filled in when they are written."""
     policy: Any = trainer.policy
     progress, seed = trainer.progress, trainer.configuration["seed"]
@@ -347,7 +290,7 @@ def _manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: Held
     )  # fmt: skip
     return Manifest(
         name=name,
-        model="attend2pack",
+        model=trainer.configuration["model"],
         config=dataclasses.asdict(policy.config),
         problem="bpp3d",
         parameters=count_parameters(policy),
@@ -355,13 +298,17 @@ def _manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: Held
         steps=progress.step,
         samples=progress.samples,
         data=data,
-        recipe={k: v for k, v in trainer.configuration.items() if k not in ("model", "seed")},
+        recipe={k: v for k, v in trainer.configuration.items() if k not in ("model", "problem", "seed")},
         seed=seed,
         hours=round(progress.seconds / 3600, 3),
         machine=machine(next(policy.parameters()).device),
         code_version=code_version(),
         validation=measured,
         paper_samples=PAPER_PACKINGS,
+        recipe_changes=tuple(line for line in progress.history if "changed" in line),
         share_of_paper=round(progress.samples * recipe.boxes / (PAPER_PACKINGS * 100), 5),
         notes=f"Trained on {recipe.boxes} boxes; the paper trains on 100. The share of the paper counts boxes placed.",
     )
+
+
+COURSE = Course(packing_recipe, prepare)

@@ -168,7 +168,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         target=f"{_HERE}.packing:DeepestBottomLeft",
         problems=("bpp3d",),
         kind="heuristic",
-        paper="Karabulut and Inceoglu: A hybrid genetic algorithm for packing in 3D with deepest bottom left with fill, 2004",
+        paper="Karabulut and Inceoglu: A hybrid GA for packing in 3D with deepest bottom left with fill, 2004",
         venue="ADVIS",
         params=_PACKING_PARAMS,
     ),
