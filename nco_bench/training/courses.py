@@ -113,6 +113,12 @@ COURSES: dict[str, CourseEntry] = {
         needs_data=True,
         summary="imitate labelled solutions on random pieces of them",
     ),
+    "packing": CourseEntry(
+        "nco_bench.training.packing:COURSE",
+        ("attend2pack",),
+        needs_data=False,
+        summary="policy gradient on the load rate of freshly drawn boxes",
+    ),
 }
 """Ways to learn by the name that ``--config learner=NAME`` takes. For a model with several the first that its data fit."""
 
