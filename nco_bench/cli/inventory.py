@@ -131,10 +131,17 @@ def _weights(places: Places) -> Objects:
 def _tables(places: Places) -> Objects:
     from nco_bench.reports.presets import PRESETS
     from nco_bench.reports.published import list_tables
+    from nco_bench.reproduce.preset import has_preset
 
     made = [{"name": name, "description": preset.description} for name, preset in PRESETS.items()]
     published = [
-        {"name": f"{table.paper} table {table.number}", "description": f"published: {table.title}"}
+        {
+            "name": f"{table.paper} table {table.number}",
+            "description": f"published: {table.title}",
+            "reproduce": f"nco-bench reproduce {table.paper} --table {table.number}"
+            if has_preset(table.paper, table.number)
+            else None,
+        }
         for table in list_tables()
     ]
     return made + published

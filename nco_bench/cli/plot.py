@@ -1,4 +1,4 @@
-"""``nco-bench plot tour|pareto|scaling|training``."""
+"""``nco-bench plot tour|pareto|scaling|training|scatter|attention|calibration|sightedness|features``."""
 
 from __future__ import annotations
 
@@ -78,6 +78,87 @@ def scatter(
 
     frame = load_frame(results)
     plots.scatter(frame, solver_a, solver_b, dataset_called(frame, data), out)
+    say(f"written to {out}")
+
+
+@group.command()
+def attention(
+    solver: Annotated[str, typer.Argument(help="pens-a, pens-r, pens-ar, coordns, ...; pens-a:weights=FILE.")],
+    out: Out,
+    data: Annotated[str | None, typer.Option("--data", help="Dataset; default: the family's own.")] = None,
+    instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
+    scale: Annotated[
+        list[float] | None, typer.Option("--scale", help="PENS: coordinate scale; repeatable.", min=1e-6)
+    ] = None,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """What a network attends to."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places
+    from nco_bench.reproduce.attention import draw
+
+    places = Places.from_environment(instances)
+    draw(solver, data=data, instance=instance - 1, scales=scale or [1.0, 1.5, 2.0], places=places, out=out)
+    say(f"written to {out}")
+
+
+@group.command()
+def calibration(
+    model: Annotated[str, typer.Argument(help="Model, such as pens-a.")],
+    out: Out,
+    weights: Annotated[str | None, typer.Option("--weights", help="Name or file of the weights.")] = None,
+) -> None:
+    """Tour length against coordinate scale, as 'nco-bench calibrate' found it, with the quadratic fits."""
+    from nco_bench.cli.output import say
+    from nco_bench.reproduce.calibration import draw_calibration
+
+    draw_calibration(model, weights, out)
+    say(f"written to {out}")
+
+
+@group.command()
+def sightedness(
+    solvers: Annotated[list[str], typer.Argument(help="Path models, such as decoder-6x128 or pens-a.")],
+    out: Out,
+    data: Annotated[
+        str, typer.Option("--data", help="TSP instances of one size with reference tours.")
+    ] = "tsp100",
+    limit: Annotated[int, typer.Option("--limit", help="The first K instances.", min=1)] = 1000,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """How often a network picks the right node, by how near that node is."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places, load_dataset
+    from nco_bench.reports import network_plots
+    from nco_bench.reproduce.representations import long_sightedness
+
+    dataset = load_dataset(data, Places.from_environment(instances))
+    network_plots.long_sightedness([long_sightedness(s, dataset, limit) for s in solvers], out)
+    say(f"written to {out}")
+
+
+@group.command()
+def features(
+    solvers: Annotated[list[str], typer.Argument(help="Path models, such as decoder-6x128.")],
+    out: Out,
+    kind: Annotated[str, typer.Option("--kind", help="pca or cosine.")] = "pca",
+    data: Annotated[str, typer.Option("--data", help="TSP instances with reference tours.")] = "tsp100",
+    instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
+    step: Annotated[int, typer.Option("--step", help="Nodes of the reference tour passed before.", min=0)] = 0,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """Features of the candidates after the last layer: principal components, or cosine similarities."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places, load_dataset
+    from nco_bench.errors import UnknownNameError
+    from nco_bench.reports import network_plots
+    from nco_bench.reproduce.representations import candidate_features
+
+    kinds = {"pca": network_plots.feature_pca, "cosine": network_plots.cosine_maps}
+    if kind not in kinds:
+        raise UnknownNameError("kind of feature plot", kind, kinds)
+    dataset = load_dataset(data, Places.from_environment(instances))
+    kinds[kind]([candidate_features(s, dataset, instance - 1, step) for s in solvers], out)
     say(f"written to {out}")
 
 

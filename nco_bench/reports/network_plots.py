@@ -115,7 +115,9 @@ def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
         last = max(len(line.hits) for line in lines)
         axes[0].set_xticks(range(1, last + 1), [*(str(k) for k in range(1, last)), f"≥{last}"])
         axes[0].set(
-            xlabel="rank of the right node among the unvisited neighbours", ylabel="right choices (%)"
+            xlabel="rank of the right node among the unvisited neighbours",
+            ylabel="right choices (%)",
+            xlim=(0.5, last + 0.5),
         )
         legend(fig, axes)
     return target
@@ -137,7 +139,7 @@ def feature_pca(panels: Sequence[Features], out: Path | str) -> Path:
         for axis, panel in zip(axes, panels, strict=True):
             points, share = principal_components(panel.values)
             axis.plot(*points[1:].T, "o", color=COLOURS[0], markersize=3.0, alpha=0.7, label="other candidates")
-            axis.plot(*points[0], "*", color=COLOURS[1], markersize=11, label="optimal next node", zorder=4)
+            axis.plot(*points[0], "*", color=COLOURS[1], markersize=11, label="next node of the reference tour", zorder=4)
             if panel.picked != 0:
                 axis.plot(
                     *points[panel.picked], "s", color="#000000", fillstyle="none", markersize=8, label="picked"

@@ -180,9 +180,10 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
     with figure(2, target) as (fig, axes):
         for index, (name, log) in enumerate(data.items()):
             style = look(index)
-            loss = log["loss"]
-            axes[0].plot(log["step"], loss, color=style.colour, linewidth=0.5, alpha=0.35)
-            axes[0].plot(log["step"], smoothed(loss), color=style.colour, linestyle=style.dash, label=name)
+            counted = ~np.isnan(log["loss"])  # validation rows have none
+            steps, loss = log["step"][counted], log["loss"][counted]
+            axes[0].plot(steps, loss, color=style.colour, linewidth=0.5, alpha=0.35)
+            axes[0].plot(steps, smoothed(loss), color=style.colour, linestyle=style.dash, label=name)
             known = ~np.isnan(log["validation_gap"])
             axes[1].plot(
                 log["step"][known], log["validation_gap"][known], color=style.colour, marker=style.marker,
@@ -190,6 +191,8 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
             )  # fmt: skip
         axes[0].set(xlabel="step", ylabel="training loss")
         axes[1].set(xlabel="step", ylabel="validation gap (%)")
+        for axis in axes:
+            axis.locator_params(axis="x", nbins=5)
         gaps = np.concatenate([log["validation_gap"] for log in data.values()])
         gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
         legend(fig, axes)

@@ -86,9 +86,8 @@ def led_along(policy: Any, coords: Tensor, tours: Tensor) -> Iterator[Led]:
         yield Led(state, best)
 
 
-@torch.inference_mode()
 def long_sightedness(solver: str, dataset: Dataset, limit: int) -> Sightedness:
-    """How often the network picks the tour's next node, by that node's rank among the unvisited neighbours (Figure 12).
+    """Count how often the network picks the tour's next node, by that node's rank among the unvisited neighbours (Figure 12).
 
     Parameters
     ----------
@@ -100,11 +99,16 @@ def long_sightedness(solver: str, dataset: Dataset, limit: int) -> Sightedness:
         The first instances to use.
     """
     label, policy = load_policy(solver)
-    coords, tours = _led_instances(dataset, limit)
+    return sightedness_of(label, policy, *_led_instances(dataset, limit))
+
+
+@torch.inference_mode()
+def sightedness_of(label: str, policy: Any, coords: Tensor, tours: Tensor) -> Sightedness:
+    """Count the right choices of a policy along tours, ``(B, N, 2)`` and ``(B, N)``."""
     hits = np.zeros(LAST_RANK + 1)
     totals = np.zeros(LAST_RANK + 1)
     for led in led_along(policy, coords, tours):
-        picked = policy.scores(led.state).argmax(dim=1)  # type: ignore[operator]
+        picked = policy.scores(led.state).argmax(dim=1)
         points = led.state.coords
         distance = (points[:, 1:-1] - points[:, :1]).norm(dim=2)
         mine = distance.gather(1, led.best[:, None])

@@ -1,0 +1,77 @@
+"""Long-sightedness, features and attention against policies and layers whose answer is known by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nco_bench.models import pens  # noqa: E402
+from nco_bench.models.path import PathNodes, PathState  # noqa: E402
+from nco_bench.reports.network_plots import cosine_similarity, principal_components, wilson  # noqa: E402
+from nco_bench.reproduce.representations import _logits_of_first_token, led_along, sightedness_of  # noqa: E402
+
+
+class Nearest:
+    """A policy that always prefers the nearest candidate."""
+
+    def embed(self, nodes: PathNodes) -> torch.Tensor:
+        return nodes.coords
+
+    def scores(self, state: PathState) -> torch.Tensor:
+        return -(state.coords[:, 1:-1] - state.coords[:, :1]).norm(dim=2)
+
+
+# Cities on a line at 0, 1, 3, 6, 10; the tour 0 2 1 3 4 goes to the second nearest first, then to the nearest ones.
+LINE = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [6.0, 0.0], [10.0, 0.0]]])
+TOUR = torch.tensor([[0, 2, 1, 3, 4]])
+
+
+def test_nearest_neighbour_is_right_exactly_where_the_nearest_is_next() -> None:
+    """Decisions: 0 to 2 (rank 2), 2 to 1 (rank 1), 1 to 3 (rank 1); the last node is no decision."""
+    found = sightedness_of("nearest", Nearest(), LINE, TOUR)
+    assert found.cases == (2, 1, 0, 0, 0, 0, 0, 0, 0)
+    assert found.hits == (2, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert found.rates[:2] == [100.0, 0.0]
+
+
+def test_the_position_of_the_right_node_gives_nothing_away() -> None:
+    states = list(led_along(Nearest(), LINE, TOUR))
+    assert [int(led.best[0]) for led in states] == [1, 0, 0]
+    assert states[0].state.coords[0, :, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 10.0, 0.0]
+    assert [led.state.closed for led in states] == [True, False, False]
+
+
+@pytest.mark.parametrize("scale_bias", [False, True])
+def test_attention_logits_give_the_layers_own_output(scale_bias: bool) -> None:
+    """With one head, softmax of the logits over the values must be what the layer's attention returns."""
+    torch.manual_seed(3)
+    config = pens.PensConfig(width=16, heads=1, scale_bias=scale_bias)
+    layer = pens.Attention(config)
+    x, coords = torch.randn(1, 7, 16), torch.rand(1, 7, 2)
+    geometry = pens.Geometry(coords, slopes=torch.tensor([10.0]))
+    with torch.inference_mode():
+        logits = _logits_of_first_token(layer, x, geometry, 1.7)
+        value = layer.qkv(x)[0, :, 32:]
+        expected = layer(x, geometry, 1.7)[0, 0]
+        found = layer.out(torch.softmax(logits, dim=0) @ value)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_principal_components_of_points_on_a_line() -> None:
+    values = np.outer([-1.0, 0.0, 1.0], [3.0, 4.0])
+    points, share = principal_components(values)
+    assert np.abs(points[:, 0]) == pytest.approx([5.0, 0.0, 5.0])
+    assert share == pytest.approx((1.0, 0.0))
+
+
+def test_cosines_by_hand() -> None:
+    found = cosine_similarity(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
+    assert found[0] == pytest.approx([1.0, 2**-0.5, 0.0])
+
+
+def test_wilson_interval_of_8_in_10() -> None:
+    """Published example values: 0.4902 to 0.9433."""
+    low, high = wilson(np.array([8]), np.array([10]))
+    assert (float(low[0]), float(high[0])) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
