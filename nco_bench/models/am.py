@@ -4,7 +4,7 @@ Three encoder layers run once; the decoder attends once per step from a context 
 graph, current node and capacity left). What the official code (wouterkool/attention-learn-to-route) does and the
 paper does not say: the contexts are two linear maps added up, in the order first, current; the final scores have no query
 projection of their own; the encoder's matrices start in the range of their last dimension, not of their input.
-``normalization="layer"`` is the variant of EIE, section 6.
+EIE's variant (its section 5) has ``normalization="layer"`` and ``centred=True``.
 
 Letters in shapes: B instances, N nodes (depot first), D width, H heads, K head width, P trajectories.
 """
@@ -49,6 +49,8 @@ class AmConfig:
         ``batch`` (all published models), ``instance`` or ``layer``.
     training_size
         Instance size the weights were trained on, for logit scales.
+    centred
+        Map the unit square to [-1, 1]^2 before the embedding.
     """
 
     problem: str = "tsp"
@@ -59,6 +61,7 @@ class AmConfig:
     clip: float = 10.0
     normalization: str = "batch"
     training_size: int = 100
+    centred: bool = False
 
 
 def config_for(name: str, problem: str) -> AmConfig:
@@ -135,10 +138,11 @@ class Am(nn.Module):
 
     def embed(self, nodes: RoutingNodes) -> Tensor:
         """Embed coordinates (and demands of customers), ``(B, N, D)``."""
+        coords = 2 * nodes.coords - 1 if self.config.centred else nodes.coords
         if nodes.demand is None:
-            return self.embedding(nodes.coords)
-        customers = torch.cat([nodes.coords, nodes.demand[..., None]], dim=2)[:, 1:]
-        return torch.cat([self.depot_embedding(nodes.coords[:, :1]), self.embedding(customers)], dim=1)
+            return self.embedding(coords)
+        customers = torch.cat([coords, nodes.demand[..., None]], dim=2)[:, 1:]
+        return torch.cat([self.depot_embedding(coords[:, :1]), self.embedding(customers)], dim=1)
 
     def encode(self, nodes: RoutingNodes) -> Glimpse:
         """Run the encoder, and project its output to all that the decoder needs."""

@@ -1,7 +1,7 @@
-"""EIE, "Train Short, Test Long in Combinatorial Optimization" (anonymous, ICLR 2024 submission): the learned scale lambda(n).
+"""EIE, "Train Short, Test Long in Combinatorial Optimization" (anonymous, ICLR 2024 submission): the learned scale.
 
-A network f with some hundred weights stands for d lambda / dn > 0, and lambda(n) is its integral from the training size N, by
-one five-point Gauss rule per n (Equations 9 to 12, Algorithm 1). It is trained so that the expected entropy of attention
+A network f with some hundred weights stands for d lambda / dn > 0, and lambda(n) is its integral from the training size N,
+by one five-point Gauss rule per n (Equations 9 to 12, Algorithm 1). It is trained so that the expected entropy of attention
 stays at H(N, 1 / sqrt(d)) (`nco_bench.training.eie`); there is no official code. `nco_bench.models.entropy` solves the
 same equation exactly.
 
@@ -196,7 +196,7 @@ def logit_scale() -> LogitScale:
 def sampled_entropy(
     lengths: Tensor, scales: Tensor, head_dim: int, rows: int, generator: torch.Generator
 ) -> Tensor:
-    """Estimate H(n, lambda) by Monte Carlo, with gradients to lambda (Equation 6).
+    """Estimate H(n, lambda) by Monte Carlo twice, independently, with gradients to lambda (Equation 6).
 
     Parameters
     ----------
@@ -207,24 +207,26 @@ def sampled_entropy(
     head_dim
         d. q.k is drawn as |q| z with z normal, which has the same distribution as d products.
     rows
-        Queries per length, each with keys of its own.
+        Queries per estimate at the largest length, each with keys of its own; at shorter ones more, for the same work.
     generator
         Of all draws.
 
     Returns
     -------
     Tensor
-        ``(B, rows)`` entropies in nats, one per query.
+        ``(B, 2)`` mean entropies in nats.
     """
     draws = {"generator": generator, "device": scales.device}
     order = lengths.argsort()
     parts = []
-    for rows_of in order.chunk(min(len(order), LENGTH_GROUPS)):  # of like lengths, so that little is padding
-        n, scale = lengths[rows_of], scales[rows_of]
-        spread = torch.randn(len(n), rows, head_dim, **draws).norm(dim=2)
-        product = spread[..., None] * torch.randn(len(n), rows, int(n.max()), **draws)
+    for group in order.chunk(min(len(order), LENGTH_GROUPS)):  # of like lengths, so that little is padding
+        n, scale = lengths[group], scales[group]
+        queries = 2 * max(rows, round(rows * int(lengths.max()) / int(n.max())))
+        spread = torch.randn(len(n), queries, head_dim, **draws).norm(dim=2)
+        product = spread[..., None] * torch.randn(len(n), queries, int(n.max()), **draws)
         outside = torch.arange(product.shape[2], device=n.device) >= n[:, None]
-        parts.append(_entropy_of_rows(product, outside[:, None], scale[:, None]))
+        entropy = _entropy_of_rows(product, outside[:, None], scale[:, None])
+        parts.append(entropy.unflatten(1, (2, -1)).mean(dim=2))
     return torch.cat(parts)[order.argsort()]
 
 

@@ -114,8 +114,8 @@ def logit_scale() -> LogitScale:
 def relative_scale(scale: Callable[[float, int, int], float]) -> LogitScale:
     """Turn ``lambda(n, d, N)`` into a factor of a model's usual logits: lambda(n) / lambda(N).
 
-    n is the size of the instance (CVRP: its customers). Where sub-problems shrink during construction it is the number of tokens
-    left, and 1 is returned below N, which training has seen.
+    n is the size of the instance (CVRP: its customers). Where sub-problems shrink during construction it is the number of
+    tokens left, and 1 is returned below N, which training has seen.
     """
 
     def factor(context: ScaleContext) -> float:

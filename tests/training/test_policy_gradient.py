@@ -1,0 +1,125 @@
+"""Policy gradient: the baselines, the test that moves one, and that something is learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ttest_1samp
+
+from nco_bench.errors import BadInputError
+from nco_bench.models.encode_once_table import build_encode_once_policy
+from nco_bench.training.loop import Trainer
+from nco_bench.training.policy_gradient import (
+    FreshInstances,
+    PolicyGradient,
+    PolicyGradientSettings,
+    greedy_costs,
+    p_value,
+)
+from nco_bench.training.recipes import Recipe
+
+SMALL = {"width": 32, "heads": 4, "ffn": 64}
+CPU = torch.device("cpu")
+QUICK = PolicyGradientSettings(epoch_steps=5, evaluation=64, shrink=0.5)
+
+
+def recipe(batch: int) -> Recipe:
+    return Recipe(batch=batch, lr=1e-3, weight_decay=0.0, schedule="constant", steps=1000, log_every=1000)
+
+
+def fresh_am(problem: str = "tsp") -> torch.nn.Module:
+    torch.manual_seed(1)
+    return build_encode_once_policy("am", problem, normalization="layer", centred=True, **SMALL, layers=1)
+
+
+def test_p_value_is_that_of_a_one_sample_test_on_the_differences() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random(50), rng.random(50) + 0.1
+    assert p_value(a, b) == pytest.approx(ttest_1samp(a - b, 0, alternative="less").pvalue)
+    assert p_value(a, b) < 0.05 < 0.95 < p_value(b, a)
+    assert p_value(a, a) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("problem", "source"),
+    [("tsp", FreshInstances("tsp", 8)), ("cvrp", FreshInstances("cvrp", 6, 3.0, "unit"))],
+)
+def test_am_learns_with_the_rollout_baseline(tmp_path: Path, problem: str, source: FreshInstances) -> None:
+    policy = fresh_am(problem)
+    learner = PolicyGradient(policy, source, recipe(32), 3, CPU, QUICK)
+    held_out = source.draw(256, np.random.default_rng(99))
+    before = greedy_costs(policy.eval(), held_out).mean()
+    trainer = Trainer(policy.train(), learner, recipe(32), tmp_path, {"problem": problem})
+    for _ in range(40):
+        trainer.update(0.0)
+    assert greedy_costs(policy.eval(), held_out).mean() < 0.9 * before
+    assert learner.position()["copies"] >= 1
+
+
+def test_pomo_learns_with_the_shared_baseline(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    policy = build_encode_once_policy("pomo", "tsp", **SMALL, head_dim=8, layers=1)
+    source = FreshInstances("tsp", 8)
+    learner = PolicyGradient(policy, source, recipe(32), 3, CPU)
+    assert learner.settings.baseline == "shared"
+    held_out = source.draw(256, np.random.default_rng(99))
+    before = greedy_costs(policy.eval(), held_out).mean()
+    trainer = Trainer(policy.train(), learner, recipe(32), tmp_path, {"problem": "tsp"})
+    for _ in range(30):
+        trainer.update(0.0)
+    assert greedy_costs(policy.eval(), held_out).mean() < 0.95 * before
+
+
+def test_a_resumed_run_continues_bit_for_bit(tmp_path: Path) -> None:
+    def fresh(folder: Path) -> Trainer:
+        policy = fresh_am()
+        learner = PolicyGradient(policy, FreshInstances("tsp", 6), recipe(16), 3, CPU, QUICK)
+        return Trainer(policy.train(), learner, recipe(16), folder, {"problem": "tsp"})
+
+    whole = fresh(tmp_path / "whole")
+    for _ in range(12):
+        whole.update(0.0)
+    first = fresh(tmp_path / "cut")
+    for _ in range(7):
+        first.update(0.0)
+    first.save()
+    second = fresh(tmp_path / "cut")
+    second.resume()
+    for _ in range(5):
+        second.update(0.0)
+    for key, value in whole.weights().items():
+        assert torch.equal(value, second.weights()[key]), key
+
+
+def test_a_worse_policy_shrinks_the_learning_rate_and_leaves_the_baseline(tmp_path: Path) -> None:
+    policy = fresh_am()
+    source = FreshInstances("tsp", 8)
+    learner = PolicyGradient(policy, source, recipe(32), 3, CPU, QUICK)
+    trainer = Trainer(policy.train(), learner, recipe(32), tmp_path, {"problem": "tsp"})
+    for _ in range(41):
+        trainer.update(0.0)
+    copies, rate = learner.position()["copies"], learner.rate
+    learner.follow(trainer.optimizer)
+    with torch.no_grad():  # spoil the policy: it now decodes nonsense
+        for parameter in policy.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5)))
+    for _ in range(5):
+        trainer.update(0.0)
+    assert learner.position()["copies"] == copies
+    assert learner.rate == 0.5 * rate
+    assert trainer.optimizer.param_groups[0]["peak"] == pytest.approx(1e-3 * learner.rate)
+
+
+def test_other_instances_than_the_checkpoint_s_are_refused() -> None:
+    learner = PolicyGradient(fresh_am(), FreshInstances("tsp", 8), recipe(8), 3, CPU, QUICK)
+    other = PolicyGradient(fresh_am(), FreshInstances("tsp", 9), recipe(8), 3, CPU, QUICK)
+    with pytest.raises(BadInputError, match=r"uniform tsp8.*uniform tsp9"):
+        other.seek(learner.position())
+
+
+def test_a_capacity_below_a_demand_is_refused() -> None:
+    with pytest.raises(BadInputError, match="capacity 8 is below a demand of 9"):
+        PolicyGradient(fresh_am("cvrp"), FreshInstances("cvrp", 8, 8.0), recipe(8), 3, CPU, QUICK)
