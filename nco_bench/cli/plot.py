@@ -83,7 +83,9 @@ def scatter(
 
 @group.command()
 def attention(
-    solver: Annotated[str, typer.Argument(help="pens-a, pens-r, pens-ar, coordns, ...; pens-a:weights=FILE.")],
+    solver: Annotated[
+        str, typer.Argument(help="pens-a, pens-r, pens-ar, coordns, ...; pens-a:weights=FILE.")
+    ],
     out: Out,
     data: Annotated[str | None, typer.Option("--data", help="Dataset; default: the family's own.")] = None,
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
@@ -144,7 +146,9 @@ def features(
     kind: Annotated[str, typer.Option("--kind", help="pca or cosine.")] = "pca",
     data: Annotated[str, typer.Option("--data", help="TSP instances with reference tours.")] = "tsp100",
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
-    step: Annotated[int, typer.Option("--step", help="Nodes of the reference tour passed before.", min=0)] = 0,
+    step: Annotated[
+        int, typer.Option("--step", help="Nodes of the reference tour passed before.", min=0)
+    ] = 0,
     instances: Instances = DEFAULT_INSTANCES,
 ) -> None:
     """Features of the candidates after the last layer: principal components, or cosine similarities."""

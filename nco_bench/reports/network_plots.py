@@ -1,4 +1,4 @@
-"""Plots of what networks look at: coordinate scales, attention maps, long-sightedness, feature maps. Arrays in, files out."""
+"""Plots of what networks look at: coordinate scales, attention, long-sightedness, feature maps. Arrays in, files out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,12 @@ def coordinate_scales(label: str, curves: Sequence[ScaleCurve], out: Path | str)
         for index, (axis, curve) in enumerate(zip(axes, curves, strict=True)):
             style = look(index)
             axis.plot(
-                curve.factors, curve.lengths, style.marker, color=style.colour, linestyle="none", markersize=3.5
+                curve.factors,
+                curve.lengths,
+                style.marker,
+                color=style.colour,
+                linestyle="none",
+                markersize=3.5,
             )
             fine = np.linspace(min(curve.factors), max(curve.factors), 200)
             axis.plot(fine, np.polyval(np.polyfit(curve.factors, curve.lengths, 2), fine), color="#555555")
@@ -123,7 +128,9 @@ def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
     return target
 
 
-def wilson(hits: NDArray[np.int64], cases: NDArray[np.int64], z: float = 1.959964) -> tuple[FloatArray, FloatArray]:
+def wilson(
+    hits: NDArray[np.int64], cases: NDArray[np.int64], z: float = 1.959964
+) -> tuple[FloatArray, FloatArray]:
     """Wilson's 95 % interval of a share, both ends in 0 .. 1; NaN without cases."""
     n = np.where(cases > 0, cases, np.nan).astype(float)
     p = hits / n
@@ -138,11 +145,25 @@ def feature_pca(panels: Sequence[Features], out: Path | str) -> Path:
     with figure(len(panels), target) as (fig, axes):
         for axis, panel in zip(axes, panels, strict=True):
             points, share = principal_components(panel.values)
-            axis.plot(*points[1:].T, "o", color=COLOURS[0], markersize=3.0, alpha=0.7, label="other candidates")
-            axis.plot(*points[0], "*", color=COLOURS[1], markersize=11, label="next node of the reference tour", zorder=4)
+            axis.plot(
+                *points[1:].T, "o", color=COLOURS[0], markersize=3.0, alpha=0.7, label="other candidates"
+            )
+            axis.plot(
+                *points[0],
+                "*",
+                color=COLOURS[1],
+                markersize=11,
+                label="next node of the reference tour",
+                zorder=4,
+            )
             if panel.picked != 0:
                 axis.plot(
-                    *points[panel.picked], "s", color="#000000", fillstyle="none", markersize=8, label="picked"
+                    *points[panel.picked],
+                    "s",
+                    color="#000000",
+                    fillstyle="none",
+                    markersize=8,
+                    label="picked",
                 )
             axis.set(
                 title=f"{panel.label}: {'right' if panel.picked == 0 else 'wrong'} choice",
@@ -202,5 +223,3 @@ def attention_maps(panels: Sequence[AttentionPanel], out: Path | str) -> Path:
             fig.colorbar(image, ax=axis, shrink=0.75)
         legend(fig, axes)
     return target
-
-

@@ -1,12 +1,12 @@
-"""Presets: which printed number of a table comes from which solver, weights, decoding and instances.
+r"""Presets: which printed number of a table comes from which solver, weights, decoding and instances.
 
 A preset is a TOML file with a list of rules, read like a style sheet: every rule whose ``row`` and ``column`` (regular
 expressions for the whole name) fit a cell applies, later ones win field by field. Named groups of the expressions can be
-used in the values: row ``D=(?P<d>\\d+), W=(?P<w>\\d+) greedy`` with ``solver = "decoder-{d}x{w}"``. A value may differ by scale:
-``count = { smoke = 2, cpu = 100, full = 10000 }``. The fields are those of `CellPreset`::
+used in the values: row ``D=(?P<d>\d+), W=(?P<w>\d+) greedy`` with ``solver = "decoder-{d}x{w}"``. A value may differ by
+scale: ``count = { smoke = 2, cpu = 100, full = 10000 }``. The fields are those of `CellPreset`::
 
     [[rule]]
-    column = 'TSP(?P<n>\\d+) \\| Gap'
+    column = 'TSP(?P<n>\d+) \| Gap'
     metric = "gap"
     data = "tsp{n}"
     count = { smoke = 2, cpu = 100, full = 128 }
@@ -187,9 +187,7 @@ def _rule(entry: Mapping[str, Any], place: str) -> Rule:
         if key not in known:
             raise UnknownNameError(f"field of {place}", key, known)
     try:
-        return Rule(
-            re.compile(entry.get("row", ".*")), re.compile(entry.get("column", ".*")), values, place
-        )
+        return Rule(re.compile(entry.get("row", ".*")), re.compile(entry.get("column", ".*")), values, place)
     except re.error as error:
         raise BadInputError(f"{place}: not a regular expression ({error}).") from error
 

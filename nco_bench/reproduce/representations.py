@@ -87,7 +87,7 @@ def led_along(policy: Any, coords: Tensor, tours: Tensor) -> Iterator[Led]:
 
 
 def long_sightedness(solver: str, dataset: Dataset, limit: int) -> Sightedness:
-    """Count how often the network picks the tour's next node, by that node's rank among the unvisited neighbours (Figure 12).
+    """Count how often the network picks the tour's next node, by that node's rank among the neighbours left (Figure 12).
 
     Parameters
     ----------

@@ -231,9 +231,7 @@ def _planned(
     return _Pending(cell, found, job, outcome, reference)
 
 
-def _reference(
-    found: CellPreset, dataset: Dataset, source: str, runner: Runner
-) -> tuple[Job, Outcome] | str:
+def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner) -> tuple[Job, Outcome] | str:
     if not found.reference:
         return f"{dataset.name} has no reference solutions; 'nco-bench reference {source}' makes them"
     plain = CellPreset(solver=found.reference, count=found.count, data=found.data, seed=found.seed)
@@ -272,9 +270,7 @@ def _entry(slot: _Pending, records: Records | None) -> Entry:
     verdict = judge(slot.cell, slot.preset, measured)
     if slot.preset.note:
         verdict = replace(verdict, reason=f"{verdict.reason}; {slot.preset.note}")
-    return Entry(
-        slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured
-    )
+    return Entry(slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured)
 
 
 def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:

@@ -10,7 +10,14 @@ from nco_bench.reproduce.judging import TOLERANCE
 from nco_bench.reproduce.measuring import METRICS
 from nco_bench.reproduce.reproducing import Entry, Reproduction, count_statuses
 
-SYMBOLS = {"percent": "%", "minutes": " min", "hours": " h", "seconds": " s", "milliseconds": " ms", "MB": " MB"}
+SYMBOLS = {
+    "percent": "%",
+    "minutes": " min",
+    "hours": " h",
+    "seconds": " s",
+    "milliseconds": " ms",
+    "MB": " MB",
+}
 
 
 def reproduction_table(reproduction: Reproduction, *, reasons: str = "notes") -> Table:

@@ -18,7 +18,9 @@ def printed(value: str, number: float | None, unit: str = "percent") -> Publishe
     return PublishedCell("LEHD", "TSP100 | Gap", value, number, unit, None)
 
 
-def measured(value: float | None, low: float | None, high: float | None, instances: int = 100, **facts: object) -> Measured:
+def measured(
+    value: float | None, low: float | None, high: float | None, instances: int = 100, **facts: object
+) -> Measured:
     cell = Cell(
         cell=0, solver="lehd", label="lehd", solver_version="1", decoding="greedy", kind="neural", options={},
         config_sha256="c", weights=facts.pop("weights", None), dataset="tsp100", dataset_sha256="d", problem="tsp",
@@ -46,7 +48,12 @@ def test_half_a_unit_of_the_last_printed_digit(value: str, number: float | None,
 
 @pytest.mark.parametrize(
     ("low", "high", "status"),
-    [(0.40, 0.50, "reproduced"), (0.4644, 0.6, "reproduced"), (0.4646, 0.6, "differs"), (0.2, 0.4634, "differs")],
+    [
+        (0.40, 0.50, "reproduced"),
+        (0.4644, 0.6, "reproduced"),
+        (0.4646, 0.6, "differs"),
+        (0.2, 0.4634, "differs"),
+    ],
 )
 def test_the_interval_is_widened_by_the_printed_rounding(low: float, high: float, status: str) -> None:
     verdict = judge(printed("0.464%", 0.464), PRESET, measured((low + high) / 2, low, high))
@@ -68,16 +75,23 @@ def test_weights_that_saw_a_share_of_the_training_never_count_as_reproduced() ->
 
 def test_official_weights_are_the_papers() -> None:
     weights = {"name": "lehd-official-tsp100", "share_of_paper": None}
-    assert judge(printed("0.464%", 0.464), PRESET, measured(0.46, 0.4, 0.5, weights=weights)).status == "reproduced"
+    assert (
+        judge(printed("0.464%", 0.464), PRESET, measured(0.46, 0.4, 0.5, weights=weights)).status
+        == "reproduced"
+    )
 
 
 def test_times_are_never_judged() -> None:
     preset = CellPreset(metric="seconds", solver="lehd", data=("tsp100",), count=100)
-    assert judge(printed("12m", 12.0, "minutes"), preset, measured(12.0, 11.0, 13.0)).status == "not comparable"
+    assert (
+        judge(printed("12m", 12.0, "minutes"), preset, measured(12.0, 11.0, 13.0)).status == "not comparable"
+    )
 
 
 def test_out_of_memory_is_said() -> None:
-    assert judge(printed("0.464%", 0.464), PRESET, measured(None, None, None, oom=3, failed=3)).status == "OOM"
+    assert (
+        judge(printed("0.464%", 0.464), PRESET, measured(None, None, None, oom=3, failed=3)).status == "OOM"
+    )
 
 
 def test_computed_numbers_must_agree_to_the_printed_digit() -> None:

@@ -74,7 +74,9 @@ def write(folder: Path, text: str) -> None:
 CELL = PublishedCell("PENS-A", "TSP100 | Gap", "0.34", 0.34, "percent", None)
 
 
-def test_later_rules_win_field_by_field_and_scales_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_rules_win_field_by_field_and_scales_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(presets, "PRESETS", tmp_path)
     write(
         tmp_path,

@@ -74,4 +74,7 @@ def test_cosines_by_hand() -> None:
 def test_wilson_interval_of_8_in_10() -> None:
     """Published example values: 0.4902 to 0.9433."""
     low, high = wilson(np.array([8]), np.array([10]))
-    assert (float(low[0]), float(high[0])) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
+    assert (float(low[0]), float(high[0])) == (
+        pytest.approx(0.4902, abs=1e-4),
+        pytest.approx(0.9433, abs=1e-4),
+    )
