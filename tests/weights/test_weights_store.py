@@ -159,6 +159,8 @@ def test_shipped_weights_are_whole_and_fit_their_model() -> None:
     assert shipped, "the package ships no weights"
     for path in shipped:
         file = verify(path)
+        if file.manifest.model == "eie":  # a curve and no policy, see tests/models/test_eie.py
+            continue
         policy = build_path_policy(file.manifest.model, file.manifest.problem, **file.manifest.config)
         load_into(policy, file)
         assert count_parameters(policy) == file.manifest.parameters
