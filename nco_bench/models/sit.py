@@ -10,8 +10,8 @@ changes the greedy choice), infeasible direct choices of the CVRP are turned int
 greedy decoding starts at node 0, and in training on the CVRP the customers' embeddings are detached.
 
 The attention is computed in an equivalent, cheaper order: keys and values are never formed for all tokens, the few
-representatives are mapped instead (`read` and `write` below). At inference all tokens pass a layer in chunks that fit
-the processor's cache, so memory stays a few copies of the tokens even at 100,000 nodes.
+representatives are mapped instead (`read` and `write` below). Inference goes through `sit_streaming`, which computes the
+same in chunks that fit the processor's cache: memory stays a few copies of the tokens even at 100,000 nodes.
 
 Letters in shapes: B batch, N nodes, M candidates, R representatives, T = R + M tokens, W width, H heads, K head width.
 """
@@ -19,20 +19,18 @@ Letters in shapes: B batch, N nodes, M candidates, R representatives, T = R + M 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.models import sit_streaming
 from nco_bench.models.layers import FeedForward, with_column
 from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
-
-CHUNK_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,17 @@ class CrossAttention(nn.Module):
         scale
             Factor of the logits, 1/sqrt(K) included.
         """
+        weights = torch.softmax(self.probes(few, scale) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
+        return self.mixed(weights @ many)
+
+    def probes(self, few: Tensor, scale: float | Tensor) -> Tensor:
+        """Queries of the representatives, mapped by the keys' map, ``(B, H R, W)``: logits are ``probes @ tokens^T``."""
         query = self._per_head(self.query(few)) * scale
-        probes = torch.einsum("brhk,hkw->bhrw", query, self._head_weights(self.key))
-        batch, heads, repeats, width = probes.shape
-        weights = torch.softmax(probes.reshape(batch, -1, width) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
-        pooled = (weights @ many).view(batch, heads, repeats, width)
+        return torch.einsum("brhk,hkw->bhrw", query, self._head_weights(self.key)).flatten(1, 2)
+
+    def mixed(self, pooled: Tensor) -> Tensor:
+        """Turn averages of tokens, ``(B, H R, W)``, into the attention's output, ``(B, R, W)``."""
+        pooled = pooled.unflatten(1, (self.heads, -1))
         mixed = torch.einsum("bhrw,hkw->brhk", pooled, self._head_weights(self.value))
         return self.out(mixed.flatten(2))
 
@@ -131,52 +135,14 @@ class Layer(nn.Module):
         self.many_feed_forward = FeedForward(config.width, config.ffn)
 
     def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``; at inference `many` is overwritten."""
-        few, probes, answers = self._representatives(few, many, scale)
-        if torch.is_grad_enabled():
-            many = self._written(many, probes, answers)
-            return few, many + self.many_feed_forward(many)
-        for rows, columns in chunks(many):
-            chunk = self._written(many[rows, columns], probes[rows], answers[rows])
-            many[rows, columns] = chunk + self.many_feed_forward(chunk)
-        return few, many
-
-    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
-        """Score the tokens that are not representatives, as ``score(self(few, many)[1])`` would."""
-        repeats = few.shape[1]
-        few, probes, answers = self._representatives(few, many, scale)
-        many = many[:, repeats:]
-        if torch.is_grad_enabled():
-            return self.many_feed_forward.scored(self._written(many, probes, answers), score)
-        scores = many.new_empty(*many.shape[:2], score.out_features)
-        for rows, columns in chunks(many):
-            chunk = self._written(many[rows, columns], probes[rows], answers[rows])
-            scores[rows, columns] = self.many_feed_forward.scored(chunk, score)
-        return scores
-
-    def _representatives(
-        self, few: Tensor, many: Tensor, scale: float | Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Let the representatives read; return them with the probes and answers that they write."""
+        """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``."""
         few = few + self.reading.read(few, many, scale)
         few = few + self.few_feed_forward(few)
-        return few, *self.writing.write(few, scale)
-
-    def _written(self, many: Tensor, probes: Tensor, answers: Tensor) -> Tensor:
-        """Let tokens attend to the representatives, ``(B, T, W)``."""
+        probes, answers = self.writing.write(few, scale)
         logits = (many @ probes.transpose(1, 2)).unflatten(2, (self.writing.heads, -1))
         weights = torch.softmax(logits, dim=3).flatten(2)
-        return many + torch.baddbmm(self.writing.out.bias, weights, answers)
-
-
-def chunks(tokens: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Cut ``(B, T, W)`` into pieces of about `CHUNK_TOKENS` tokens; far larger ones on a GPU."""
-    size = CHUNK_TOKENS if tokens.device.type == "cpu" else 256 * CHUNK_TOKENS
-    batch, length, _ = tokens.shape
-    instances = max(1, size // length)
-    for row in range(0, batch, instances):
-        for column in range(0, length, size):
-            yield slice(row, row + instances), slice(column, column + size)
+        many = many + torch.baddbmm(self.writing.out.bias, weights, answers)
+        return few, many + self.many_feed_forward(many)
 
 
 class Sit(nn.Module):
@@ -197,34 +163,51 @@ class Sit(nn.Module):
         self.score = nn.Linear(config.width, 2 if cvrp else 1)
 
     def embed(self, nodes: PathNodes) -> Tensor:
-        """Embed coordinates (and demand shares), ``(B, N, 2)`` to ``(B, N, W)``."""
+        """Return the raw inputs, ``(B, N, 2)`` or with demand shares ``(B, N, 3)``, which are cheaper to embed anew than to
+        move about at every step.
+        """
         if nodes.demand is None:
-            return self.embedding(nodes.coords)
-        return self.embedding(torch.cat([nodes.coords, nodes.demand.unsqueeze(-1)], dim=2))
+            return nodes.coords
+        return torch.cat([nodes.coords, nodes.demand.unsqueeze(-1)], dim=2)
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
-        origin, candidates, destination = (
-            state.features[:, :1],
-            state.features[:, 1:-1],
-            state.features[:, -1:],
-        )
-        if state.remaining is not None:
-            # As in the official code, the CVRP's embedding learns through the depot alone.
+        few = self._representatives(state)
+        raw = state.features[:, 1:-1]
+        tokens = few.shape[1] + raw.shape[1]
+        context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)
+        scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
+        if torch.is_grad_enabled():
+            scores = self._scores(few, raw, scale)
+        else:
+            inputs = F.pad(F.pad(raw, (0, 1), value=1.0), (0, 0, few.shape[1], 0))
+            embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
+            scores = sit_streaming.scores(
+                list(self.layers), self.score, sit_streaming.Raw(inputs, embedding, few), scale
+            )
+        return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+    def _scores(self, few: Tensor, raw: Tensor, scale: float | Tensor) -> Tensor:
+        """The plain network, which training differentiates."""
+        candidates = self.embedding(raw)
+        if (
+            self.problem == "cvrp"
+        ):  # as in the official code, the CVRP's embedding learns through the depot alone
             candidates = candidates.detach()
+        repeats = few.shape[1]
+        many = torch.cat([few, candidates], dim=1)
+        for layer in self.layers[:-1]:
+            few, many = layer(few, many, scale)
+        return self.score(self.layers[-1](few, many, scale)[1][:, repeats:])
+
+    def _representatives(self, state: PathState) -> Tensor:
+        """Map the destination once and the current node `repeats` times, ``(B, R, W)``."""
+        origin, destination = self.embedding(state.features[:, [0, -1]]).split(1, dim=1)
+        if state.remaining is not None:
             origin = with_column(origin.detach(), state.remaining)
             destination = with_column(destination, state.remaining)
         repeated = self.last(origin).unflatten(2, (self.config.repeats, -1)).squeeze(1)
-        few = torch.cat([self.first(destination), repeated], dim=1)
-        many = torch.cat([few, candidates], dim=1)
-        context = ScaleContext(
-            many.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
-        )
-        scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
-        for layer in self.layers[:-1]:
-            few, many = layer(few, many, scale)
-        scores = cast("Layer", self.layers[-1]).scored(few, many, scale, self.score)
-        return scores if self.problem == "cvrp" else scores.squeeze(-1)
+        return torch.cat([self.first(destination), repeated], dim=1)
 
 
 def build(config: SitConfig, logit_scale: LogitScale | None = None) -> Sit:

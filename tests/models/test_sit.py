@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.problem import tsp_problem
-from nco_bench.models import sit
+from nco_bench.decoding.problem import cvrp_problem, tsp_problem
+from nco_bench.models import sit_streaming
 from nco_bench.models.path import path_state
 from nco_bench.models.registry import build_path_policy
 from nco_bench.models.sit import CrossAttention, Layer, SitConfig
@@ -30,24 +30,34 @@ def plain(attention: CrossAttention, queries: Tensor, keys: Tensor) -> Tensor:
     return attention.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("grad", [True, False])
-def test_a_layer_is_two_textbook_attentions(grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sit, "CHUNK_TOKENS", 7)  # several pieces along the tokens
+def test_a_layer_is_two_textbook_attentions() -> None:
     torch.manual_seed(0)
     layer, few, many = Layer(CONFIG), torch.randn(3, 5, 24), torch.randn(3, 30, 24)
     few_1 = few + plain(layer.reading, few, many)
     few_2 = few_1 + layer.few_feed_forward(few_1)
     many_1 = many + plain(layer.writing, many, few_2)
     many_2 = many_1 + layer.many_feed_forward(many_1)
-    with torch.set_grad_enabled(grad):
-        ours = layer(few, many.clone(), 8**-0.5)
+    ours = layer(few, many, 8**-0.5)
     torch.testing.assert_close(ours[0], few_2)
     torch.testing.assert_close(ours[1], many_2)
 
 
-def test_scoring_twice_gives_the_same_although_tokens_are_overwritten() -> None:
-    policy = build_path_policy("sit", width=24, heads=3, head_dim=8, ffn=32, layers=2)
-    problem = tsp_problem(torch.rand(2, 20, 2))
-    with torch.inference_mode():
-        state = path_state(problem.nodes, policy.embed(problem.nodes), problem.rows, closed=True)
-        assert torch.equal(policy.scores(state), policy.scores(state))
+@pytest.mark.parametrize("chunk", [17, 50, 1000])  # pieces of an instance, instance by instance, all at once
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_inference_computes_the_plain_network_however_tokens_are_cut(
+    problem: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", chunk)
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", problem, width=24, heads=3, head_dim=8, ffn=32, layers=3)
+    coords = torch.rand(3, 20, 2)
+    remaining = None
+    if problem == "cvrp":
+        demand, capacity = torch.randint(1, 9, (3, 20)), torch.full((3,), 30)
+        task, remaining = cvrp_problem(coords, demand, capacity), torch.tensor([1.0, 0.5, 0.2])
+    else:
+        task = tsp_problem(coords)
+    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True, remaining=remaining)
+    with torch.no_grad():
+        streamed = policy.scores(state)
+    torch.testing.assert_close(streamed, policy.scores(state).detach(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,218 @@
+"""How SIT's scores are computed at inference: the network of `sit.py`, in an order that suits memory.
+
+Three things are done differently, none of them an approximation:
+
+- Tokens pass a layer in chunks that stay in the processor's cache, are overwritten in place, and are read for the next
+  layer while they are there (its queries depend on the representatives alone, which are known by then). The softmaxes of
+  the chunks are joined by their log-sums.
+- The first layer sees candidates before anything was added to them, so they are still linear in (x, y, demand, 1): its
+  logits and averages are taken over these three or four numbers instead of 128.
+- ``relu(z + b) = max(z, -b) + b``, and what is constant goes into the next bias: two passes over the hidden layer less.
+
+Letters in shapes: B batch, M candidates, R representatives, T = R + M tokens, W width, H heads, U raw inputs and a 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from nco_bench.models.layers import FeedForward
+    from nco_bench.models.sit import Layer
+
+CHUNK_TOKENS = {"cpu": 2048, "cuda": 2**18}
+"""Tokens that pass a layer together; more than there are representatives, which the first chunk holds."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What the tokens are made from.
+
+    Attributes
+    ----------
+    inputs
+        ``(B, T, U)``: (x, y, demand, 1) of the candidates, zeros for the representatives.
+    embedding
+        ``(U, W)``: the linear map that embeds them.
+    few
+        ``(B, R, W)``: the representatives.
+    """
+
+    inputs: Tensor
+    embedding: Tensor
+    few: Tensor
+
+    def logits(self, probes: Tensor, columns: slice) -> Tensor:
+        """Products of some tokens with all probes ``(B, H R, W)``, ``(B, C, H R)``."""
+        logits = self.inputs[:, columns] @ (probes @ self.embedding.T).transpose(1, 2)
+        if columns.start == 0:
+            logits[:, : self.few.shape[1]] = self.few @ probes.transpose(1, 2)
+        return logits
+
+    def pool(self, probes: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+        """As `pool`, for some of the tokens."""
+        logits = self.logits(probes, columns).transpose(1, 2).contiguous()
+        weights = torch.softmax(logits, dim=2)
+        pooled = (weights @ self.inputs[:, columns]) @ self.embedding
+        if columns.start == 0:
+            pooled += weights[..., : self.few.shape[1]] @ self.few
+        return pooled, _log_sum(logits, weights)
+
+
+def pool(probes: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Average tokens by the softmax of their products with the probes.
+
+    Parameters
+    ----------
+    probes, tokens
+        ``(B, H R, W)``, ``(B, C, W)``.
+
+    Returns
+    -------
+    pooled, log_sum
+        ``(B, H R, W)``, and the logarithm of the softmax's denominator, ``(B, H R)``.
+    """
+    logits = probes @ tokens.transpose(1, 2)
+    weights = torch.softmax(logits, dim=2)
+    return weights @ tokens, _log_sum(logits, weights)
+
+
+def _log_sum(logits: Tensor, weights: Tensor) -> Tensor:
+    return logits.amax(dim=2) - weights.amax(dim=2).log()
+
+
+def join(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Join averages over disjoint tokens, ``(B, H R, W)``, by their log-sums."""
+    if len(parts) == 1:
+        return parts[0][0]
+    shares = torch.softmax(torch.stack([log_sum for _, log_sum in parts]), dim=0)
+    return torch.stack([pooled for pooled, _ in parts]).mul_(shares[..., None]).sum(dim=0)
+
+
+class Folded:
+    """The feed-forward block of one layer with its inner bias folded into the outer one."""
+
+    def __init__(self, block: FeedForward) -> None:
+        self.block = block
+        self.threshold = -block.inner.bias
+        self.bias = F.linear(block.inner.bias, block.outer.weight, block.outer.bias)
+
+    def _hidden(self, tokens: Tensor) -> Tensor:
+        hidden = tokens @ self.block.inner.weight.T
+        return torch.maximum(hidden, self.threshold, out=hidden)
+
+    def add_to(self, tokens: Tensor) -> None:
+        """Add the block's output to ``(C, W)`` tokens in place."""
+        hidden = self._hidden(tokens)
+        tokens.add_(self.bias).addmm_(hidden, self.block.outer.weight.T)
+
+    def scored(self, tokens: Tensor, score: nn.Linear) -> Tensor:
+        """Return ``score(tokens + block(tokens))``; both maps are linear, so they are joined first."""
+        hidden = self._hidden(tokens) @ (score.weight @ self.block.outer.weight).T
+        return hidden.add_(score(tokens)).add_(score.weight @ self.bias)
+
+
+def scores(
+    layers: Sequence[nn.Module],
+    score: nn.Linear,
+    raw: Raw,
+    scale: float | Tensor,
+    *,
+    instances: int | None = None,
+) -> Tensor:
+    """Score the candidates, ``(B, M, 1 or 2)``, some instances at a time.
+
+    Parameters
+    ----------
+    layers, score
+        The network behind the embedding.
+    raw
+        Its tokens.
+    scale
+        Factor of all attention logits, 1/sqrt(K) included; a tensor is one number for the whole batch.
+    instances
+        How many at a time; None chooses as many as fit into a chunk.
+    """
+    batch, tokens, _ = raw.inputs.shape
+    size = instances or max(1, _chunk(raw.inputs) // tokens)
+    parts = [
+        _scores(layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale)
+        for i in range(0, batch, size)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _chunk(tokens: Tensor) -> int:
+    return CHUNK_TOKENS.get(tokens.device.type, 2**18)
+
+
+def _columns(tokens: Tensor, start: int = 0) -> Iterator[slice]:
+    """Cut the tokens of a single instance; several instances fit into one chunk by construction."""
+    batch, length, _ = tokens.shape
+    size = _chunk(tokens) if batch == 1 else length
+    for begin in range(start, length, size):
+        yield slice(begin, min(begin + size, length))
+
+
+def _scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor) -> Tensor:
+    few = raw.few
+    many = raw.inputs @ raw.embedding
+    many[:, : few.shape[1]] = few
+    first = cast("Layer", layers[0]).reading.probes(few, scale)
+    pooled = join([raw.pool(first, columns) for columns in _columns(many)])
+    for index, module in enumerate(layers):
+        layer = cast("Layer", module)
+        few = few + layer.reading.mixed(pooled)
+        few = few + layer.few_feed_forward(few)
+        source = raw if index == 0 else None
+        if index + 1 == len(layers):
+            return _scored(layer, score, source, few, many, scale)
+        reading = cast("Layer", layers[index + 1]).reading.probes(few, scale)
+        pooled = join(_written(layer, source, few, many, reading, scale))
+    raise AssertionError("a network without layers")
+
+
+def _written(
+    layer: Layer, raw: Raw | None, few: Tensor, many: Tensor, reading: Tensor, scale: float | Tensor
+) -> list[tuple[Tensor, Tensor]]:
+    """Update all tokens in place by what the representatives write; return what the next layer reads, by chunk."""
+    probes, answers = layer.writing.write(few, scale)
+    _add_bias(answers, layer.writing.out.bias, few.shape[1])
+    block, parts = Folded(layer.many_feed_forward), []
+    for columns in _columns(many):
+        chunk = many[:, columns]
+        chunk.baddbmm_(_weights(layer, raw, chunk, columns, probes), answers)
+        block.add_to(chunk.view(-1, chunk.shape[2]))
+        parts.append(pool(reading, chunk))
+    return parts
+
+
+def _scored(
+    layer: Layer, score: nn.Linear, raw: Raw | None, few: Tensor, many: Tensor, scale: float | Tensor
+) -> Tensor:
+    """Run the last layer on the candidates alone, and score them, ``(B, M, 1 or 2)``."""
+    probes, answers = layer.writing.write(few, scale)
+    _add_bias(answers, layer.writing.out.bias, few.shape[1])
+    block, result = Folded(layer.many_feed_forward), []
+    for columns in _columns(many, few.shape[1]):
+        chunk = many[:, columns]
+        chunk = torch.baddbmm(chunk, _weights(layer, raw, chunk, columns, probes), answers)
+        result.append(block.scored(chunk.view(-1, chunk.shape[2]), score).view(*chunk.shape[:2], -1))
+    return result[0] if len(result) == 1 else torch.cat(result, dim=1)
+
+
+def _weights(layer: Layer, raw: Raw | None, chunk: Tensor, columns: slice, probes: Tensor) -> Tensor:
+    """Attention weights of tokens to the representatives, ``(B, C, H R)``."""
+    logits = chunk @ probes.transpose(1, 2) if raw is None else raw.logits(probes, columns)
+    return torch.softmax(logits.unflatten(2, (layer.writing.heads, -1)), dim=3).flatten(2)
+
+
+def _add_bias(answers: Tensor, bias: Tensor, repeats: int) -> None:
+    """Let the first head carry the bias of the output map: its weights sum to 1 for every token."""
+    answers[:, :repeats] += bias
