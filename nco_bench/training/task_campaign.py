@@ -1,0 +1,340 @@
+"""Train many small networks, all to the same number of samples, in rounds that each continue from the last.
+
+``python -m nco_bench.training.task_campaign --budget 70m`` trains the five networks on the eleven tasks. Each round about
+doubles the samples of every network; the last one is as long as the time allows. Weights are exported when a round is
+complete, so that whatever stops a campaign, the exported networks are comparable; the same command goes on where it was.
+A graph task gets a quarter of the samples of the others: its instances have eight times as many tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.problems.tasks import TASKS, Task, generate
+from nco_bench.training.checkpoint import write_atomically
+from nco_bench.training.loop import Trainer
+from nco_bench.training.machine import code_version, machine
+from nco_bench.training.tasks import PAPER_SAMPLES, TaskLearner, task_recipe, untrained
+from nco_bench.weights.manifest import Manifest, TrainingData
+from nco_bench.weights.store import SHIPPED, SUFFIX, export
+
+GRAPH_SHARE = 4
+SMALLEST_ROUND = 0.1
+"""A last round adds at least this share of the samples so far, or is left out."""
+
+RESERVE = 0.93
+"""Share of the remaining time that a round is planned for."""
+
+STATE = "campaign.json"
+VALIDATION, GRAPH_VALIDATION, VALIDATION_SEED = 2000, 200, 4321
+
+
+@dataclass(frozen=True)
+class Member:
+    """One network to train: on a task, from a seed."""
+
+    task: str
+    network: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of its weights."""
+        return f"{self.network}-{self.task}-seed{self.seed}"
+
+    @property
+    def definition(self) -> Task:
+        """The task in its default variant."""
+        return TASKS[self.task]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a member is.
+
+    Attributes
+    ----------
+    samples, seconds
+        In all, seconds of training alone.
+    loss
+        Running mean.
+    score
+        On fresh instances of the training distribution: F1 of the positive class in percent, or the mean squared error.
+    """
+
+    name: str
+    samples: int
+    seconds: float
+    loss: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The last complete round: its samples, and the wall seconds that the whole campaign needs per further sample."""
+
+    samples: int
+    pace: float
+
+
+def target_samples(member: Member, samples: int) -> int:
+    """Return the samples of a member in a round, whole batches."""
+    batch = task_recipe(member.definition).batch
+    share = samples // GRAPH_SHARE if member.definition.graph else samples
+    return max(batch, share // batch * batch)
+
+
+def train_member(member: Member, samples: int, folder: Path, until: float) -> Done | None:
+    """Train a member until it has seen `samples`, from where its checkpoint stands; export it into the round's folder.
+
+    Parameters
+    ----------
+    folder
+        Of the campaign.
+    until
+        Wall time (`time.time`) at which to stop with a checkpoint.
+
+    Returns
+    -------
+    Done or None
+        None when the time ran out.
+    """
+    torch.set_num_threads(1)
+    trainer = _trainer(member, folder)
+    recipe, progress = trainer.recipe, trainer.progress
+    goal = target_samples(member, samples)
+    began, before = time.monotonic(), progress.seconds
+    trainer.policy.train()
+    while progress.samples < goal:
+        if progress.step % 20 == 0 and time.time() > until:
+            break
+        trainer.update(progress.step / recipe.steps)
+        progress.seconds = before + time.monotonic() - began
+        if progress.step % recipe.log_every == 0:
+            progress.history.append(_line(trainer))
+    if progress.samples < goal:
+        trainer.save()
+        return None
+    score = validation_score(trainer, member)
+    progress.history.append({**_line(trainer), "score": score})
+    trainer.save()
+    done = Done(member.name, progress.samples, progress.seconds, progress.loss or 0.0, score)
+    _export(trainer, member, done, folder / f"round-{samples}")
+    return done
+
+
+def _line(trainer: Trainer) -> dict[str, float | int]:
+    progress = trainer.progress
+    return {
+        "step": progress.step, "samples": progress.samples,
+        "seconds": round(progress.seconds, 2), "loss": round(progress.loss or 0.0, 6),
+    }  # fmt: skip
+
+
+def _trainer(member: Member, folder: Path) -> Trainer:
+    task = member.definition
+    policy = untrained(member.network, task, member.seed)
+    recipe = task_recipe(task)
+    learner = TaskLearner(policy, task, recipe.batch, member.seed)
+    identity = {"model": member.network, "problem": task.name, "variant": task.variant, "seed": member.seed}
+    trainer = Trainer(policy, learner, recipe, folder / member.name, identity)
+    if trainer.has_checkpoint():
+        trainer.resume()
+    return trainer
+
+
+@torch.inference_mode()
+def validation_score(trainer: Trainer, member: Member) -> float:
+    """Return F1 of the positive class in percent, or the mean squared error, on fresh instances as in training."""
+    task = member.definition
+    count = GRAPH_VALIDATION if task.graph else VALIDATION
+    fresh = generate(task.name, "id", None, count, VALIDATION_SEED, task.variant)
+    trainer.policy.eval()
+    answers = torch.cat([trainer.policy(part) for part in torch.from_numpy(fresh.inputs).split(500)])
+    trainer.policy.train()
+    truth = torch.from_numpy(fresh.targets).float()
+    if task.regression:
+        return float(((answers - truth) ** 2).mean())
+    said, positive = answers > 0, truth > 0.5
+    return float(200 * (said & positive).sum() / (said.sum() + positive.sum()).clamp(min=1))
+
+
+def _export(trainer: Trainer, member: Member, done: Done, folder: Path) -> None:
+    task, recipe = member.definition, trainer.recipe
+    what = "mean squared error" if task.regression else "F1 in percent"
+    manifest = Manifest(
+        name=member.name,
+        model=member.network,
+        config={"features": task.width, "pooled": task.output == "pooled"},
+        problem=task.name,
+        parameters=sum(p.numel() for p in trainer.policy.parameters()),
+        sha256="",
+        steps=trainer.progress.step,
+        samples=done.samples,
+        data=TrainingData(f"{task.name}:variant={task.variant}", task.train_n, done.samples, "exact labels"),
+        recipe=asdict(recipe),
+        seed=member.seed,
+        hours=round(done.seconds / 3600, 5),
+        machine=machine(torch.device("cpu")),
+        code_version=code_version(),
+        paper_samples=PAPER_SAMPLES,
+        share_of_paper=done.samples / PAPER_SAMPLES,
+        notes=f"Weights after the last update. On fresh instances as in training: {what} {done.score:.4g}.",
+    )
+    export(trainer.weights(), manifest, folder / f"{member.name}{SUFFIX}")
+
+
+def run_round(
+    members: Sequence[Member], samples: int, folder: Path, until: float, jobs: int
+) -> Iterator[Done | None]:
+    """Train all members to a round's samples, in `jobs` processes; yields in their order."""
+    arguments = [(member, samples, folder, until) for member in members]
+    if jobs == 1:
+        for each in arguments:
+            yield train_member(*each)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(train_member, *zip(*arguments, strict=True))
+
+
+def next_round(samples: int, seconds_per_sample: float, left: float) -> int:
+    """Return the samples of the round after one of `samples`: twice as many, or what the time allows; 0 for none."""
+    affordable = samples + int(RESERVE * left / seconds_per_sample)
+    goal = min(2 * samples, affordable, PAPER_SAMPLES) // 2000 * 2000
+    return goal if goal >= (1 + SMALLEST_ROUND) * samples else 0
+
+
+def campaign(
+    members: Sequence[Member], *, start: int, budget_s: float, folder: Path, out: Path, jobs: int = 1
+) -> int:
+    """Train all members round after round until the budget is spent.
+
+    Parameters
+    ----------
+    start
+        Samples of the first round; a campaign that goes on starts at its last complete round.
+    folder, out
+        Of checkpoints, and where the weights of complete rounds go.
+
+    Returns
+    -------
+    int
+        Samples of the last complete round, 0 when there is none.
+    """
+    until, state = time.time() + budget_s, _read_state(folder, members)
+    samples = next_round(state.samples, state.pace, budget_s) if state.samples else start
+    while samples:
+        seconds = 0.0
+        for done in run_round(members, samples, folder, until, jobs):
+            if done is None:
+                print(f"time is up; weights of {state.samples:,} samples stay", file=sys.stderr)
+                return state.samples
+            _say(done)
+            seconds += done.seconds
+        state = Complete(samples, seconds / samples / jobs)
+        _publish(members, state, folder, out)
+        samples = next_round(state.samples, state.pace, until - time.time())
+    return state.samples
+
+
+def _say(done: Done) -> None:
+    text = f"{done.name}: {done.samples:,} samples, {done.seconds:.1f} s, loss {done.loss:.4f}, score {done.score:.4g}"
+    print(text, file=sys.stderr, flush=True)
+
+
+def _read_state(folder: Path, members: Sequence[Member]) -> Complete:
+    """Return the last complete round; raises `BadInputError` where the folder holds a campaign of other members."""
+    path = folder / STATE
+    try:
+        state = json.loads(path.read_text())
+        names, complete = state["members"], Complete(int(state["samples"]), float(state["pace"]))
+    except FileNotFoundError:
+        return Complete(0, 0.0)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{path}: damaged ({error!r}); remove it to start the rounds anew.") from error
+    if names != [member.name for member in members]:
+        raise BadInputError(
+            f"{path}: a campaign of {len(names)} other networks stands there; choose another --folder for these."
+        )
+    return complete
+
+
+def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path) -> None:
+    """Copy the weights of a complete round out, write the curves, and note the round."""
+    for member in members:
+        for suffix in (SUFFIX, ".json"):  # the manifest last, as everywhere
+            source = folder / f"round-{state.samples}" / f"{member.name}{suffix}"
+            write_atomically(out / source.name, source.read_bytes())
+    with (folder / "curves.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["network", "task", "seed", "step", "samples", "seconds", "loss", "score"])
+        for member in members:
+            for line in _trainer(member, folder).progress.history:
+                values = [line.get(k, "") for k in ("step", "samples", "seconds", "loss", "score")]
+                table.writerow([member.network, member.task, member.seed, *values])
+    content = {"samples": state.samples, "pace": state.pace, "members": [m.name for m in members]}
+    write_atomically(folder / STATE, json.dumps(content).encode())
+
+
+def members_of(tasks: Sequence[str], networks: Sequence[str], seeds: Sequence[int]) -> list[Member]:
+    """Return all combinations, seed by seed; raises `UnknownNameError`."""
+    for kind, names, known in (("task", tasks, TASKS), ("network", networks, TASK_NETWORKS)):
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(kind, name, known)
+    return [Member(t, n, s) for s, t, n in itertools.product(seeds, tasks, networks)]
+
+
+def _seconds(text: str) -> float:
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    try:
+        return float(text[:-1] if unit else text) * (unit or 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 70m or 2h") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a campaign from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m nco_bench.training.task_campaign", description=__doc__)
+    parser.add_argument("--tasks", default=",".join(TASKS), help="comma-separated; default all")
+    parser.add_argument("--networks", default=",".join(TASK_NETWORKS), help="comma-separated; default all")
+    parser.add_argument("--seeds", default="0", help="comma-separated whole numbers")
+    parser.add_argument("--start", type=int, default=64_000, help="samples of the first round")
+    parser.add_argument("--budget", type=_seconds, required=True, help="such as 70m")
+    parser.add_argument("--folder", type=Path, default=Path("task-campaign"), help="checkpoints and curves")
+    parser.add_argument("--out", type=Path, default=SHIPPED, help="where weights of complete rounds go")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+    given = parser.parse_args(arguments)
+    try:
+        seeds = [int(s) for s in given.seeds.split(",")]
+        members = members_of(given.tasks.split(","), given.networks.split(","), seeds)
+        complete = campaign(
+            members,
+            start=given.start,
+            budget_s=given.budget,
+            folder=given.folder,
+            out=given.out,
+            jobs=given.jobs,
+        )
+    except (NcoBenchError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
