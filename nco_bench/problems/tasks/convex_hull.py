@@ -13,8 +13,6 @@ from nco_bench.problems.tasks.arrange import add_noise, with_shared
 from nco_bench.problems.tasks.draws import Draws
 from nco_bench.problems.tasks.spec import Clean, Ranges
 
-_EMPTY = np.inf
-
 
 def sample(draws: Draws, n: int, ranges: Ranges, variant: str) -> Clean:
     """Draw clean instances with their labels."""
@@ -34,41 +32,36 @@ def label(px: NDArray[np.integer], py: NDArray[np.integer]) -> NDArray[np.float3
     of the number of columns instead of the points'. Coordinate differences up to 1,000: slopes of different
     fractions then differ in float32.
     """
-    column = (px - px.min(axis=1, keepdims=True)).astype(np.int64)
-    lowest = _by_column(np.minimum, column, py, _EMPTY)
-    highest = -_by_column(np.minimum, column, -py, _EMPTY)
-    rows = np.arange(len(px))[:, None]
-    on_lower = _is_lower_vertex(lowest)[column.T, rows.T].T & (py == lowest[column.T, rows.T].T)
-    on_upper = _is_lower_vertex(-highest)[column.T, rows.T].T & (py == highest[column.T, rows.T].T)
-    return (on_lower | on_upper).astype(np.float32)
+    column = (px - px.min(axis=1, keepdims=True)).astype(np.int64).T
+    # Place of each point in a flat (K, B) table, batch last: the work on one column runs over contiguous memory.
+    place, columns = column * len(px) + np.arange(len(px)), int(column.max()) + 1
+    high = py.T.astype(np.float32)
+    on_lower = _is_corner(place, columns, high)
+    on_upper = _is_corner(place, columns, -high)
+    return np.ascontiguousarray((on_lower | on_upper).T).astype(np.float32)
 
 
-def _by_column(
-    reduce: np.ufunc, column: NDArray[np.int64], values: NDArray[np.integer], start: float
-) -> NDArray[np.float32]:
-    """Return ``(K, B)``: the reduced value of each column, `start` where it has no point."""
-    count = len(column)
-    table = np.full((int(column.max()) + 1, count), start, dtype=np.float32)
-    rows = np.arange(count)
-    for item in range(column.shape[1]):
-        place = (column[:, item], rows)
-        table[place] = reduce(table[place], values[:, item])
-    return table
+def _is_corner(place: NDArray[np.int64], columns: int, high: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether points ``(n, B)`` are strict vertices of the lower hull; `place` is where each one's column stands."""
+    table = np.full(columns * high.shape[1], np.inf, dtype=np.float32)
+    for spot, values in zip(place, high, strict=True):
+        table[spot] = np.minimum(table[spot], values)
+    corner = _is_lower_vertex(table.reshape(columns, -1))
+    return corner.ravel()[place] & (high == table[place])
 
 
 def _is_lower_vertex(lowest: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Whether the lowest point of each column is a strict vertex of the lower hull, ``(K, B)``; ends are.
 
-    It is one iff every slope to the left is below every slope to the right.
+    It is one iff every slope to the left is below every slope to the right. A column without a point is infinitely
+    high, so its slopes change no extremum of a column that has one.
     """
-    columns = len(lowest)
-    present = np.isfinite(lowest)
     left = np.full(lowest.shape, -np.inf, dtype=np.float32)
     right = np.full(lowest.shape, np.inf, dtype=np.float32)
     with np.errstate(invalid="ignore"):
-        for step in range(1, columns):
-            # An absent column gives an infinite slope, towards it on either side: the neutral one.
-            slope = (lowest[step:] - lowest[:-step]) / np.float32(step)
-            left[step:] = np.fmax(left[step:], np.where(present[:-step], slope, -np.inf))
-            right[:-step] = np.fmin(right[:-step], np.where(present[step:], slope, np.inf))
-    return present & (left < right)
+        for step in range(1, len(lowest)):
+            slope = lowest[step:] - lowest[:-step]
+            slope /= np.float32(step)
+            np.maximum(left[step:], slope, out=left[step:])
+            np.minimum(right[:-step], slope, out=right[:-step])
+        return np.isfinite(lowest) & (left < right)

@@ -81,6 +81,7 @@ def distances_and_predecessors(edges: NDArray[np.float64]) -> tuple[NDArray[np.f
     for k in range(n):
         through = length[:, :, k, None] + length[:, k, None, :]
         shorter = through < length
-        length = np.where(shorter, through, length)
-        before = np.where(shorter, before[:, k, None, :], before)
+        np.minimum(length, through, out=length)
+        # Row k holds no shorter path through k itself, so it does not change under the copy.
+        np.copyto(before, before[:, k, None, :].copy(), where=shorter)
     return length, before

@@ -220,8 +220,8 @@ def generate(
     if count < 1:
         raise BadInputError(f"{name}: count is {count}; a set needs at least 1 instance.")
     blocks = [
-        _block(chosen, setting, length, start, min(_rows(length), count - start), (seed, 0))
-        for start in range(0, count, _rows(length))
+        _block(chosen, setting, length, start, min(_rows(chosen, length), count - start), (seed, 0))
+        for start in range(0, count, _rows(chosen, length))
     ]
     return _joined(blocks)
 
@@ -241,12 +241,12 @@ def stream(
     chosen, length = check(name, setting, n, variant)
     if batch < 1:
         raise BadInputError(f"{name}: a batch of {batch} is empty; give at least 1.")
-    rows = batch * max(1, _rows(length) // batch)
+    rows = batch * max(1, _rows(chosen, length) // batch)
     start = 0
     while True:
         parts = [
-            _block(chosen, setting, length, start + low, min(_rows(length), rows - low), (seed, 1))
-            for low in range(0, rows, _rows(length))
+            _block(chosen, setting, length, start + low, min(_rows(chosen, length), rows - low), (seed, 1))
+            for low in range(0, rows, _rows(chosen, length))
         ]
         block = _joined(parts)
         for low in range(0, rows, batch):
@@ -254,7 +254,10 @@ def stream(
         start += rows
 
 
-def _rows(n: int) -> int:
+def _rows(chosen: Task, n: int) -> int:
+    """Instances of a block: few enough for the caches, and for the tables of dynamic programs that grow faster than n."""
+    if chosen.graph:
+        return max(1, BLOCK * 8 // chosen.tokens(n))
     return max(1, int(BLOCK * min(1.0, 8 / n) ** 1.5))
 
 
