@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from nco_bench.decoding.draws import streams, uniform
 from nco_bench.decoding.problem import Path, PathProblem
 from nco_bench.decoding.step import action_scores, advance, candidate_limit, split_action, start
 from nco_bench.models.path import PathPolicy
@@ -40,27 +41,40 @@ def sample(
     policy: PathPolicy,
     problem: PathProblem,
     count: int,
-    generator: torch.Generator,
+    seeds: Tensor,
     *,
+    first: int = 0,
     knn: int | None = None,
 ) -> Path:
     """Draw `count` solutions per problem, step by step from the softmax of the scores.
 
-    The random numbers of sample c are the same for all instances of a batch, so a solution does not depend on
-    the batch that its instance is solved in.
+    Parameters
+    ----------
+    policy, problem, knn
+        As in `greedy`.
+    count
+        Solutions per problem.
+    seeds
+        ``(B,)`` int64, one per instance; a solution depends on its instance's seed and the number of the sample alone, not
+        on the batch or on how samples are grouped.
+    first
+        Number of the first sample.
 
     Returns
     -------
     Path
         ``(B count, M)``, instance by instance.
     """
-    draws = torch.rand(problem.candidates, count, generator=generator, dtype=torch.float64)
-    draws = draws.to(problem.rows.device)
+    stream = streams(seeds.to(problem.rows.device), first, count).flatten()  # (B C,)
 
     def choose(scores: Tensor, step: int) -> Tensor:
         cumulative = torch.softmax(scores.double(), dim=1).cumsum(dim=1)
-        target = draws[step].repeat(scores.shape[0] // count)[:, None] * cumulative[:, -1:]
-        return torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp(max=scores.shape[1] - 1)
+        total = cumulative[:, -1:]
+        # Below the total whatever rounding does, so that no action of probability 0 is drawn.
+        target = torch.minimum(
+            uniform(stream, step)[:, None] * total, torch.nextafter(total, torch.zeros_like(total))
+        )
+        return torch.searchsorted(cumulative, target, right=True).squeeze(1)
 
     return construct(policy, problem, choose, copies=count, knn=knn)
 

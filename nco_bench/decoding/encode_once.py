@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nco_bench.decoding.draws import mixed, streams
 from nco_bench.errors import BadInputError
 from nco_bench.models.encode_once import EncodeOncePolicy, RouteState, RoutingNodes
 
@@ -302,12 +303,11 @@ def sampling(seeds: Tensor, first_sample: int, trajectories: int) -> Choose:
     first_sample
         Number of the first of the `trajectories` samples.
     """
-    samples = torch.arange(first_sample, first_sample + trajectories, device=seeds.device)
-    stream = _mixed(_mixed(seeds)[:, None] + samples)  # (B, P)
+    stream = streams(seeds, first_sample, trajectories)  # (B, P)
 
     def choose(logits: Tensor, step: int) -> Tensor:
         # 24 bits, the mantissa of a float32.
-        draw = (_mixed(stream + step) >> 40 & 0xFFFFFF).to(logits.dtype)[..., None] / 2**24
+        draw = (mixed(stream + step) >> 40 & 0xFFFFFF).to(logits.dtype)[..., None] / 2**24
         cumulative = logits.softmax(dim=2).cumsum(dim=2)
         total = cumulative[..., -1:]
         # Below the total whatever rounding does, so that no node of probability 0 is drawn.
@@ -315,16 +315,3 @@ def sampling(seeds: Tensor, first_sample: int, trajectories: int) -> Choose:
         return torch.searchsorted(cumulative, target, right=True).squeeze(2)
 
     return choose
-
-
-def _mixed(key: Tensor) -> Tensor:
-    """Hash int64 keys (the finaliser of splitmix64, Steele et al. 2014); products wrap around."""
-    key = key * -7046029254386353131  # 0x9E3779B97F4A7C15
-    key = (key ^ _shifted(key, 30)) * -4658895280553007687  # 0xBF58476D1CE4E5B9
-    key = (key ^ _shifted(key, 27)) * -7723592293110705685  # 0x94D049BB133111EB
-    return key ^ _shifted(key, 31)
-
-
-def _shifted(key: Tensor, bits: int) -> Tensor:
-    """Shift right without copying the sign."""
-    return key >> bits & (1 << 64 - bits) - 1

@@ -84,9 +84,9 @@ def decode_path(
     decoding
         From `parse_decoding`.
     seed
-        Seed of all random draws. They are shared by the batch, so calling with the same seed for each part of a
-        dataset gives the same solutions however it is cut into batches, bit for bit on the CPU but for rounding in
-        matrix products of other shapes.
+        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on their
+        instance's own seed, so a solution does not depend on the batch (but for rounding in matrix products of other shapes). The
+        segments of rrc and prc are drawn once for the whole batch from the first seed, as in the official codes.
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no
         intermediate solution to stop at and ignore it.
@@ -112,9 +112,9 @@ def decode_path(
     like = torch.empty(0) if weights is None else weights
     reseed = getattr(policy, "reseed", None)
     if reseed is not None:
-        reseed(seed)
+        reseed(seed + torch.arange(len(coords)))
     generator = torch.Generator().manual_seed(seed)
-    task = _Task(cast("PathPolicy", policy), decoding, generator, coordinate_scale, like.dtype)
+    task = _Task(cast("PathPolicy", policy), decoding, generator, seed, coordinate_scale, like.dtype)
     budget = Budget(
         decoding.k if decoding.name in ("rrc", "prc") else 0,
         time_limit,
@@ -140,12 +140,19 @@ class _Task:
     policy: PathPolicy
     decoding: Decoding
     generator: torch.Generator
+    seed: int
     scale: float
     dtype: torch.dtype
 
     def seen(self, coords: Tensor) -> Tensor:
         """Coordinates as the policy sees them."""
         return (coords * self.scale).to(self.dtype) if self.scale != 1 else coords.to(self.dtype)
+
+    def seeds(self, problem: PathProblem) -> Tensor:
+        """One seed per problem, ``(B,)``; the eight versions of an instance draw apart."""
+        copies = self.decoding.augmentation
+        count = problem.rows.shape[0] // copies
+        return ((self.seed + torch.arange(count))[:, None] * SYMMETRIES + torch.arange(copies)).flatten()
 
 
 def _check(
@@ -245,20 +252,21 @@ def _orders(task: _Task, problem: PathProblem) -> Tensor:
     if decoding.name == "beam":
         return beam(task.policy, problem, decoding.k, knn=decoding.knn).order
     if decoding.name == "sample":
+        seeds = task.seeds(problem)
         groups = [
-            sample(task.policy, problem, size, task.generator, knn=decoding.knn).order.unflatten(
+            sample(task.policy, problem, size, seeds, first=first, knn=decoding.knn).order.unflatten(
                 0, (-1, size)
             )
-            for size in _sample_groups(decoding.k, problem)
+            for first, size in _sample_groups(decoding.k, problem)
         ]
         return torch.cat(groups, dim=1).flatten(0, 1)
     return greedy(task.policy, problem, knn=decoding.knn).order
 
 
-def _sample_groups(count: int, problem: PathProblem) -> list[int]:
-    """Cut the number of samples into groups that fit into memory, for any batch in the same way."""
+def _sample_groups(count: int, problem: PathProblem) -> list[tuple[int, int]]:
+    """Cut the number of samples into groups (first, how many) that fit into memory."""
     size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
-    return [min(size, count - done) for done in range(0, count, size)]
+    return [(done, min(size, count - done)) for done in range(0, count, size)]
 
 
 def _multistart(task: _Task, seen: Tensor, metric: Tensor) -> Tensor:
@@ -334,9 +342,9 @@ def _routes(
 
 def _sampled_routes(task: _Task, problem: PathProblem, metric: Tensor) -> tuple[Tensor, Tensor]:
     """Draw solutions group by group, and keep the shortest of each instance."""
-    orders, flags = [], []
-    for size in _sample_groups(task.decoding.k, problem):
-        path = sample(task.policy, problem, size, task.generator, knn=task.decoding.knn)
+    orders, flags, seeds = [], [], task.seeds(problem)
+    for first, size in _sample_groups(task.decoding.k, problem):
+        path = sample(task.policy, problem, size, seeds, first=first, knn=task.decoding.knn)
         via = _opened(path.flags)
         lengths = route_lengths(metric.repeat_interleave(size, dim=0), path.order, via)
         orders.append(best_of(lengths, path.order, size))

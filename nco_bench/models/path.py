@@ -91,8 +91,8 @@ class PathPolicy(Protocol):
         True if a k-nearest-neighbour limit counts the current node and the destination, as BQ-NCO's does.
     ``default_knn = None``
         The limit that the published results used when none is named.
-    ``reseed(seed)``
-        Chooses the randomness of policies that have some (the node vectors of PENS).
+    ``reseed(seeds)``
+        Chooses the randomness of policies that have some (the node vectors of PENS): ``(B,)`` int64, one seed per instance.
     """
 
     problem: str

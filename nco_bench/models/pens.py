@@ -215,7 +215,7 @@ class Pens(nn.Module):
         super().__init__()
         self.config = config
         self.logit_scale = logit_scale
-        self.noise_seed = 0
+        self.noise_seeds = torch.zeros(1, dtype=torch.int64)
         self.embedding = (
             nn.Linear(2, config.width, bias=False) if config.initialisation == "coordinates" else None
         )
@@ -232,16 +232,17 @@ class Pens(nn.Module):
         self.register_buffer("slopes", slopes, persistent=False)
         self.register_buffer("frequencies", frequencies, persistent=False)
 
-    def reseed(self, seed: int) -> None:
-        """Choose the random node vectors of the following solves."""
-        self.noise_seed = seed
+    def reseed(self, seeds: int | Tensor) -> None:
+        """Choose the random node vectors of the following solves: one seed for all, or ``(B,)``, one per instance."""
+        self.noise_seeds = torch.as_tensor(seeds, dtype=torch.int64).reshape(-1)
 
     def embed(self, nodes: PathNodes) -> Tensor:
         """Give every node what its vector is made from, ``(B, N, E)``.
 
         CoordNS: its embedded coordinates. PENS: the key of its random vector, int64 with E = 1, so that vectors stay
-        with their nodes when others leave and nothing of size N x W is stored. In evaluation all instances of a batch share
-        the keys, so a tour does not depend on the batch that it is solved in; in training every sample has its own.
+        with their nodes when others leave and nothing of size N x W is stored. In evaluation they follow from the seed of
+        the instance, so a tour does not depend on the batch that it is solved in (versions and segments of an instance
+        share its seed); in training every sample has its own.
         """
         if self.embedding is not None:
             return self.embedding(nodes.coords)
@@ -249,9 +250,13 @@ class Pens(nn.Module):
         device = nodes.coords.device
         if self.training:
             return torch.randint(2**62, (batch, count, 1), device=device)
-        generator = torch.Generator().manual_seed(self.noise_seed)
-        keys = torch.randint(2**62, (count, 1), generator=generator)
-        return keys.to(device).expand(batch, count, 1)
+        seeds = self.noise_seeds.to(device)
+        seeds = (
+            seeds.repeat_interleave(batch // len(seeds))
+            if batch % len(seeds) == 0
+            else seeds[:1].expand(batch)
+        )
+        return _mix(_mix(seeds + 1)[:, None] ^ _mix(torch.arange(1, count + 1, device=device)))[..., None]
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``."""

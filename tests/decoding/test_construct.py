@@ -85,7 +85,7 @@ def test_samples_follow_the_probabilities_of_the_policy(make_policy: Make) -> No
     """Frequencies of all 6 tours of 4 nodes in 4000 samples, against products of softmax probabilities."""
     policy, coords = make_policy("lehd"), torch.rand(1, 4, 2, generator=torch.Generator().manual_seed(7))
     problem = tsp_problem(coords)
-    drawn = sample(policy, problem, 4000, torch.Generator().manual_seed(0)).order.tolist()
+    drawn = sample(policy, problem, 4000, torch.tensor([0])).order.tolist()
     for tour in permutations([1, 2, 3]):
         probability, left, here = 1.0, [1, 2, 3], 0
         for node in tour:
@@ -106,7 +106,7 @@ def test_samples_repeat_with_the_seed_whatever_the_batch(make_policy: Make, make
 
     def draw(instances: slice) -> list[list[int]]:
         problem = cvrp_problem(coords[instances], demand[instances], capacity[instances])
-        return sample(policy, problem, 5, torch.Generator().manual_seed(3)).order.tolist()
+        return sample(policy, problem, 5, torch.arange(3, 6)[instances]).order.tolist()
 
     assert draw(slice(0, 3)) == [row for b in range(3) for row in draw(slice(b, b + 1))]
 

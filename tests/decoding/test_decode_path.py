@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,12 +21,15 @@ COORDS = torch.rand(3, 11, 2, generator=torch.Generator().manual_seed(1), dtype=
 
 
 @pytest.mark.parametrize(
-    "text", ["greedy", "beam:3", "sample:4", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"]
+    "text",
+    ["greedy", "beam:3", "sample:4", "sample:3+x8", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"],
 )
 def test_every_decoding_gives_tours_that_repeat_however_the_set_is_cut(text: str, make_policy: Make) -> None:
     policy, decoding = make_policy("lehd"), parse_decoding(text)
     together = decode_path(policy, COORDS, decoding=decoding, seed=7)
-    parts = [decode_path(policy, COORDS[b : b + 1], decoding=decoding, seed=7)[0] for b in range(3)]
+    # Samples follow the seed of their instance; the segments of rrc and prc that of the batch.
+    seeds = [7, 8, 9] if text.startswith("sample") else [7, 7, 7]
+    parts = [decode_path(policy, COORDS[b : b + 1], decoding=decoding, seed=seeds[b])[0] for b in range(3)]
     assert [tour.tolist() for tour in together] == [tour.tolist() for tour in parts]
     assert all(sorted(tour) == list(range(11)) for tour in together)
 
@@ -108,3 +112,18 @@ def test_a_mistake_is_named(
 ) -> None:
     with pytest.raises(BadInputError, match=message):
         decode_path(make_policy("lehd", problem), *arguments, decoding=parse_decoding("greedy"))
+
+
+@pytest.mark.parametrize("noise", ["step", "solve"])
+def test_the_noise_of_pens_follows_the_seed_of_the_instance(noise: str, make_policy: Make) -> None:
+    policy = make_policy("pens-a")
+    policy.config = replace(policy.config, noise=noise)
+    policy.eval()
+    together = decode_path(policy, COORDS, decoding=parse_decoding("greedy"), seed=5)
+    parts = [
+        decode_path(policy, COORDS[b : b + 1], decoding=parse_decoding("greedy"), seed=5 + b)[0]
+        for b in range(3)
+    ]
+    assert [tour.tolist() for tour in together] == [tour.tolist() for tour in parts]
+    same = COORDS[:1].expand(3, -1, -1)
+    assert len({tuple(t) for t in decode_path(policy, same, decoding=parse_decoding("greedy"), seed=5)}) > 1
