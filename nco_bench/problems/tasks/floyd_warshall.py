@@ -66,22 +66,27 @@ def perturb(draws: Draws, inputs: NDArray[np.float32], noise: tuple[int, int], v
 
 def distances(edges: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return all shortest distances of edge costs ``(B, n, n)``, infinite without an edge, 0 on the diagonal."""
-    length = edges.copy()
-    for k in range(length.shape[1]):
-        np.minimum(length, length[:, :, k, None] + length[:, k, None, :], out=length)
-    return length
+    # Batch last: rows of n are too short for the processor's vectors.
+    length = np.ascontiguousarray(edges.transpose(1, 2, 0))
+    through = np.empty_like(length)
+    for k in range(len(length)):
+        np.add(length[:, k, None], length[k], out=through)
+        np.minimum(length, through, out=length)
+    return np.ascontiguousarray(length.transpose(2, 0, 1))
 
 
 def distances_and_predecessors(edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return distances, and the node before j on the path from i; class n on the diagonal and where there is no path."""
     n = edges.shape[1]
-    length = edges.copy()
-    linked = np.isfinite(edges) & ~np.eye(n, dtype=bool)
-    before = np.where(linked, np.arange(n)[:, None], n)
+    length = np.ascontiguousarray(edges.transpose(1, 2, 0))
+    linked = np.isfinite(length) & ~np.eye(n, dtype=bool)[:, :, None]
+    before = np.where(linked, np.arange(n, dtype=np.int16)[:, None, None], np.int16(n))
+    through = np.empty_like(length)
     for k in range(n):
-        through = length[:, :, k, None] + length[:, k, None, :]
+        np.add(length[:, k, None], length[k], out=through)
         shorter = through < length
         np.minimum(length, through, out=length)
         # Row k holds no shorter path through k itself, so it does not change under the copy.
-        np.copyto(before, before[:, k, None, :].copy(), where=shorter)
-    return length, before
+        np.copyto(before, before[k].copy(), where=shorter)
+    back = (2, 0, 1)
+    return np.ascontiguousarray(length.transpose(back)), before.transpose(back).astype(np.int64)
