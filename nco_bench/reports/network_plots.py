@@ -213,7 +213,7 @@ def attention_maps(panels: Sequence[AttentionPanel], out: Path | str) -> Path:
         for axis, panel in zip(axes, panels, strict=True):
             low, high = np.percentile(panel.logits, [1, 99])
             image = axis.scatter(
-                *panel.points[1:-1].T, c=panel.logits[1:-1], vmin=low, vmax=high, cmap="viridis",
+                panel.points[1:-1, 0], panel.points[1:-1, 1], c=panel.logits[1:-1], vmin=low, vmax=high, cmap="viridis",
                 s=max(0.5, min(12.0, 4000.0 / len(panel.points))), linewidths=0, rasterized=len(panel.points) > 2000,
             )  # fmt: skip
             axis.plot(*panel.points[0], "o", color=COLOURS[1], markersize=6, label="origin")

@@ -109,13 +109,16 @@ class Records:
         if reference is not None:
             columns = _against(columns, _columns(self.part(reference, count, 1), reference))
         statuses = part["status"].to_numpy()
-        facts = {
-            "cell": self.frame.groups[self._groups[group_identity(cell)]].cell,
-            "oom": int((statuses == STATUSES.index("oom")).sum()),
-            "failed": int(np.isnan(columns.cost).sum()),
-        }
         value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
-        return Measured(value, low, high, number, **facts)
+        return Measured(
+            value,
+            low,
+            high,
+            number,
+            cell=self.frame.groups[self._groups[group_identity(cell)]].cell,
+            oom=int((statuses == STATUSES.index("oom")).sum()),
+            failed=int(np.isnan(columns.cost).sum()),
+        )
 
     def _value(
         self, metric: str, columns: Columns, part: pd.DataFrame, cell: Cell, count: int, repeats: int

@@ -223,11 +223,11 @@ def _planned(
     outcome = runner.run(job, source)
     if outcome.cell is None:
         return _without(cell, found, outcome.status, outcome.reason.rstrip("."))
-    reference = None
-    if found.metric in ("gap", "gap-of-means") and lacks_reference(dataset, job.count):
-        reference = _reference(found, dataset, source, runner)
-        if isinstance(reference, str):
-            return _without(cell, found, "not run", reference)
+    if found.metric not in ("gap", "gap-of-means") or not lacks_reference(dataset, job.count):
+        return _Pending(cell, found, job, outcome)
+    reference = _reference(found, dataset, source, runner)
+    if isinstance(reference, str):
+        return _without(cell, found, "not run", reference)
     return _Pending(cell, found, job, outcome, reference)
 
 

@@ -1,0 +1,87 @@
+"""`nco-bench reproduce` from presets through runs to tables, on the smallest scale there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nco_bench.cli import app
+from nco_bench.reports.load import load_frame
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def reproduce(results: Path, *arguments: str) -> int:
+    places = ["--results", str(results), "--instances", str(REPOSITORY / "instances")]
+    return app.run(["reproduce", *arguments, *places])
+
+
+def rows(text: str) -> dict[tuple[str, str], dict[str, Any]]:
+    (table,) = json.loads(text)["tables"]
+    return {(cell["row"], cell["column"]): cell for cell in table["cells"]}
+
+
+def test_a_table_runs_resumes_and_agrees_with_the_records_that_are_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    arguments = ("decoder-scaling", "--table", "12", "--limit", "1", "--json")
+    assert reproduce(tmp_path, *arguments) == 0
+    first = capfd.readouterr().out
+    found = rows(first)
+    ours = found["D=6, W=128 greedy", "TSP100 | Gap"]
+    kept = load_frame(REPOSITORY / "results" / "neural").select(solvers=["decoder-6x128"])
+    greedy = [g.cell.decoding == "greedy" and g.cell.dataset == "tsp100:count=1000" for g in kept.groups]
+    same = kept.records[np.array(greedy)[kept.records["group"]] & (kept.records["instance"] == 0)]
+    assert ours["measured"] == pytest.approx(same["gap_percent"].iloc[0], abs=1e-6)
+    assert (ours["published"], ours["status"], ours["instances"]) == (0.464, "other weights", 1)
+    assert found["D=12, W=128 greedy", "TSP100 | Gap"]["status"] == "weights missing"
+    assert found["LKH3", "TSP100 | Gap"]["reason"] == "the reference itself: zero by definition"
+    time = found["D=6, W=128 greedy", "TSP100 | Time"]
+    assert time["status"] == "not comparable"
+    (record,) = load_frame(tmp_path).select(solvers=["decoder-6x128"]).records.itertuples()
+    assert time["measured"] == pytest.approx(record.seconds * 10_000 / 60)  # minutes for the paper's 10,000
+
+    assert reproduce(tmp_path, *arguments) == 0
+    assert rows(capfd.readouterr().out) == found
+    assert len(load_frame(tmp_path).select(solvers=["decoder-6x128"]).records) == 1
+
+
+def test_libraries_of_sit_and_solvers_that_are_not_built(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is not built yet is said; the sizes of the libraries are those that the paper prints."""
+    assert reproduce(tmp_path, "sit", "--table", "2", "--json") == 0
+    counts = rows(capfd.readouterr().out)
+    assert counts["GLOP", "TSPLIB | Instances"]["status"] == "reproduced"
+    assert counts["GLOP", "TSPLIB All | Gap"]["reason"] == "there is no solver 'glop' yet"
+
+
+@pytest.mark.parametrize("form", ["--markdown", "--csv", "--latex"])
+def test_computed_tables_need_no_results_and_come_in_every_format(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(tmp_path, "decoder-scaling", "--table", "9", form) == 0
+    text = capfd.readouterr().out
+    assert "0.997" in text
+    assert text.count("reproduced") >= 6
+
+
+def test_files_of_a_folder_are_named_by_table_and_scale(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(tmp_path, "decoder-scaling", "--table", "9", "--out", str(tmp_path / "tables")) == 0
+    assert [p.name for p in (tmp_path / "tables").iterdir()] == ["decoder-scaling-table-9-smoke.md"]
+
+
+def test_mistakes_end_with_status_2_and_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert reproduce(tmp_path, "sit", "--table", "12") == 2
+    assert reproduce(tmp_path, "sit", "--scale", "huge") == 2
+    errors = capfd.readouterr().err.strip().splitlines()
+    assert errors[0].startswith("error: sit has no table '12'; choose one of 1, 2")
+    assert "Unknown scale 'huge'" in errors[1]
+    assert len(errors) == 2
