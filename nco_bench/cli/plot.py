@@ -38,6 +38,25 @@ def tour(
 
 
 @group.command()
+def packing(
+    data: Annotated[str, typer.Option("--data", help="Dataset name or file of bpp3d instances.")],
+    solver: Annotated[str, typer.Option("--solver", help="Draw this solver's stored packing.")],
+    out: Out,
+    decoding: Annotated[str | None, typer.Option("--decoding", help="Of this decoding.")] = None,
+    instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
+    results: Results = DEFAULT_RESULTS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """Draw a packing of boxes in three dimensions."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places, load_dataset
+    from nco_bench.reports.solutions import draw_solution
+
+    dataset = load_dataset(data, Places.from_environment(instances))
+    say(f"written to {draw_solution(dataset, instance - 1, solver, decoding, results, out)}")
+
+
+@group.command()
 def pareto(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
     """Gap against time."""
     _records_plot("pareto", out, data, solver, results)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, ResultsError
-from nco_bench.reports.pictures import draw
+from nco_bench.reports import packing_pictures, pictures
 from nco_bench.runs.records import find_runs
 
 REFERENCE = "reference"
@@ -45,6 +45,7 @@ def draw_solution(
     if not 0 <= index < len(dataset):
         raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
     instance = dataset.instances[index]
+    draw = packing_pictures.draw_packing if dataset.problem == "bpp3d" else pictures.draw
     if solver is None:
         return draw(instance, out)
     if solver == REFERENCE:
