@@ -1,20 +1,22 @@
 """EIE, "Train Short, Test Long in Combinatorial Optimization" (anonymous, ICLR 2024 submission): the learned scale.
 
-A network f with some hundred weights stands for d lambda / dn > 0, and lambda(n) is its integral from the training size N,
-by one five-point Gauss rule per n (Equations 9 to 12, Algorithm 1). It is trained so that the expected entropy of attention
+A network f with some hundred weights stands for d lambda / dn > 0, and lambda(n) is its integral from the training size N
+by the five-point Gauss rule (Equations 9 to 12, Algorithm 1). It is trained so that the expected entropy of attention
 stays at H(N, 1 / sqrt(d)) (`nco_bench.training.eie`); there is no official code. `nco_bench.models.entropy` solves the
 same equation exactly.
 
-Differs from the paper: it does not say how n enters the network (``input``: n itself, as written, does not train). The
-floor epsilon = 1e-4 is a number of the configuration, because for d = 32 it is above the exact slope from n = 900 on.
+The paper does not say how n enters the network (``input``: n itself, as written, does not train). Two of its choices are
+numbers of the configuration, and the curves that ship have others: the floor epsilon = 1e-4, which for d = 32 is above the
+exact slope from n = 900 on; and one Gauss rule over all of [N, n] (``panels=1``), with which training learns to make use of
+the rule's error, so that lambda may fall although f is positive. With a rule per doubling lambda rises strictly.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +51,8 @@ class EieConfig:
         Floor of the derivative.
     input
         How n enters: ``log`` is ln(n / N), ``share`` is n / N_max, ``raw`` is n.
+    panels
+        Intervals, of equal ratio, with a Gauss rule each; 1 in the paper.
     """
 
     head_dim: int = 16
@@ -58,6 +62,7 @@ class EieConfig:
     blocks: int = 3
     epsilon: float = 1e-4
     input: str = "log"
+    panels: int = 1
 
 
 def requ(x: Tensor) -> Tensor:
@@ -70,21 +75,19 @@ def requr(x: Tensor) -> Tensor:
     return F.relu(x).square() - F.relu(x - 0.5).square()
 
 
-def integrate(f: Any, begin: float, end: Tensor) -> Tensor:
-    """Integrate from `begin` to each `end` by the five-point Gauss rule (Algorithm 1).
+def integrate(f: Callable[[Tensor], Tensor], begin: Tensor, end: Tensor) -> Tensor:
+    """Integrate by the five-point Gauss rule (Algorithm 1).
 
     Parameters
     ----------
     f
-        Function of a tensor ``(B, 5)`` that returns one of the same shape.
-    begin
-        Lower limit.
-    end
-        ``(B,)`` upper limits.
+        Function of a tensor ``(..., 5)`` that returns one of the same shape.
+    begin, end
+        ``(...)`` limits.
     """
     point, weight = end.new_tensor(GAUSS_POINTS), end.new_tensor(GAUSS_WEIGHTS)
     half, middle = (end - begin) / 2, (end + begin) / 2
-    return half * (f(middle[:, None] + half[:, None] * point) * weight).sum(dim=1)
+    return half * (f(middle[..., None] + half[..., None] * point) * weight).sum(dim=-1)
 
 
 class Block(nn.Module):
@@ -125,7 +128,14 @@ class LambdaNetwork(nn.Module):
 
     def forward(self, n: Tensor) -> Tensor:
         """Return lambda at ``(B,)`` lengths from N on (Equation 12)."""
-        return 1 / math.sqrt(self.config.head_dim) + integrate(self.slope, self.config.training_size, n)
+        config = self.config
+        ratio = config.largest_size / config.training_size
+        ends = [config.training_size * ratio ** (k / config.panels) for k in range(config.panels + 1)]
+        edge = n.new_tensor(ends)
+        begin, end = edge[:-1].expand(len(n), -1), edge[1:].expand(len(n), -1).clone()
+        end[:, -1] = torch.inf
+        end = torch.maximum(torch.minimum(end, n[:, None]), begin)  # empty panels beyond n
+        return 1 / math.sqrt(config.head_dim) + integrate(self.slope, begin, end).sum(dim=1)
 
 
 def build(config: EieConfig) -> LambdaNetwork:
@@ -216,14 +226,17 @@ def sampled_entropy(
     Tensor
         ``(B, 2)`` mean entropies in nats.
     """
-    draws = {"generator": generator, "device": scales.device}
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=scales.device)
+
     order = lengths.argsort()
     parts = []
     for group in order.chunk(min(len(order), LENGTH_GROUPS)):  # of like lengths, so that little is padding
         n, scale = lengths[group], scales[group]
         queries = 2 * max(rows, round(rows * int(lengths.max()) / int(n.max())))
-        spread = torch.randn(len(n), queries, head_dim, **draws).norm(dim=2)
-        product = spread[..., None] * torch.randn(len(n), queries, int(n.max()), **draws)
+        spread = draw(len(n), queries, head_dim).norm(dim=2)
+        product = spread[..., None] * draw(len(n), queries, int(n.max()))
         outside = torch.arange(product.shape[2], device=n.device) >= n[:, None]
         entropy = _entropy_of_rows(product, outside[:, None], scale[:, None])
         parts.append(entropy.unflatten(1, (2, -1)).mean(dim=2))

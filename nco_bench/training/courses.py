@@ -113,6 +113,18 @@ COURSES: dict[str, CourseEntry] = {
         needs_data=True,
         summary="imitate labelled solutions on random pieces of them",
     ),
+    "policy-gradient": CourseEntry(
+        "nco_bench.training.policy_gradient_course:COURSE",
+        ("am", "pomo", "elg"),
+        needs_data=False,
+        summary="policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
+    ),
+    "packing": CourseEntry(
+        "nco_bench.training.packing:COURSE",
+        ("attend2pack",),
+        needs_data=False,
+        summary="pack random boxes, learn by policy gradient",
+    ),
     "packing": CourseEntry(
         "nco_bench.training.packing:COURSE",
         ("attend2pack",),

@@ -159,7 +159,7 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     paper = next(iter(RECIPES[model].values())) if model != "am" else AM
     paper = EIE if configuration["normalization"] == "layer" else paper
     published = paper.steps * paper.batch
-    measured = ()
+    measured: tuple[Validation, ...] = ()
     if progress.gap is not None:
         on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
         measured = (
