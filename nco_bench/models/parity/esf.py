@@ -1,7 +1,8 @@
 """Parity of the official ESF code (xybFight/VRP-Generalization): the factor on POMO for TSP, and on Omni-VRP for CVRP.
 
 Both networks are POMO's; Omni-VRP normalises over batch and nodes together. Every softmax, the last one too, is applied
-to log_50(n) times its logits, where the official attention reads n off its queries: nodes in the encoder, starts in the decoder.
+to log_50(n) times its logits, where the official attention reads n off its queries: nodes in the encoder, starts in the
+decoder.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""EIE's scale: train the learned curves, and print Tables 5 and 7 and the numbers behind Figures 2 to 5 and 7.
+
+python benchmarks/eie_lambda.py                   # published | paper's recipe | learned | exact, and entropies
+python benchmarks/eie_lambda.py --figures FOLDER  # also figures and CSV files
+python benchmarks/eie_lambda.py --paper           # train the paper's own recipe too (a minute each)
+python benchmarks/eie_lambda.py --train           # train the curves that ship anew (a minute each on a free core)
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import torch
+
+from nco_bench.models.eie import EieConfig
+from nco_bench.reports.eie_figures import (
+    SETTINGS,
+    departures_text,
+    dependence_figure,
+    entropy_figure,
+    entropy_table,
+    lambda_figure,
+    lambda_rows,
+)
+from nco_bench.training.eie import RECIPES, train_and_export, train_curve
+from nco_bench.weights.store import SHIPPED
+
+CURVES = ((16, 100), (32, 120), (32, 100), (8, 100))
+"""d and N: the paper's two, and the other head widths among our models."""
+
+PANELS = 4
+EPSILON = 1e-5
+
+
+def train() -> None:
+    """Train all curves into the package."""
+    for head_dim, size in CURVES:
+        config = EieConfig(head_dim, size, 16 * size, epsilon=EPSILON, panels=PANELS)
+        file = train_and_export(config, SHIPPED)
+        print(file.manifest.name, file.manifest.validation[0], f"{file.manifest.hours * 3600:.0f} s")
+
+
+def paper_column(number: int) -> dict[int, dict[str, float]]:
+    """Train by the paper's recipe, with both readings of the input; lambda by n and input."""
+    head_dim, size = SETTINGS[number]
+    found: dict[int, dict[str, float]] = {}
+    for name in ("share", "log"):
+        network = train_curve(EieConfig(head_dim, size, 16 * size, input=name), RECIPES["paper"]).double()
+        lengths = torch.tensor([size * 2.0**k for k in range(5)], dtype=torch.float64)
+        with torch.inference_mode():
+            for n, scale in zip(lengths.tolist(), network(lengths).tolist(), strict=True):
+                found.setdefault(int(n), {})[name] = scale
+    return found
+
+
+def print_lambdas(number: int, paper: dict[int, dict[str, float]], folder: Path | None) -> None:
+    """Print one table, and write it where a folder is given."""
+    head_dim, size = SETTINGS[number]
+    rows = lambda_rows(number)
+    header = ["n", "published", "learned", "exact", "learned_error_percent", "published_error_percent"]
+    header += ["H_published", "H_learned", "H_exact", "paper_recipe_input_share", "paper_recipe_input_log"]
+    lines = []
+    for row in rows:
+        errors = (100 * (row.network / row.exact - 1), 100 * (row.published / row.exact - 1))
+        line = [f"{row.n}", f"{row.published:.3f}", f"{row.network:.4f}", f"{row.exact:.4f}"]
+        line += [f"{e:+.1f}" for e in errors]
+        line += [f"{h:.3f}" for h in (row.entropy_published, row.entropy_network, row.entropy_exact)]
+        trained = paper.get(row.n, {})
+        line += [f"{trained[name]:.3f}" if name in trained else "" for name in ("share", "log")]
+        lines.append(line)
+    print(f"\nTable {number}: d = {head_dim}, N = {size}")
+    for line in [header, *lines]:
+        print("  ".join(f"{text:>9}" for text in line))
+    print(departures_text(rows, head_dim))
+    if folder is not None:
+        write(folder / f"table-{number}.csv", [header, *lines])
+
+
+def print_entropies(number: int, folder: Path | None) -> None:
+    """Print the entropies behind Figure 2 or 5."""
+    head_dim, size = SETTINGS[number]
+    sizes = [size * 2**k for k in range(5)]
+    table = entropy_table(number, sizes)
+    print(f"\nFigure {2 if number == 5 else 5}: expected entropy, d = {head_dim}")
+    lines = [["scale", *map(str, sizes)], *([k, *(f"{h:.3f}" for h in v)] for k, v in table.items())]
+    for line in lines:
+        print("  ".join(f"{text:>12}" for text in line))
+    if folder is not None:
+        write(folder / f"figure-{2 if number == 5 else 5}.csv", lines)
+
+
+def write(path: Path, lines: list[list[str]]) -> None:
+    """Write a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+def main() -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--figures", type=Path)
+    parser.add_argument("--paper", action="store_true")
+    parser.add_argument("--train", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.train:
+        train()
+    for number in SETTINGS:
+        paper = paper_column(number) if arguments.paper else {}
+        print_lambdas(number, paper, arguments.figures)
+        print_entropies(number, arguments.figures)
+    if arguments.figures is not None:
+        folder = arguments.figures
+        lambda_figure(5, folder / "figure-3.png")
+        lambda_figure(7, folder / "figure-4.png")
+        entropy_figure(5, folder / "figure-2.png")
+        entropy_figure(7, folder / "figure-5.png")
+        found = dependence_figure((100, 200, 400, 800, 1600), 24, folder / "figure-7.png")
+        lines = [["n", "independent", "dependent", "standard_error"]]
+        for n, (independent, sampled) in found.items():
+            lines.append([str(n), f"{independent:.3f}", f"{sampled.mean:.3f}", f"{sampled.error:.3f}"])
+        write(folder / "figure-7.csv", lines)
+        print("\nFigure 7: entropy, independent and dependent queries and keys")
+        for line in lines:
+            print("  ".join(f"{text:>12}" for text in line))
+
+
+if __name__ == "__main__":
+    main()
