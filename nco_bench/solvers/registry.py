@@ -120,9 +120,11 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     from nco_bench.solvers.neural_table import neural_solvers
     from nco_bench.solvers.packing_table import packing_solvers
     from nco_bench.solvers.task_baseline_table import TASK_BASELINES
+    from nco_bench.solvers.task_network_table import task_network_solvers
 
     table: dict[str, SolverInfo] = {}
-    for info in (*CLASSICAL, *TASK_BASELINES, *encode_once_solvers(), *neural_solvers(), *packing_solvers()):
+    networks = (*encode_once_solvers(), *neural_solvers(), *packing_solvers(), *task_network_solvers())
+    for info in (*CLASSICAL, *TASK_BASELINES, *networks):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")
         table[info.name] = info
