@@ -148,3 +148,44 @@ def sit_library_counts(table: PublishedTable, scale: str) -> Computed:
 
     counts = {library: len(select(f"{library.lower()}:sit")) for library in ("TSPLIB", "CVRPLIB")}
     return {(row, f"{library} | Instances"): float(n) for row in table.rows for library, n in counts.items()}
+
+
+def eie_curve_d16(table: PublishedTable, scale: str) -> Computed:
+    """Learned lambda of EIE Table 5: heads of width 16, trained at 100."""
+    return _eie_curve(table, 16, 100)
+
+
+def eie_curve_d32(table: PublishedTable, scale: str) -> Computed:
+    """Learned lambda of EIE Table 7: heads of width 32, trained at 120."""
+    return _eie_curve(table, 32, 120)
+
+
+def _eie_curve(table: PublishedTable, head_dim: int, training_size: int) -> Computed:
+    from nco_bench.models.eie import learned_scale
+
+    sizes = {column: int(column.removeprefix("n=")) for column in table.columns}
+    return {
+        (row, column): learned_scale(float(n), head_dim, training_size)
+        for row in table.rows
+        for column, n in sizes.items()
+    }
+
+
+TASK_ROWS = {
+    "Vanilla UT w/ ACT": "ut-vanilla",
+    "Adaptive UT w/ ACT": "ut-adaptive",
+    "Tropical Transformer": "tropical",
+}
+"""Rows of the tropical paper's Table 2."""
+
+
+def task_network_parameters(table: PublishedTable, scale: str) -> Computed:
+    """Parameters of the tropical paper's Table 2, counted in our networks with three features per token."""
+    from nco_bench.models.registry import count_parameters
+    from nco_bench.models.task_networks import build_task_network
+
+    return {
+        (row, "Parameters"): float(count_parameters(build_task_network(name, 3, False)))
+        for row, name in TASK_ROWS.items()
+        if row in table.rows
+    }

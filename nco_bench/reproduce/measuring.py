@@ -27,6 +27,9 @@ METRICS: Mapping[str, str] = {
     "memory": "peak memory of the process, MB",
     "solved": "instances solved",
     "instances": "instances tried",
+    "f1": "F1 of the positive class, pooled over all answers, percent",
+    "accuracy": "right answers, pooled, percent",
+    "mse": "mean squared error, pooled",
 }
 """Any key of a cell of ``nco-bench report --json`` (such as a pooled score) is a metric as well."""
 
@@ -150,6 +153,9 @@ class Records:
         from dataclasses import replace
 
         (summary,) = summarise(replace(self.frame, records=part.reset_index(drop=True)))
+        pooled = summary.pooled.get(metric)
+        if pooled is not None:
+            return pooled.value, pooled.low, pooled.high, summary.instances
         known: dict[str, Any] = summary.as_dict()
         value = known.get(metric)
         return (None if value is None else float(value)), None, None, summary.instances

@@ -241,16 +241,18 @@ def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner)
 
 
 def _weights_missing(found: CellPreset) -> str:
-    """Say that the weights of a path model are not at hand, before anything is loaded or generated."""
+    """Say that the weights of a network are not at hand, before anything is loaded or generated."""
     from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.solvers.registry import all_solvers
     from nco_bench.weights.pulling import find
 
     name = found.solver.partition(":")[0]
-    if name not in PATH_MODELS or found.weights == "random":
+    info = all_solvers()[name]
+    problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
+    if info.kind != "neural" or found.weights == "random" or problem not in info.problems:
         return ""
-    problem = "cvrp" if found.data and "cvrp" in found.data[0] else "tsp"
-    if problem not in PATH_MODELS[name].problems:
-        return ""
+    if not found.weights and name not in PATH_MODELS:
+        return ""  # the solver chooses by problem and size
     default = name if problem == "tsp" else f"{name}-{problem}"
     try:
         find(found.weights or default, name, problem)
