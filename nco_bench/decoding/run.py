@@ -28,7 +28,8 @@ from nco_bench.decoding.problem import (
     tour_lengths,
     tsp_problem,
 )
-from nco_bench.decoding.reconstruct import Budget, CvrpInstance, improve_cvrp, improve_tsp
+from nco_bench.decoding.rebuild import CvrpInstance
+from nco_bench.decoding.reconstruct import Budget, improve_cvrp, improve_tsp
 from nco_bench.decoding.spec import Decoding
 from nco_bench.errors import BadInputError
 from nco_bench.models.path import PathPolicy
@@ -84,8 +85,8 @@ def decode_path(
     decoding
         From `parse_decoding`.
     seed
-        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on their
-        instance's own seed, so a solution does not depend on the batch (but for rounding in matrix products of other shapes). The
+        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on their instance's
+        seed, so a solution does not depend on the batch (but for rounding in matrix products of other shapes). The
         segments of rrc and prc are drawn once for the whole batch from the first seed, as in the official codes.
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no

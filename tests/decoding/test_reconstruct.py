@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from nco_bench.decoding.problem import route_arrays, tour_lengths
-from nco_bench.decoding.reconstruct import Budget, CvrpInstance, improve_cvrp, improve_tsp, rebuild_tsp
+from nco_bench.decoding.rebuild import CvrpInstance, rebuild_tsp
+from nco_bench.decoding.reconstruct import Budget, improve_cvrp, improve_tsp
 from nco_bench.models.registry import build_path_policy
 
 SMALL = {"width": 8, "heads": 1, "head_dim": 8, "ffn": 8}

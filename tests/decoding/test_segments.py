@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nco_bench.decoding.iterations_cvrp import segment_follower, segment_layout
 from nco_bench.decoding.problem import route_lengths
-from nco_bench.decoding.reconstruct import segment_follower, segment_layout
 from nco_bench.decoding.segments import (
     load_before,
     reverse_all,

@@ -6,14 +6,10 @@ import torch
 from torch import Tensor
 
 from nco_bench.decoding.construct import greedy
+from nco_bench.decoding.iterations_cvrp import rrc_cvrp_step, segment_follower
+from nco_bench.decoding.iterations_tsp import rrc_tsp_step
 from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
-from nco_bench.decoding.reconstruct import (
-    CvrpInstance,
-    Rebuilt,
-    rrc_cvrp_step,
-    rrc_tsp_step,
-    segment_follower,
-)
+from nco_bench.decoding.rebuild import CvrpInstance, Rebuilt
 from nco_bench.decoding.segments import (
     Routes,
     load_before,

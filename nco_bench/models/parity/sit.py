@@ -7,14 +7,10 @@ from torch import Tensor
 
 from nco_bench.decoding.construct import greedy
 from nco_bench.decoding.insertion import insert_cvrp, insert_tsp
+from nco_bench.decoding.iterations_cvrp import rebuild_segments, segment_layout
+from nco_bench.decoding.iterations_tsp import prc_tsp_step
 from nco_bench.decoding.problem import cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
-from nco_bench.decoding.reconstruct import (
-    CvrpInstance,
-    Rebuilt,
-    prc_tsp_step,
-    rebuild_segments,
-    segment_layout,
-)
+from nco_bench.decoding.rebuild import CvrpInstance, Rebuilt
 from nco_bench.decoding.segments import (
     Routes,
     load_before,

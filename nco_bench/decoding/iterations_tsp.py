@@ -1,0 +1,56 @@
+"""One iteration of random re-construction (RRC, LEHD) or parallel local re-construction (PRC, SIT) on the TSP.
+
+RRC rebuilds one segment per tour, PRC cuts the whole tour into consecutive segments.
+Each step is deterministic given its random draws; segments are replaced where the new one is strictly shorter.
+
+Letters in shapes: B batch, N nodes, V customers, L segment length, F segments of one instance, S segments of the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nco_bench.decoding.rebuild import Rebuilt, rebuild_tsp
+from nco_bench.models.path import PathPolicy
+
+MAX_SEGMENTS = 250
+"""Segments of one instance that PRC rebuilds at a time (as the official code, for memory)."""
+
+
+def rrc_tsp_step(
+    policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
+) -> tuple[Tensor, Rebuilt]:
+    """One iteration of RRC on TSP tours, ``(B, N)``.
+
+    Parameters
+    ----------
+    flip, start, length
+        Whether all tours are reversed first; position and number of nodes of the segment (4 ... N).
+
+    Returns
+    -------
+    tours, rebuilt
+        Tours that begin with the segment, and what happened to it.
+    """
+    tours = (tours.flip(1) if flip else tours).roll(-start, dims=1)
+    rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length])
+    segment = torch.where(rebuilt.accepted[:, None], rebuilt.order, tours[:, :length])
+    return torch.cat([segment, tours[:, length:]], dim=1), rebuilt
+
+
+def prc_tsp_step(
+    policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
+) -> tuple[Tensor, Rebuilt]:
+    """One iteration of PRC on TSP tours, ``(B, N)``: all consecutive segments of `length` nodes, the tail untouched.
+
+    Parameters and returns are as for `rrc_tsp_step`, with F = min(N // length, 250) segments per instance.
+    """
+    tours = (tours.flip(1) if flip else tours).roll(-start, dims=1)
+    batch, count = tours.shape
+    segments = min(count // length, MAX_SEGMENTS)
+    old = tours[:, : segments * length].view(batch, segments, length)
+    rebuilt = rebuild_tsp(policy, coords, old)
+    taken = rebuilt.accepted.view(batch, segments, 1)
+    new = torch.where(taken, rebuilt.order.view(batch, segments, length), old).flatten(1)
+    return torch.cat([new, tours[:, segments * length :]], dim=1), rebuilt
