@@ -84,7 +84,7 @@ def _find(name: str, places: Places) -> Dataset:
         return found
     spec = parse_generated(name)
     if spec is None:
-        known = [*DISTRIBUTION_EXAMPLES, *tasks.EXAMPLES, *generated_aliases(), *library_names()]
+        known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
         raise UnknownNameError("dataset", name, known, hint="See 'nco-bench list datasets'.")
     return _from_store(spec, places.instances) or generate_spec(spec)
 

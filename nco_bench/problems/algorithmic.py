@@ -12,6 +12,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isqrt
 from typing import Any
@@ -115,6 +116,31 @@ def violations(instance: TaskInstance, solution: Any) -> tuple[str, ...]:
 def score(instance: TaskInstance, solution: NDArray[np.integer]) -> float:
     """Fraction of the answers that are right."""
     return float((solution == instance.targets.reshape(-1)).mean())
+
+
+def score_batch(instances: Sequence[TaskInstance], solutions: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Score a batch of answers at once; None where one by one must be judged: other tasks or lengths, or a violation."""
+    stacked = stack_batch(instances, solutions)
+    if stacked is None:
+        return None
+    answers, truth = stacked
+    first = instances[0]
+    largest = first.n if first.task.answer == "classes" else 1
+    if (answers < 0).any() or (answers > largest).any():
+        return None
+    return (answers == truth).mean(axis=1)
+
+
+def stack_batch(
+    instances: Sequence[TaskInstance], solutions: Sequence[Any]
+) -> tuple[NDArray[np.integer], NDArray[Any]] | None:
+    """Return ``(B, A)`` answers and labels; None where these are of several tasks or shapes."""
+    shape, task_of_all = (instances[0].answers,), instances[0].task
+    if any(i.answers != shape[0] or i.task != task_of_all for i in instances):
+        return None
+    if any(not isinstance(s, np.ndarray) or s.shape != shape or s.dtype.kind not in "iu" for s in solutions):
+        return None
+    return np.stack(solutions), np.stack([i.targets.reshape(-1) for i in instances])
 
 
 def counts(instance: TaskInstance, solution: NDArray[np.integer]) -> dict[str, float]:

@@ -8,12 +8,13 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.problems.algorithmic import REGRESSION, TaskInstance, misshapen
+from nco_bench.problems.algorithmic import REGRESSION, TaskInstance, misshapen, stack_batch
 
 NAME = REGRESSION
 VERSION = "1"
@@ -48,6 +49,17 @@ def violations(instance: TaskInstance, solution: Any) -> tuple[str, ...]:
 def score(instance: TaskInstance, solution: NDArray[np.integer]) -> float:
     """Mean squared error over the answers, float64."""
     return float(_squares(instance, solution).mean())
+
+
+def score_batch(instances: Sequence[TaskInstance], solutions: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Score a batch of answers at once; None where one by one must be judged: other tasks or lengths, or a violation."""
+    stacked = stack_batch(instances, solutions)
+    if stacked is None or stacked[0].dtype != np.int32:
+        return None
+    numbers = as_numbers(stacked[0])
+    if not np.isfinite(numbers).all():
+        return None
+    return ((numbers.astype(np.float64) - stacked[1]) ** 2).mean(axis=1)
 
 
 def counts(instance: TaskInstance, solution: NDArray[np.integer]) -> dict[str, float]:

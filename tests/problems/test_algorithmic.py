@@ -9,6 +9,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import algorithmic, algorithmic_regression
 from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.algorithmic_regression import as_numbers, as_stored
+from nco_bench.problems.tasks import generate
 
 COINS = TaskInstance("a", "min-coin-change", "mask", np.array([[1, 4], [3, 4], [9, 4]]), np.array([1, 1, 0]))
 DISTANCES = TaskInstance("b", "floyd-warshall", "legacy", np.zeros((4, 3)), np.array([0.0, 2.0, 2.0, 0.0]))
@@ -77,3 +78,19 @@ def test_an_entry_beyond_32_bits_is_a_violation():
 def test_a_damaged_instance_is_refused(inputs, targets):
     with pytest.raises(BadInputError, match=r"^d: "):
         TaskInstance("d", "min-coin-change", "mask", inputs, targets)
+
+
+@pytest.mark.parametrize("variant", ["legacy", "predecessors"])
+def test_a_batch_scores_as_its_answers_do_one_by_one(variant):
+    module = algorithmic_regression if variant == "legacy" else algorithmic
+    made = generate("floyd-warshall", count=20, variant=variant)
+    pairs = zip(made.inputs, made.targets, strict=True)
+    instances = [TaskInstance(str(i), "floyd-warshall", variant, *pair) for i, pair in enumerate(pairs)]
+    generator = np.random.default_rng(0)
+    drawn = generator.integers(0, 9, (20, 64))
+    answers = [as_stored(row * 0.3) if variant == "legacy" else row.astype(np.int32) for row in drawn]
+    alone = [module.score(i, a) for i, a in zip(instances, answers, strict=True)]
+    assert module.score_batch(instances, answers).tolist() == pytest.approx(alone, rel=1e-12)
+    wrong = as_stored(np.full(64, np.nan)) if variant == "legacy" else np.full(64, 9, dtype=np.int32)
+    assert module.score_batch(instances, [*answers[:19], wrong]) is None
+    assert module.score_batch(instances, [*answers[:19], answers[19][:5]]) is None
