@@ -49,6 +49,7 @@ DISTRIBUTION_EXAMPLES = (
     *(f"tsp100:{name}" for name in DISTRIBUTIONS if name != "uniform"),
     *(f"bpp3d100:{base}" for base in packing.BINS),
     "bpp3d400:120x100",
+    *tasks.EXAMPLES,
 )
 """Names to show and to match misspelt ones against."""
 
