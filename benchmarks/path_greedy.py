@@ -6,7 +6,7 @@ Greedy construction: ours against the official code, on the same weights and ins
 Each argument names a checkout of the official repository; a model without one is skipped. Complete runs of the largest
 sizes take the official code hours on a CPU, so steps are timed at evenly spread points of the construction (the same
 partial tours on both sides, in turns) and summed up with the trapezoidal rule; ``--points`` chooses how many. CPU seconds
-are compared, which other work on the machine disturbs less than wall seconds; both are printed.
+(medians of ``--repeats`` turns) are compared, which other work on the machine disturbs less than wall seconds; both are printed.
 """
 
 from __future__ import annotations
@@ -167,15 +167,14 @@ def compare(name: str, checkout: Path, count: int, batch: int, points: int, repe
     for i, length in enumerate(lengths):
         tours = orders[:, :length]
         agree &= bool((our_step(tours) == official_step(tours)).float().mean() > 0.99)  # and warms both up
-        best = {side: [np.inf, np.inf] for side in totals}
+        taken: dict[str, list[tuple[float, float]]] = {side: [] for side in totals}
         for _ in range(repeats):
             for side, step in (("official", official_step), ("ours", our_step)):
                 wall, cpu = time.perf_counter(), time.process_time()
                 step(tours)
-                times = time.process_time() - cpu, time.perf_counter() - wall
-                best[side] = [min(a, b) for a, b in zip(best[side], times, strict=True)]
-        for side, values in best.items():
-            totals[side][:, i] = values
+                taken[side].append((time.process_time() - cpu, time.perf_counter() - wall))
+        for side, times in taken.items():
+            totals[side][:, i] = np.median(times, axis=0)
     summed = {side: np.trapezoid(values, lengths, axis=1) for side, values in totals.items()}
     ratio = summed["official"] / summed["ours"]
     print(

@@ -19,7 +19,14 @@ MAX_SEGMENTS = 250
 
 
 def rrc_tsp_step(
-    policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
+    policy: PathPolicy,
+    coords: Tensor,
+    tours: Tensor,
+    *,
+    flip: bool,
+    start: int,
+    length: int,
+    knn: int | None = None,
 ) -> tuple[Tensor, Rebuilt]:
     """One iteration of RRC on TSP tours, ``(B, N)``.
 
@@ -27,6 +34,8 @@ def rrc_tsp_step(
     ----------
     flip, start, length
         Whether all tours are reversed first; position and number of nodes of the segment (4 ... N).
+    knn
+        As in `greedy`.
 
     Returns
     -------
@@ -34,13 +43,20 @@ def rrc_tsp_step(
         Tours that begin with the segment, and what happened to it.
     """
     tours = (tours.flip(1) if flip else tours).roll(-start, dims=1)
-    rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length])
+    rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length], knn)
     segment = torch.where(rebuilt.accepted[:, None], rebuilt.order, tours[:, :length])
     return torch.cat([segment, tours[:, length:]], dim=1), rebuilt
 
 
 def prc_tsp_step(
-    policy: PathPolicy, coords: Tensor, tours: Tensor, *, flip: bool, start: int, length: int
+    policy: PathPolicy,
+    coords: Tensor,
+    tours: Tensor,
+    *,
+    flip: bool,
+    start: int,
+    length: int,
+    knn: int | None = None,
 ) -> tuple[Tensor, Rebuilt]:
     """One iteration of PRC on TSP tours, ``(B, N)``: all consecutive segments of `length` nodes, the tail untouched.
 
@@ -50,7 +66,7 @@ def prc_tsp_step(
     batch, count = tours.shape
     segments = min(count // length, MAX_SEGMENTS)
     old = tours[:, : segments * length].view(batch, segments, length)
-    rebuilt = rebuild_tsp(policy, coords, old)
+    rebuilt = rebuild_tsp(policy, coords, old, knn)
     taken = rebuilt.accepted.view(batch, segments, 1)
     new = torch.where(taken, rebuilt.order.view(batch, segments, length), old).flatten(1)
     return torch.cat([new, tours[:, segments * length :]], dim=1), rebuilt

@@ -56,7 +56,7 @@ class CvrpInstance:
         return route_lengths(self.coords, *routes)
 
 
-def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt:
+def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor, knn: int | None = None) -> Rebuilt:
     """Rebuild segments of tours as path problems from their first to their last node.
 
     Parameters
@@ -67,6 +67,8 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt
         ``(B, N, 2)``.
     segments
         ``(B, F, L)`` nodes in visiting order, L >= 4.
+    knn
+        As in `greedy`.
 
     Returns
     -------
@@ -86,12 +88,17 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor) -> Rebuilt
     problem = PathProblem(
         PathNodes(points, None, coords.shape[1]), torch.cat([first, inner, last], dim=1), closed=False
     )
-    path = torch.cat([first, greedy(policy, problem).order, last], dim=1)
+    path = torch.cat([first, greedy(policy, problem, knn=knn).order, last], dim=1)
     return Rebuilt(nodes.gather(1, path), None, path_lengths(points, rank), path_lengths(points, path))
 
 
 def rebuild_cvrp(
-    policy: PathPolicy, instance: CvrpInstance, source: Tensor, segments: Routes, room: Tensor
+    policy: PathPolicy,
+    instance: CvrpInstance,
+    source: Tensor,
+    segments: Routes,
+    room: Tensor,
+    knn: int | None = None,
 ) -> Rebuilt:
     """Rebuild segments of CVRP solutions; the first customer and its flag are kept.
 
@@ -107,6 +114,8 @@ def rebuild_cvrp(
         Customers and flags, ``(S, L)`` each; each segment is followed by a return to the depot.
     room
         ``(S,)`` capacity before the first customer, which counts where that is reached directly.
+    knn
+        As in `greedy`.
     """
     order, via = segments
     customers, local = order.sort(dim=1)
@@ -127,7 +136,7 @@ def rebuild_cvrp(
         closed=False,
         load=Load(demand, capacity, left),
     )
-    path = greedy(policy, problem)
+    path = greedy(policy, problem, knn=knn)
     local_order = torch.cat([first, path.order], dim=1)
     flags = torch.cat([via[:, :1], path.via], dim=1) if path.via is not None else via
     before = route_lengths(points, rank, via, first_edge=False)

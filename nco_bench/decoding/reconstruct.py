@@ -70,6 +70,7 @@ def improve_tsp(
     *,
     parallel: bool,
     max_length: int | None = None,
+    knn: int | None = None,
     metric: Tensor | None = None,
 ) -> Tensor:
     """Improve tours by RRC, or by PRC if `parallel`; never makes one longer.
@@ -82,6 +83,8 @@ def improve_tsp(
         Limits, and the source of the draws: one draw of each kind per iteration, shared by the batch.
     max_length
         Longest segment; None is N for RRC and 1000 for PRC (l_max).
+    knn
+        As in `greedy`, within a segment.
     metric
         Coordinates to report costs on, if not `coords`.
     """
@@ -95,7 +98,7 @@ def improve_tsp(
     for _ in budget.steps():
         length = _integer(4, longest + 1, generator)
         start, flip = _integer(0, count, generator), bool(_integer(0, 2, generator))
-        tours, _ = step(policy, coords, tours, flip=flip, start=start, length=length)
+        tours, _ = step(policy, coords, tours, flip=flip, start=start, length=length, knn=knn)
         budget.note(tour_lengths(metric, tours))
     return tours
 
@@ -110,6 +113,7 @@ def improve_cvrp(
     *,
     parallel: bool,
     max_length: int | None = None,
+    knn: int | None = None,
     metric: Tensor | None = None,
 ) -> Routes:
     """Improve CVRP solutions by RRC, or by PRC if `parallel`; never makes one longer or infeasible.
@@ -133,12 +137,12 @@ def improve_cvrp(
             count = routes[1].sum(1)
             routes, _ = prc_cvrp_step(
                 policy, instance, routes, length=length, flip=flip, flip_routes=(first, second),
-                shift=(draw * count).long() + 1,
+                shift=(draw * count).long() + 1, knn=knn,
             )  # fmt: skip
         else:
             end = torch.full((batch,), draw, device=device)
             routes, _ = rrc_cvrp_step(
-                policy, instance, routes, flip=flip, flip_routes=first, length=length, end=end
+                policy, instance, routes, flip=flip, flip_routes=first, length=length, end=end, knn=knn
             )
         budget.note(route_lengths(metric, *routes))
     return routes

@@ -85,9 +85,9 @@ def decode_path(
     decoding
         From `parse_decoding`.
     seed
-        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on their instance's
-        seed, so a solution does not depend on the batch (but for rounding in matrix products of other shapes). The
-        segments of rrc and prc are drawn once for the whole batch from the first seed, as in the official codes.
+        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on the
+        seed of their instance, so a solution does not depend on the batch (but for rounding in matrix products of other
+        shapes). The segments of rrc and prc are drawn once for the whole batch from the first seed, as in the official codes.
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no
         intermediate solution to stop at and ignore it.
@@ -228,10 +228,10 @@ def _tours(task: _Task, coords: Tensor, metric: Tensor, budget: Budget) -> Tenso
         if decoding.init == "insertion":
             tours = insert_tsp(seen, torch.randperm(seen.shape[1], generator=task.generator))
         else:
-            tours = _complete(tsp_problem(seen), greedy(policy, tsp_problem(seen)).order)
+            tours = _complete(tsp_problem(seen), greedy(policy, tsp_problem(seen), knn=decoding.knn).order)
         return improve_tsp(
             policy, seen, tours, budget, task.generator,
-            parallel=decoding.name == "prc", max_length=decoding.length, metric=metric,
+            parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
         )  # fmt: skip
     if decoding.name == "multistart":
         tours = _multistart(task, seen, metric)
@@ -324,7 +324,7 @@ def _routes(
         routes = _initial_routes(task, problem, seen, demand, capacity)
         return improve_cvrp(
             policy, CvrpInstance(seen, demand, capacity), routes, budget, task.generator,
-            parallel=decoding.name == "prc", max_length=decoding.length, metric=metric,
+            parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
         )  # fmt: skip
     if decoding.name == "multistart":
         raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
@@ -359,7 +359,7 @@ def _initial_routes(
     task: _Task, problem: PathProblem, seen: Tensor, demand: Tensor, capacity: Tensor
 ) -> tuple[Tensor, Tensor]:
     if task.decoding.init == "greedy":
-        path = greedy(task.policy, problem)
+        path = greedy(task.policy, problem, knn=task.decoding.knn)
         return path.order, _opened(path.flags)
     made = [
         insert_cvrp(c, d, int(q))

@@ -47,10 +47,13 @@ DECODINGS: dict[str, DecodingKind] = {
         "greedy from several start nodes, best one (POMO)", "starts", 0, ("knn",), _BOTH
     ),
     "rrc": DecodingKind(
-        "random re-construction of one segment at a time (LEHD)", "iterations", None, ("init", "length")
+        "random re-construction of one segment at a time (LEHD)",
+        "iterations",
+        None,
+        ("init", "length", "knn"),
     ),
     "prc": DecodingKind(
-        "parallel local re-construction of all segments (SIT)", "iterations", None, ("init", "length")
+        "parallel local re-construction of all segments (SIT)", "iterations", None, ("init", "length", "knn")
     ),
 }
 INITIAL = {"rrc": "greedy", "prc": "insertion"}

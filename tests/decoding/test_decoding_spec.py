@@ -18,6 +18,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
         ("x8", Decoding("greedy", augmentation=8)),
         ("greedy+x8", Decoding("greedy", augmentation=8)),
         ("beam:16,knn=250", Decoding("beam", 16, knn=250)),
+        ("rrc:10,knn=20", Decoding("rrc", 10, knn=20, init="greedy")),
         ("sample:1280+x8", Decoding("sample", 1280, augmentation=8)),
         ("multistart", Decoding("multistart", 0)),
         ("rrc:1000", Decoding("rrc", 1000, init="greedy")),
@@ -34,7 +35,7 @@ def test_decodings_parse_and_their_spelling_parses_back(text: str, expected: Dec
     [
         ("beem:16", UnknownNameError, "Did you mean 'beam'"),
         ("beam:16,kmn=2", UnknownNameError, "Did you mean 'knn'"),
-        ("rrc:10,knn=20", UnknownNameError, "option of decoding rrc 'knn'"),
+        ("greedy,length=20", UnknownNameError, "option of decoding greedy 'length'"),
         ("prc:10,init=best", UnknownNameError, "greedy, insertion"),
         ("beam", BadInputError, "how many beams"),
         ("beam:0", BadInputError, "at least 1"),

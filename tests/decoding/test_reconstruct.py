@@ -135,3 +135,16 @@ def test_the_time_limit_stops_before_the_next_iteration() -> None:
     assert len(costs) == 1  # the initial solution, and no iteration
     assert costs[0][0] >= 1
     assert after.tolist() == tours.tolist()
+
+
+def test_a_knn_limit_reaches_the_segments() -> None:
+    """With one candidate shown there is no choice: every segment becomes its nearest-neighbour path."""
+    coords = torch.rand(1, 12, 2, generator=torch.Generator().manual_seed(4))
+    tour = torch.arange(12)[None, None]
+    rebuilt = rebuild_tsp(policy_called("sit", "tsp"), coords, tour, knn=1).order[0].tolist()
+    here, left, nearest = 0, set(range(1, 11)), [0]
+    while left:
+        here = min(left, key=lambda node: float((coords[0, node] - coords[0, here]).norm()))
+        left.remove(here)
+        nearest.append(here)
+    assert rebuilt == [*nearest, 11]
