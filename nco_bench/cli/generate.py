@@ -12,8 +12,8 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, Time
 
 
 def generate(
-    problem: Annotated[str, typer.Argument(help="tsp, cvrp or bpp3d.")],
-    n: Annotated[int, typer.Option("--n", help="Nodes (TSP), customers (CVRP) or boxes.")],
+    problem: Annotated[str, typer.Argument(help="tsp, cvrp, bpp3d, or an algorithmic task such as knapsack.")],
+    n: Annotated[int, typer.Option("--n", help="Nodes (TSP), customers (CVRP), boxes, or length of a task.")],
     count: Annotated[
         int | None, typer.Option("--count", help="Instances; default: the literature's.")
     ] = None,

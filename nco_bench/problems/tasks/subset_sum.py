@@ -2,6 +2,9 @@
 
 Tokens ``[x_i, T]``, x sorted ascending. Balanced variant: with probability 1/2 the target is a reachable sum, else a hole
 between the smallest and the largest sum, or, without a hole, 1..5 beyond the largest. Legacy: a uniform target.
+
+Negatives beyond the largest sum can be told by their size alone. They are 37 % of all instances at n = 8 and 51 %,
+practically all negatives, at n = 64 (3 % with the values of ``value-ood``; 4,000 instances each).
 """
 
 from __future__ import annotations
