@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nco_bench.models.entropy import exact_scale, expected_entropy
 from nco_bench.reports.figures import checked_target, figure, legend, look
-from nco_bench.reports.published import PublishedTable, load_table
+from nco_bench.reports.published import load_table
 
 SETTINGS = {5: (16, 100), 7: (32, 120)}
 """d and N of Tables 5 and 7."""
@@ -66,16 +66,6 @@ def departures_text(rows: Sequence[LambdaRow], head_dim: int) -> str:
         for row in far
     )
     return f"d = {head_dim}: published values that depart from H(n, lambda) = H(N, 1/sqrt(d)): {listing}."
-
-
-def learned_lambdas(table: PublishedTable, scale: str) -> dict[tuple[str, str], float]:
-    """Return lambda of the learned curve for the cells of Table 5 or 7, for ``nco-bench reproduce eie``."""
-    head_dim, size = SETTINGS[int(table.number)]
-    learned = _learned()
-    return {
-        (cell.row, cell.column): learned(int(cell.column.removeprefix("n=")), head_dim, size)
-        for cell in table.cells
-    }
 
 
 def _learned() -> Callable[[float, int, int], float]:
