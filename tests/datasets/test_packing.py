@@ -63,7 +63,7 @@ def test_a_stored_set_comes_back_and_serves_its_name(tmp_path):
         ("bpp3d10:120x100:sides=50..10", "LO..HI"),
         ("bpp3d10:120x100:sides=0..10", "LO..HI"),
         ("bpp3d0:120x100", "at least 1"),
-        ("bpp3d10:20x20", "box 0 with sides 22 x 31 x 31 does not fit"),
+        ("bpp3d10:20x20", "bpp3d10-00000: box 0 with sides 46 x 39 x 49 does not fit"),
     ],
 )
 def test_names_that_make_no_sense_are_refused_in_one_line(name, message):
