@@ -1,0 +1,118 @@
+"""Plots of attention over growing lengths, and of scores against lengths. Arrays in, files out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.errors import BadInputError
+from nco_bench.reports.figures import STYLE, checked_target, figure, legend, look
+
+Map = NDArray[np.floating]
+LARGEST_PICTURE = 256
+"""Rows and columns of a map as drawn; larger maps show the maximum of each block, so that spikes stay visible."""
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """Attention of one network: a map per length, rows are queries (or instances) and columns keys, from 0 to 1."""
+
+    label: str
+    maps: Mapping[int, Map]
+
+
+@dataclass(frozen=True)
+class LengthCurve:
+    """Scores of one method by length."""
+
+    label: str
+    scores: Mapping[int, float]
+    trivial: bool = False
+
+
+def shrink(values: Map, largest: int = LARGEST_PICTURE) -> Map:
+    """Return the maxima of equal blocks, so that no side exceeds `largest`; a ragged edge is padded with 0."""
+    rows, columns = (max(1, -(-side // largest)) for side in values.shape)
+    padded = np.pad(values, ((0, -values.shape[0] % rows), (0, -values.shape[1] % columns)))
+    blocks = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
+    result: Map = blocks.max(axis=(1, 3))
+    return result
+
+
+def length_maps(title: str, rows: Sequence[MapRow], columns: str, side: str, out: Path | str) -> Path:
+    """Draw maps in a grid, a row per network and a column per length, all on one colour scale from 0 to 1.
+
+    Parameters
+    ----------
+    title
+        Above all.
+    columns, side
+        What the horizontal and the vertical axis of a map are.
+    out
+        File; its suffix says the format.
+
+    Raises
+    ------
+    BadInputError
+        For another suffix, or nothing to draw.
+    MissingDependencyError
+        Without matplotlib.
+    """
+    target = checked_target(out)
+    if not rows or not rows[0].maps:
+        raise BadInputError(f"{target}: no attention maps to draw.")
+    lengths = sorted(rows[0].maps)
+    with figure(1, target) as (fig, axes):
+        axes[0].remove()
+        fig.set_size_inches(1.15 * len(lengths) + 0.7, 1.25 * len(rows) + 0.75)
+        grid = fig.subplots(len(rows), len(lengths), squeeze=False)
+        image: Any = None
+        for row, line in zip(rows, grid, strict=True):
+            for length, axis in zip(lengths, line, strict=True):
+                image = axis.imshow(
+                    shrink(row.maps[length]), vmin=0.0, vmax=1.0, cmap="viridis", aspect="auto", interpolation="nearest"
+                )  # fmt: skip
+                axis.grid(visible=False)
+                axis.set(xticks=[], yticks=[])
+            line[0].set_ylabel(row.label, fontsize=STYLE["axes.labelsize"])
+        for length, axis in zip(lengths, grid[0], strict=True):
+            axis.set_title(f"n = {length:,}")
+        fig.supxlabel(columns, fontsize=8.0)
+        fig.supylabel(side, fontsize=8.0)
+        fig.suptitle(title, fontsize=9.0)
+        fig.colorbar(image, ax=list(grid.flat), shrink=0.8, aspect=25, pad=0.01)
+    return target
+
+
+def length_sweep(
+    title: str, curves: Sequence[LengthCurve], trained: int, ylabel: str, out: Path | str
+) -> Path:
+    """Draw scores against lengths, a line per method; trivial predictors are grey, the training length a vertical line."""
+    target = checked_target(out)
+    if not curves:
+        raise BadInputError(f"{target}: no scores to draw.")
+    with figure(1, target) as (fig, axes):
+        axis = axes[0]
+        for index, curve in enumerate(curves):
+            style = look(index)
+            lengths = sorted(curve.scores)
+            values = [curve.scores[n] for n in lengths]
+            if curve.trivial:
+                axis.plot(lengths, values, color="#888888", linestyle=style.dash, label=curve.label, zorder=1)
+            else:
+                axis.plot(
+                    lengths, values, color=style.colour, marker=style.marker, linestyle=style.dash, label=curve.label
+                )  # fmt: skip
+        axis.axvline(trained, color="#888888", linestyle=":", linewidth=1.0)
+        axis.set_xscale("log", base=2)
+        ticks = sorted({n for curve in curves for n in curve.scores})
+        axis.set_xticks(ticks, [f"{n:,}" for n in ticks])
+        axis.minorticks_off()
+        axis.set(title=title, xlabel=f"length n (trained on {trained})", ylabel=ylabel)
+        legend(fig, axes)
+    return target
