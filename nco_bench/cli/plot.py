@@ -124,6 +124,23 @@ def attention(
 
 
 @group.command()
+def lengths(
+    data: Annotated[str, typer.Option("--data", help="Algorithmic task, such as quickselect.")],
+    out: Out,
+    length: Annotated[
+        list[int] | None, typer.Option("--n", help="Length; repeatable. Default: 8 to 1,024.", min=2)
+    ] = None,
+    count: Annotated[int, typer.Option("--count", help="Instances of each length.", min=1)] = 64,
+    weights: Annotated[str | None, typer.Option("--weights", help="seedK, or random.")] = None,
+) -> None:
+    """Score of the task networks against the length."""
+    from nco_bench.cli.output import say
+    from nco_bench.reproduce.task_attention import draw_lengths
+
+    say(f"written to {draw_lengths(data, length, count, weights, out)}")
+
+
+@group.command()
 def calibration(
     model: Annotated[str, typer.Argument(help="Model, such as pens-a.")],
     out: Out,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +16,6 @@ from nco_bench.models.tropical import TropicalAttention, TropicalOptions
 
 ENTROPY_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
 """Inverse temperature of adaptive softmax as a function of the entropy, highest power first (Velickovic et al., 2024)."""
-
-
-class Attention(Protocol):
-    """What an encoder layer needs, and what the plots of attention maps need."""
-
-    def weights(self, x: Tensor) -> Tensor:
-        """Return ``(B, H, N, N)`` weights or scores."""
-
-    def key_norms(self, x: Tensor) -> Tensor:
-        """Return ``(B, H, N)`` Euclidean norms of the keys."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +168,17 @@ class TaskNetwork(nn.Module):
         return values.squeeze(-1) if self.config.outputs == 1 else values
 
     def attention_maps(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weights or scores ``(B, H, N, N)`` and key norms ``(B, H, N)`` of the first layer."""
+        """Return what the first layer takes from which key, ``(B, H, N, N)``, and key norms ``(B, H, N)``.
+
+        Softmax weights; for tropical attention the share of the context's channels that a key provides. Rows sum to 1.
+        """
         layer = self.layers[0]
         assert isinstance(layer, EncoderLayer)
-        seen = layer.attention_input(self.embed(x))
-        return layer.attention.weights(seen), layer.attention.key_norms(seen)  # type: ignore[operator]
+        seen, attention = layer.attention_input(self.embed(x)), layer.attention
+        if isinstance(attention, TropicalAttention):
+            return attention.shares(seen), attention.key_norms(seen)
+        assert isinstance(attention, SoftmaxAttention)
+        return attention.weights(seen), attention.key_norms(seen)
 
 
 class UniversalTaskNetwork(TaskNetwork):

@@ -214,6 +214,19 @@ class TropicalAttention(nn.Module):
         q, k, _ = self.project(x)
         return hilbert_scores(q, k, self.options.symmetric).unflatten(0, (-1, self.heads))
 
+    def shares(self, x: Tensor) -> Tensor:
+        """Return which share of a context's channels comes from each key, ``(B, H, N, N)``; rows sum to 1.
+
+        This is to the max-plus aggregation what softmax weights are to a weighted sum.
+        """
+        q, k, v = self.project(x)
+        scores = hilbert_scores(q, k, self.options.symmetric)
+        found = torch.zeros_like(scores)
+        share = scores.new_full((*scores.shape[:-1], 1), 1 / v.shape[-1])
+        for channel in v.unbind(-1):
+            found.scatter_add_(-1, (scores + channel[:, None]).argmax(-1, keepdim=True), share)
+        return found.unflatten(0, (-1, self.heads))
+
     def key_norms(self, x: Tensor) -> Tensor:
         """Return the Euclidean norms of the keys, ``(B, H, N)``."""
         return self.project(x)[1].norm(dim=-1).unflatten(0, (-1, self.heads))

@@ -12,7 +12,11 @@ from nco_bench.reports import network_plots
 from nco_bench.reports.figures import checked_target
 
 PENS = "nco_bench.reproduce.attention:draw_pens"
-DRAWN_BY: dict[str, str] = dict.fromkeys(("pens-a", "pens-r", "pens-ar", "coordns"), PENS)
+TASKS = "nco_bench.reproduce.task_attention:draw"
+DRAWN_BY: dict[str, str] = {
+    **dict.fromkeys(("pens-a", "pens-r", "pens-ar", "coordns"), PENS),
+    **dict.fromkeys(("tropical", "vanilla", "adaptive"), TASKS),
+}
 """Solver to ``module:function``, called as ``function(solver, data=, instance=, scales=, places=, out=)``."""
 
 

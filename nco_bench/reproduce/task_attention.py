@@ -1,7 +1,7 @@
 """``plot attention tropical`` and ``plot lengths``: Figures 1 to 3 of the Tropical Attention paper, and a sweep.
 
-What a picture shows: softmax weights; for tropical attention, which has scores instead, ``exp(score)`` divided by its sum
-over the keys, so that rows sum to 1 in every picture and nothing is stretched per picture.
+What a picture shows: softmax weights; for tropical attention, which takes a maximum instead of a weighted sum, the share of
+the channels of a query's context that come from the key. Rows sum to 1 in both, and nothing is stretched per picture.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -103,20 +102,18 @@ def _map(
     inputs = torch.from_numpy(generate(task.name, "length-ood", n, count, variant=task.variant).inputs)
     if view == "maps":
         found, _ = policy.attention_maps(inputs[instance:])
-        return _normalised(found, network)[0, head].numpy()
+        return found[0, head].numpy()
     rows = []
     for each in inputs.split(1):  # N x N of one instance at a time
         found, norms = policy.attention_maps(each)
         largest = norms[0, head].topk(min(KEYS, norms.shape[-1])).indices
-        rows.append(_normalised(found, network)[0, head][:, largest].mean(0))
+        rows.append(found[0, head][:, largest].mean(0))
     return torch.stack(rows).numpy()
 
 
-def _normalised(weights: Tensor, network: str) -> Tensor:
-    return weights.softmax(-1) if TASK_NETWORKS[network].attention == "tropical" else weights
-
-
-def draw_lengths(data: str, lengths: Sequence[int], count: int, weights: str | None, out: Path) -> Path:
+def draw_lengths(
+    data: str, lengths: Sequence[int] | None, count: int, weights: str | None, out: Path
+) -> Path:
     """Draw the score of all five networks, and of the trivial predictors, against the length.
 
     Parameters
@@ -124,7 +121,7 @@ def draw_lengths(data: str, lengths: Sequence[int], count: int, weights: str | N
     data
         Task.
     lengths, count
-        Lengths (nodes for graph tasks) and instances of each.
+        Lengths (nodes for graph tasks; None: 8 to 1,024, graphs 8 to 32), and instances of each.
     weights
         As for ``run``.
 
@@ -135,6 +132,7 @@ def draw_lengths(data: str, lengths: Sequence[int], count: int, weights: str | N
     """
     target = checked_target(out)
     task = _task(data)
+    lengths = lengths or (GRAPH_LENGTHS if task.graph else LENGTHS["maps"])
     sets = {n: generate(task.name, "length-ood", n, count, variant=task.variant) for n in lengths}
     curves = [
         LengthCurve(name, {n: score_network(name, task, found, weights).main for n, found in sets.items()})
