@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,40 +12,83 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed
 
 
 def train(
-    model: Annotated[str, typer.Argument(help="Model name, see 'nco-bench list models'.")],
-    data: Annotated[list[str], typer.Option("--data", help="Labelled dataset, name or file; repeatable.")],
+    model: Annotated[
+        str | None, typer.Argument(help="Model name, see 'nco-bench list models'; none with --campaign.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="Labelled dataset, name, file or folder of shards; repeatable."),
+    ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", help="KEY=VALUE over the model's recipe; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--config", help="KEY=VALUE over the model's recipe; learner= and recipe= choose it. Repeatable."
+        ),
     ] = None,
     budget: Annotated[str | None, typer.Option("--budget", help="Wall time such as 90s, 9m or 2h.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint beside --out.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Weights to write, .safetensors.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
+    ] = None,
+    validation: Annotated[
+        Path | None, typer.Option("--validation", help="Labelled instances to validate on.")
+    ] = None,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="tsp or cvrp, where data do not say.")
+    ] = None,
+    campaign: Annotated[
+        Path | None, typer.Option("--campaign", help="TOML file of recipes with time slices.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
-) -> None:
-    """Train a model on labelled instances, with checkpoints; stops cleanly when the budget is used up."""
+) -> int:
+    """Train a model, with checkpoints; stops cleanly when the budget is used up. Status 1: training had to stop."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.cli.parsing import key_values, parse_duration
     from nco_bench.datasets.load import Places
+    from nco_bench.errors import BadInputError
     from nco_bench.runs.request import resolve_device
+    from nco_bench.training.loop import TrainingStopped
     from nco_bench.training.run import train as train_model
 
-    result = train_model(
-        model,
-        data,
-        key_values("--config", config),
-        budget_s=parse_duration(budget),
-        resume=resume,
-        out=out or Path(f"{model}.safetensors"),
-        seed=seed,
-        device=resolve_device(device),
-        places=Places.from_environment(instances),
-    )
+    places = Places.from_environment(instances)
+    if campaign is not None:
+        from nco_bench.training.campaign import run_campaign
+
+        if model is not None:
+            raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
+        folder = out or campaign.with_suffix("")
+        done = run_campaign(
+            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places
+        )
+        print_json(done.as_dict()) if json else say(done.describe())
+        return 1 if done.stopped else 0
+    if model is None:
+        raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
+    try:
+        result = train_model(
+            model,
+            data or [],
+            key_values("--config", config),
+            budget_s=parse_duration(budget),
+            resume=resume,
+            out=out or Path(f"{model}.safetensors"),
+            seed=seed,
+            device=resolve_device(device),
+            progress="bar" if sys.stderr.isatty() else "lines",
+            validation=validation,
+            places=places,
+            problem=problem,
+        )
+    except TrainingStopped as stop:
+        say(f"error: {stop}")
+        return 1
     print_json(result.as_dict()) if json else say(result.describe())
+    return 0
 
 
 def add_to(app: typer.Typer) -> None:

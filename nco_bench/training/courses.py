@@ -123,12 +123,6 @@ COURSES: dict[str, CourseEntry] = {
         "nco_bench.training.packing:COURSE",
         ("attend2pack",),
         needs_data=False,
-        summary="pack random boxes, learn by policy gradient",
-    ),
-    "packing": CourseEntry(
-        "nco_bench.training.packing:COURSE",
-        ("attend2pack",),
-        needs_data=False,
         summary="policy gradient on the load rate of freshly drawn boxes",
     ),
 }

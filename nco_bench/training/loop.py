@@ -202,7 +202,9 @@ class Trainer:
         checkpoint = load_checkpoint(self.folder / LAST)
         before, now = checkpoint.state["configuration"], self.configuration
         # A key that the checkpoint does not know yet is no change where it has its default value.
-        before = {**_defaults(self.recipe), "problem": "tsp", **before}
+        before = {**_defaults(self.recipe), **before}
+        if "problem" in now:
+            before.setdefault("problem", "tsp")
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed and not adopt:
             listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
@@ -280,7 +282,9 @@ class Hooks:
     saved: Callable[[Trainer], None]
 
 
-def train_until_done(trainer: Trainer, hooks: Hooks, budget_s: float | None) -> bool:
+def train_until_done(
+    trainer: Trainer, hooks: Hooks, budget_s: float | None, planned_s: float | None = None
+) -> bool:
     """Update until the recipe's steps or this session's time are spent; the last act is a checkpoint.
 
     Parameters
@@ -292,6 +296,8 @@ def train_until_done(trainer: Trainer, hooks: Hooks, budget_s: float | None) -> 
     budget_s
         Wall time of this session, validations and checkpoints included; None for no limit. Where the recipe has no number
         of steps, schedules are planned to land at its end.
+    planned_s
+        Time of all sessions together, where that is known: schedules land at its end instead.
 
     Returns
     -------
@@ -309,6 +315,8 @@ def train_until_done(trainer: Trainer, hooks: Hooks, budget_s: float | None) -> 
         elapsed = time.monotonic() - began
         left = None if budget_s is None else budget_s - reserve
         fraction = _fraction(recipe, progress.step, before, elapsed, left)
+        if planned_s is not None and not recipe.steps:
+            fraction = min((before + elapsed) / planned_s, 1.0 - 1e-9)  # the budget ends the last session
         if fraction >= 1.0 or (left is not None and elapsed >= left):
             break
         started = time.monotonic()

@@ -130,7 +130,66 @@ SMALL_DECODER = Recipe(
 )
 """For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
 
+PAPER_PENS = Recipe(
+    batch=1024, steps=1_000_000, lr=1e-4, schedule="cosine", final_lr=0.1, shortest=3, precision="bf16"
+)
+"""PENS, section 5: AdamW, batch 1024, 1M steps, 1e-4 falling to 1e-5 by a cosine; weight decay, clip and precision are ours.
+
+The paper draws origin and destination per instance; here one length per batch, so that no row is padding.
+"""
+
+PAPER_LEHD = Recipe(
+    batch=1024, steps=7_330_000, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=0.0, decay=0.97,
+    decay_every=48_900, longest=100, longest_start=100, symmetries=False,
+)  # fmt: skip
+"""LEHD, section 4: Adam at 1e-4, x0.97 per epoch, 150 epochs of 1M instances in batches of 1024, no augmentation.
+
+The official code updates after each of the 50 decisions (on average) of a piece; here each update draws a new piece, so an
+epoch is 977 x 50 updates.
+"""
+
+PAPER_LEHD_CVRP = dataclasses.replace(PAPER_LEHD, steps=1_955_000, decay=0.9)
+"""LEHD for the CVRP: x0.9 per epoch, 40 epochs."""
+
+PAPER_BQ = Recipe(
+    batch=512, steps=1_953_000, optimizer="adam", lr=2.5e-4, weight_decay=0.0, clip=0.0, decay=0.99,
+    decay_every=97_700, shortest=3, longest=100, longest_start=100, symmetries=False,
+)  # fmt: skip
+"""BQ-NCO's code: Adam at 2.5e-4, x0.99 every 50 epochs, 1000 epochs of 1M instances in batches of 512, 3..N rows."""
+
+PAPER_SIGD = Recipe(
+    batch=1024, steps=100_000, optimizer="adam", lr=2e-4, weight_decay=0.0, clip=0.0, schedule="constant"
+)
+"""SIGD's supervised mode: Adam at 2e-4 without decay, 100 epochs of 1000 batches of 1024, x8 symmetries.
+
+The official augmentation also rotates by a random angle and shrinks; that is left out.
+"""
+
+PAPER_SIT = Recipe(
+    batch=256, steps=0, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=10.0, decay=0.97, decay_every=79,
+    longest=1000, longest_start=1000, symmetries=False,
+)  # fmt: skip
+"""SIT's supervised phase: Adam at 1e-4, x0.97 per epoch (20,000 instances in batches of 256), clip 10, pieces of 4..1000."""
+
+SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
+"""Small budgets for networks that start with attention switched on, and bear smaller steps only."""
+
 RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
+"""Recipes of decoder-only models, which others have where they have none of their own."""
+
+OWN_RECIPES: dict[str, dict[str, Recipe]] = {
+    "pens": {"small": SMALL_DECODER, "paper": PAPER_PENS},
+    "coordns": {"small": SMALL_DECODER, "paper": PAPER_PENS},
+    "lehd": {
+        "small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2),
+        "paper": PAPER_LEHD,
+        "paper-cvrp": PAPER_LEHD_CVRP,
+    },
+    "bq": {"small": SMALL_DECODER, "paper": PAPER_BQ},
+    "sigd": {"small": dataclasses.replace(SMALL_DECODER, auxiliary=0.0), "paper": PAPER_SIGD},
+    "sit": {"small": SMALL_STEADY, "paper": PAPER_SIT},
+}
+"""Recipes by the first word of a model's name; the first of each is the default."""
 
 
 def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:
@@ -150,7 +209,7 @@ def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:
     BadInputError
         For a value of the wrong type or out of range.
     """
-    recipe = overridden(chosen(RECIPES, config), config)
+    recipe = overridden(chosen(RECIPES | OWN_RECIPES.get(model.partition("-")[0], {}), config), config)
     check_pieces(recipe)
     return recipe
 

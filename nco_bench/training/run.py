@@ -76,6 +76,7 @@ def train(
     adopt: bool = False,
     places: Places | None = None,
     problem: str | None = None,
+    planned_s: float | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -110,6 +111,9 @@ def train(
         Where datasets are found by name.
     problem
         ``tsp``, ``cvrp`` or another; None where model and data decide.
+    planned_s
+        Training time in all sessions, over which schedules run where the recipe has no steps; None ends them with this
+        session.
 
     Raises
     ------
@@ -123,6 +127,7 @@ def train(
     if not data and COURSES[name].needs_data:
         raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
     recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
+    recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
     weights = _weights_path(out, model)
     torch.manual_seed(seed)
@@ -132,7 +137,7 @@ def train(
     trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
     log = weights.with_suffix(".csv")
     with _reporting(progress, model) as report:
-        complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s)
+        complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
     export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
     done = trainer.progress
     return TrainResult(

@@ -236,7 +236,7 @@ class Supervised:
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
         self.extra = nn.ModuleDict()
         self._tokens: list[Tensor] = []
-        if recipe.auxiliary > 0:
+        if recipe.auxiliary > 0 and stream.problem == "tsp":
             self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
             auxiliary_layer(policy).register_forward_hook(self._keep_tokens)
 

@@ -1,0 +1,287 @@
+"""A campaign: an ordered list of recipes with time slices, trained one after the other, continued wherever its folder goes.
+
+A TOML file names the stages::
+
+    [[stage]]
+    name = "decoder-6x128"          # of the weights; the model's name by default
+    model = "decoder-6x128"
+    slice = "9m"                    # wall time of one turn
+    turns = 3                       # turns in all; 1 by default
+    data = ["labels"]               # --data is used where it is missing
+    problem = "tsp"                 # where the data do not say
+    config = { batch = 64, lr = "1e-3" }
+
+Turns go around: the first turn of every stage, then the second ones. Schedules run over all turns of a stage. Each turn
+ends with a checkpoint and weights in the campaign's folder; ``campaign.json`` there counts what is done. With a time limit the
+campaign stops after the turn that reaches it, and a slice is cut to what is left. The folder and the labels are all that
+another machine needs to go on; files above 16 MB travel in parts (`pack` and `unpack`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nco_bench.datasets.load import Places
+from nco_bench.errors import BadInputError
+from nco_bench.training.checkpoint import LAST, PREVIOUS, write_atomically
+from nco_bench.training.loop import TrainingStopped
+from nco_bench.training.progress import Report
+from nco_bench.training.run import train
+
+STATE = "campaign.json"
+PART_BYTES = 15 * 2**20
+"""Largest piece of a packed file, below 16 MB."""
+
+SHORTEST_TURN_S = 5.0
+KEYS = ("name", "model", "slice", "turns", "data", "problem", "config")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One entry of a campaign; see the module."""
+
+    name: str
+    model: str
+    slice_s: float
+    turns: int = 1
+    data: tuple[str, ...] = ()
+    problem: str | None = None
+    config: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """What a session of a campaign did: one line per turn, and what stopped; `complete` when no turn is left."""
+
+    turns: tuple[str, ...]
+    stopped: tuple[str, ...]
+    complete: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return dataclasses.asdict(self)
+
+    def describe(self) -> str:
+        """Say it, a line per turn."""
+        end = "campaign complete" if self.complete else "turns are left: run the same command again"
+        return "\n".join([*self.turns, *self.stopped, end])
+
+
+def read_campaign(file: Path) -> list[Stage]:
+    """Read and check a campaign file.
+
+    Raises
+    ------
+    BadInputError
+        For a missing or damaged file, unknown keys, and values that make no sense.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{file}: no valid TOML ({error}).") from error
+    entries = content.get("stage")
+    if not isinstance(entries, list) or not entries or set(content) != {"stage"}:
+        raise BadInputError(f"{file}: expected a list of [[stage]] tables and nothing else.")
+    stages = [_stage(entry, f"{file}: stage {number}") for number, entry in enumerate(entries, 1)]
+    names = [stage.name for stage in stages]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInputError(f"{file}: two stages are called {twice[0]!r}; give each its own name.")
+    return stages
+
+
+def _stage(entry: dict[str, Any], place: str) -> Stage:
+    unknown = sorted(set(entry) - set(KEYS))
+    if unknown:
+        raise BadInputError(f"{place}: unknown key {unknown[0]!r}; known: {', '.join(KEYS)}.")
+    for key in ("model", "slice"):
+        if not isinstance(entry.get(key), str):
+            raise BadInputError(f'{place}: {key} is missing or no text, such as {key} = "9m".')
+    turns, data, config = entry.get("turns", 1), entry.get("data", []), entry.get("config", {})
+    name = entry.get("name", entry["model"])
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+        raise BadInputError(f"{place}: name {name!r} is no file name.")
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        raise BadInputError(f"{place}: turns = {turns!r}, expected a whole number above 0.")
+    if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
+        raise BadInputError(f"{place}: data is no list of names.")
+    if not isinstance(config, dict):
+        raise BadInputError(f"{place}: config is no table of recipe values.")
+    texts = {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
+    }
+    return Stage(
+        name, entry["model"], _seconds(entry["slice"], place), turns, tuple(data), entry.get("problem"), texts
+    )
+
+
+def _seconds(text: str, place: str) -> float:
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    try:
+        seconds = float(text[:-1]) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise BadInputError(f"{place}: slice = {text!r}, expected a time such as 90s, 9m or 2h.")
+    return seconds
+
+
+def run_campaign(
+    file: Path,
+    folder: Path,
+    data: Sequence[str | Path],
+    budget_s: float | None,
+    device: str,
+    seed: int,
+    places: Places | None = None,
+    progress: str | Report = "lines",
+) -> CampaignResult:
+    """Give every stage its turns, from where an earlier session stopped.
+
+    Parameters
+    ----------
+    file, folder
+        The campaign; where its checkpoints, weights and state are.
+    data
+        Labelled data of the stages that name none.
+    budget_s
+        Wall time of this session; None for no limit.
+    device, seed, places, progress
+        As `run.train` takes them.
+
+    Raises
+    ------
+    NcoBenchError
+        For a campaign or data that the user can mend. A stage that has to stop (a loss that is no number) is reported, loses
+        its other turns, and the campaign goes on.
+    """
+    stages = read_campaign(file)
+    state = _State.read(folder)
+    began, lines, stops = time.monotonic(), [], []
+    for turn, stage in _turns(stages):
+        if state.done.get(stage.name, 0) > turn or stage.name in state.stopped:
+            continue
+        left = None if budget_s is None else budget_s - (time.monotonic() - began)
+        if left is not None and left < min(SHORTEST_TURN_S, stage.slice_s):
+            return CampaignResult(tuple(lines), tuple(stops), complete=False)
+        try:
+            lines.append(_turn(stage, turn, folder, data, left, device, seed, places, progress))
+        except TrainingStopped as stop:
+            stops.append(f"{stage.name}: {stop}")
+            state.stopped[stage.name] = str(stop)
+        state.done[stage.name] = turn + 1
+        state.write(folder)
+    return CampaignResult(tuple(lines), tuple(stops), complete=True)
+
+
+def _turns(stages: Sequence[Stage]) -> list[tuple[int, Stage]]:
+    most = max(stage.turns for stage in stages)
+    return [(turn, stage) for turn in range(most) for stage in stages if turn < stage.turns]
+
+
+def _turn(
+    stage: Stage, turn: int, folder: Path, data: Sequence[str | Path], left: float | None,
+    device: str, seed: int, places: Places | None, progress: str | Report,
+) -> str:  # fmt: skip
+    out = folder / f"{stage.name}.safetensors"
+    resume = (out.with_suffix(".training") / LAST).exists()
+    seconds = stage.slice_s if left is None else min(stage.slice_s, left)
+    result = train(
+        stage.model,
+        stage.data or data,
+        stage.config,
+        budget_s=seconds,
+        resume=resume,
+        out=out,
+        seed=seed,
+        device=device,
+        progress=progress,
+        adopt=True,
+        places=places,
+        problem=stage.problem,
+        planned_s=stage.slice_s * stage.turns,
+    )
+    return f"turn {turn + 1} of {stage.turns}: {result.describe()}"
+
+
+@dataclass
+class _State:
+    """Turns done per stage, and why a stage was given up."""
+
+    done: dict[str, int]
+    stopped: dict[str, str]
+
+    @staticmethod
+    def read(folder: Path) -> _State:
+        path = folder / STATE
+        if not path.exists():
+            return _State({}, {})
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return _State(dict(values["done"]), dict(values["stopped"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInputError(f"{path}: damaged ({error}); delete it to begin all turns anew.") from error
+
+    def write(self, folder: Path) -> None:
+        write_atomically(folder / STATE, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+
+
+def pack(folder: Path, bundle: Path) -> list[Path]:
+    """Copy what a campaign needs to go on into `bundle`, in files below 16 MB with their hashes; returns them.
+
+    Previous checkpoints stay behind.
+    """
+    written, index = [], {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != PREVIOUS):
+        content, name = path.read_bytes(), path.relative_to(folder).as_posix()
+        parts = []
+        for number, begin in enumerate(range(0, max(1, len(content)), PART_BYTES)):
+            part = bundle / f"{name}.{number:03d}"
+            write_atomically(part, content[begin : begin + PART_BYTES])
+            written.append(part)
+            parts.append(part.relative_to(bundle).as_posix())
+        index[name] = {"sha256": hashlib.sha256(content).hexdigest(), "parts": parts}
+    write_atomically(bundle / "bundle.json", (json.dumps(index, indent=1) + "\n").encode())
+    return [*written, bundle / "bundle.json"]
+
+
+def unpack(bundle: Path, folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
+    """Put a packed campaign together again; returns the files.
+
+    Raises
+    ------
+    BadInputError
+        When a part is missing or changed, or a name leads out of the folder.
+    """
+    try:
+        index = json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))
+        entries = {name: (entry["sha256"], list(entry["parts"])) for name, entry in index.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInputError(f"{bundle / 'bundle.json'}: missing or damaged ({error}).") from error
+    written = []
+    for name, (digest, parts) in entries.items():
+        for relative in (name, *parts):
+            if Path(relative).is_absolute() or ".." in Path(relative).parts:
+                raise BadInputError(
+                    f"{bundle / 'bundle.json'}: the name {relative!r} leads out of the folder."
+                )
+        try:
+            content = b"".join((bundle / part).read_bytes() for part in parts)
+        except OSError as error:
+            raise BadInputError(f"{bundle}: a part of {name} is missing ({error.strerror}).") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise BadInputError(f"{bundle}: {name} is not what was packed; copy the bundle again.")
+        write_atomically(folder / name, content)
+        written.append(folder / name)
+        say(f"{folder / name}: {len(content) / 2**20:.1f} MiB")
+    return written

@@ -1,0 +1,142 @@
+"""Every path model learns from labels: a few updates must lower its loss well below that of fresh weights."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.decoding.insertion import insert_cvrp
+from nco_bench.decoding.problem import route_arrays
+from nco_bench.models.registry import PATH_MODELS, build_path_policy
+from nco_bench.problems import cvrp
+from nco_bench.training.data import LabelStream
+from nco_bench.training.loop import Trainer
+from nco_bench.training.recipes import Recipe, recipe_for
+from nco_bench.training.supervised import Supervised, draw_route_pieces, next_visit_loss
+
+LIGHT: dict[str, dict[str, int]] = {
+    "decoder-6x128": {"depth": 2, "width": 32, "heads": 2, "ffn": 64},
+    "lehd": {"width": 32, "heads": 2, "ffn": 64, "decoder_layers": 2},
+    "bq": {"width": 32, "heads": 2, "ffn": 64, "layers": 3},
+    "sigd": {"width": 32, "heads": 2, "ffn": 64, "blocks": 2},
+    "sigd-lehd": {"width": 32, "heads": 2, "ffn": 64, "blocks": 2},
+    "sit": {"width": 32, "heads": 2, "ffn": 64, "layers": 2, "repeats": 4},
+    "pens-a": {"width": 32, "heads": 2, "ffn": 64, "layers": 2},
+    "pens-r": {"width": 32, "heads": 2, "ffn": 64, "layers": 2},
+    "pens-ar": {"width": 32, "heads": 2, "ffn": 64, "layers": 2},
+    "coordns": {"width": 32, "heads": 2, "ffn": 64, "layers": 2},
+}
+CONFIG = {
+    "batch": "32",
+    "longest": "11",
+    "longest_start": "11",
+    "steps": "60",
+    "warmup": "5",
+    "lr": "2e-3",
+    "ema": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def routes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eighty CVRP instances of 8 customers with solutions by insertion."""
+    rng = np.random.default_rng(5)
+    instances, references = [], []
+    for number in range(80):
+        coords, demand = rng.random((9, 2)), rng.integers(1, 5, 8)
+        instance = cvrp.CVRPInstance(f"r{number}", coords[0], coords[1:], demand, capacity=10)
+        order, via = insert_cvrp(coords.astype(np.float32), np.concatenate([[0], demand]), 10)
+        solution = route_arrays(torch.from_numpy(order)[None], torch.from_numpy(via)[None])[0]
+        instances.append(instance)
+        references.append(Reference(cvrp.score(instance, solution), "insertion", solution))
+    dataset = Dataset("routes", "cvrp", instances, references, Origin("test"))
+    return save_dataset(dataset, tmp_path_factory.mktemp("routes") / "routes.npz")
+
+
+def _losses(model: str, problem: str, data: list[Path], folder: Path, updates: int) -> list[float]:
+    torch.manual_seed(0)
+    policy: Any = build_path_policy(model, problem, **LIGHT[model])
+    # One length for all updates, so that losses can be compared.
+    recipe: Recipe = recipe_for(model, CONFIG | {"shortest": "5", "longest": "5", "longest_start": "5"})
+    learner = Supervised(policy, LabelStream(data, 1), recipe, 1, torch.device("cpu"))
+    trainer = Trainer(policy.train(), learner, recipe, folder, {})
+    return [trainer.update(step / updates)[0] for step in range(updates)]
+
+
+@pytest.mark.parametrize("model", list(LIGHT))
+def test_the_loss_falls_on_tours(model: str, shards: list[Path], tmp_path: Path) -> None:
+    losses = _losses(model, "tsp", shards, tmp_path, 40)
+    assert all(math.isfinite(loss) for loss in losses)
+    assert np.mean(losses[-10:]) < 0.93 * np.mean(losses[:10])
+
+
+@pytest.mark.parametrize("model", ["lehd", "bq", "sigd", "sigd-lehd", "sit"])
+def test_the_loss_falls_on_routes(model: str, routes: Path, tmp_path: Path) -> None:
+    losses = _losses(model, "cvrp", [routes], tmp_path, 40)
+    assert all(math.isfinite(loss) for loss in losses)
+    assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])
+
+
+def test_every_path_model_has_recipes() -> None:
+    for model in PATH_MODELS:
+        assert recipe_for(model, {}).steps == 0
+        assert recipe_for(model, {"recipe": "paper"}).optimizer in ("adam", "adamw")
+    assert recipe_for("lehd", {"recipe": "paper"}).lr == 1e-4
+    assert recipe_for("bq-esf", {"recipe": "paper"}).batch == 512
+
+
+def test_pieces_of_routes_keep_loads(routes: Path) -> None:
+    """Whatever was reversed and rotated, the piece can be driven: loads fit, and the vehicle ends at the depot."""
+    packed = LabelStream([routes], 0).take(64).ordered
+    for customers in (2, 5, 8):
+        rng = np.random.default_rng(customers)
+        coords, demand, remaining, via, capacity = draw_route_pieces(packed, customers, rng, True)
+        assert coords.shape == (64, customers + 1, 2)
+        assert (demand[:, -1] == 0).all()
+        left = remaining.clone()
+        for place in range(1, customers):
+            left = torch.where(via[:, place], capacity, left) - demand[:, place]
+            assert (left >= 0).all()
+
+
+def test_pieces_of_whole_solutions_have_their_length(routes: Path) -> None:
+    """All customers, reversed and rotated: as long as the label."""
+    packed = LabelStream([routes], 0).take(16).ordered
+    coords, demand, remaining, via, capacity = draw_route_pieces(packed, 8, np.random.default_rng(1), True)
+    assert via[:, 0].all()
+    assert torch.equal(remaining + demand[:, 0], capacity)
+    depot = coords[:, -1:]
+    points = coords[:, :-1]
+    previous = torch.where(via[..., None], depot, points.roll(1, 1))
+    # The way back to the depot ends each route: one per flag.
+    home = (points - depot).norm(dim=2)[torch.cat([via[:, 1:], torch.ones_like(via[:, :1])], 1)].sum()
+    length = (points - previous).norm(dim=2).sum() + home
+    flags, xy = packed[:, 1:, 3] > 0, packed[..., :2]
+    expected = 0.0
+    for instance, flag in zip(xy, flags, strict=True):
+        here = instance[0]
+        for point, start in zip(instance[1:], flag, strict=True):
+            if start:
+                expected += float(np.linalg.norm(here - instance[0]))
+                here = instance[0]
+            expected += float(np.linalg.norm(point - here))
+            here = point
+        expected += float(np.linalg.norm(here - instance[0]))
+    assert float(length) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_loss_of_a_visit_by_hand() -> None:
+    scores = torch.tensor([[[1.0, 2.0], [0.0, -math.inf]]])
+    total = math.log(math.e + math.e**2 + 1)
+    for flag, score in ((False, 1.0), (True, 2.0)):
+        loss = next_visit_loss(scores, torch.tensor([flag]), closed=False)
+        assert loss.item() == pytest.approx(total - score, rel=1e-6)
+    both = next_visit_loss(scores, torch.tensor([True]), closed=True)
+    assert both.item() == pytest.approx(total - math.log(math.e + math.e**2), rel=1e-6)
