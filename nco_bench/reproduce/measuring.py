@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nco_bench.reports.aggregate import gap_of_means, mean_by, summarise
+from nco_bench.reports.aggregate import (
+    distribution_label,
+    gap_of_means,
+    hardware,
+    mean_by,
+    summarise,
+    trained_on_test,
+)
 from nco_bench.reports.load import OK, ResultFrame, gap_percents, group_identity
 from nco_bench.reports.statistics import LEVEL, bootstrap_interval
 from nco_bench.runs.records import STATUSES, Cell
@@ -54,6 +61,12 @@ class Measured:
         Whether instances ran out of memory.
     failed
         Instances without any solution.
+    hardware
+        Processor or GPU that it ran on.
+    distribution
+        How the test set looks beside the training data of the weights, such as ``size-OOD``; empty where unknown.
+    trained_on_test
+        Whether the weights saw the test set.
     """
 
     value: float | None
@@ -63,6 +76,9 @@ class Measured:
     cell: Cell
     oom: int = 0
     failed: int = 0
+    hardware: str = ""
+    distribution: str = ""
+    trained_on_test: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,14 +129,19 @@ class Records:
             columns = _against(columns, _columns(self.part(reference, count, 1), reference))
         statuses = part["status"].to_numpy()
         value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
+        group = self.frame.groups[self._groups[group_identity(cell)]]
+        sizes = (int(part["n"].min()), int(part["n"].max()))
         return Measured(
             value,
             low,
             high,
             number,
-            cell=self.frame.groups[self._groups[group_identity(cell)]].cell,
+            cell=group.cell,
             oom=int((statuses == STATUSES.index("oom")).sum()),
             failed=int(np.isnan(columns.cost).sum()),
+            hardware=" / ".join(dict.fromkeys(hardware(e, group.cell.device) for e in group.environments)),
+            distribution=distribution_label(group, sizes) or "",
+            trained_on_test=trained_on_test(group, sizes),
         )
 
     def _value(

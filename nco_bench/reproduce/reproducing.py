@@ -14,7 +14,15 @@ from nco_bench.reports.published import PublishedCell, PublishedTable, list_pape
 from nco_bench.reproduce.judging import Verdict, judge, judge_computed
 from nco_bench.reproduce.measuring import Measured, Records
 from nco_bench.reproduce.preset import SCALES, CellPreset, Preset, has_preset, load_preset, numeric_cells
-from nco_bench.reproduce.running import Job, Outcome, Runner, lacks_reference, solver_missing
+from nco_bench.reproduce.running import (
+    Job,
+    Outcome,
+    Runner,
+    first_part,
+    lacks_reference,
+    solver_missing,
+    weights_missing,
+)
 
 SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 Computed = Mapping[tuple[str, str], float]
@@ -167,9 +175,9 @@ def _compute(target: str, preset: Preset, table: PublishedTable, scale: str) -> 
     try:
         return function(table, scale)
     except BadWeightsError as error:
-        return Verdict("weights missing", _short(error))
+        return Verdict("weights missing", first_part(error))
     except NcoBenchError as error:
-        return Verdict("not run", _short(error))
+        return Verdict("not run", first_part(error))
     except ImportError as error:
         return Verdict("not run", f"{error}; see 'nco-bench doctor'")
 
@@ -181,11 +189,6 @@ def _computed(cell: PublishedCell, preset: CellPreset, computed: Computed | Verd
     if value is None:
         return _without(cell, preset, "not run", "not known to the function that computes this table")
     return Entry(cell, preset, value, None, None, judge_computed(cell, value))
-
-
-def _short(error: Exception) -> str:
-    """The first part of a message, without lists of names and remedies."""
-    return str(error).split(" (there are:")[0].split(";")[0].rstrip(".")
 
 
 def _without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
@@ -208,7 +211,8 @@ def _planned(
     absent = solver_missing(found.solver)
     if absent:
         return _without(cell, found, "not run", absent)
-    missing = _weights_missing(found)
+    problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
+    missing = weights_missing(found.solver.partition(":")[0], found.weights, problem)
     if missing:
         return _without(cell, found, "weights missing", missing)
     if found.count == 0:
@@ -238,27 +242,6 @@ def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner)
     job = runner.job(plain, dataset)
     outcome = runner.run(job, source)
     return (job, outcome) if outcome.cell is not None else f"reference: {outcome.reason}".rstrip(".")
-
-
-def _weights_missing(found: CellPreset) -> str:
-    """Say that the weights of a network are not at hand, before anything is loaded or generated."""
-    from nco_bench.models.registry import PATH_MODELS
-    from nco_bench.solvers.registry import all_solvers
-    from nco_bench.weights.pulling import find
-
-    name = found.solver.partition(":")[0]
-    info = all_solvers()[name]
-    problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
-    if info.kind != "neural" or found.weights == "random" or problem not in info.problems:
-        return ""
-    if not found.weights and name not in PATH_MODELS:
-        return ""  # the solver chooses by problem and size
-    default = name if problem == "tsp" else f"{name}-{problem}"
-    try:
-        find(found.weights or default, name, problem)
-    except BadWeightsError as error:
-        return _short(error)
-    return ""
 
 
 def _entry(slot: _Pending, records: Records | None) -> Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from nco_bench.datasets.dataset import Dataset
@@ -146,14 +146,15 @@ class Runner:
         try:
             done = run(request, self.display)
         except BadWeightsError as error:
-            return Outcome(status="weights missing", reason=_first_sentence(str(error)))
+            return Outcome(status="weights missing", reason=first_part(error))
         except NcoBenchError as error:
             return Outcome(status="not run", reason=str(error))
         return Outcome(cell=done.cells[0], failed=done.failed)
 
 
+@cache
 def solver_missing(solver: str) -> str:
-    """Say why a solver cannot run here, or return an empty string."""
+    """Say why a solver cannot run here, or return an empty string; asked once per solver, since packages are searched."""
     from nco_bench.solvers.availability import availability
     from nco_bench.solvers.registry import all_solvers
 
@@ -165,8 +166,39 @@ def solver_missing(solver: str) -> str:
     return "" if found.available else f"{name} is not installed: {found.missing}"
 
 
-def _first_sentence(text: str) -> str:
-    return text.split(" (there are:")[0].rstrip(".")
+@cache
+def weights_missing(name: str, weights: str, problem: str) -> str:
+    """Say that the weights of a network are not at hand, before anything is loaded or generated; else an empty string.
+
+    Parameters
+    ----------
+    name
+        Registry name of a solver that is at hand.
+    weights
+        Name or path, or an empty string for the default.
+    problem
+        What they are for.
+    """
+    from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.solvers.registry import all_solvers
+    from nco_bench.weights.pulling import find
+
+    info = all_solvers()[name]
+    if info.kind != "neural" or weights == "random" or problem not in info.problems:
+        return ""
+    if not weights and name not in PATH_MODELS:
+        return ""  # the solver chooses by problem and size
+    default = name if problem == "tsp" else f"{name}-{problem}"
+    try:
+        find(weights or default, name, problem)
+    except BadWeightsError as error:
+        return first_part(error)
+    return ""
+
+
+def first_part(error: Exception) -> str:
+    """The first part of a message, without lists of names and remedies."""
+    return str(error).split(" (there are:")[0].split(";")[0].rstrip(".")
 
 
 @lru_cache(maxsize=2)  # neighbouring cells share their dataset, and large ones take memory

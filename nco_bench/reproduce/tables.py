@@ -41,6 +41,7 @@ def reproduction_table(reproduction: Reproduction, *, reasons: str = "notes") ->
         Column("low", "low", group="95 % interval"),
         Column("high", "high", group="95 % interval"),
         Column("instances", "Instances"),
+        Column("distribution", "Test set"),
         Column("status", "Status"),
         Column("reason", "Reason"),
     ]
@@ -88,9 +89,10 @@ def _cells(entry: Entry) -> tuple[Value, ...]:
     count: Value = DASH
     if entry.measured is not None:
         count = Number(entry.measured.instances, 0, compete=False)
+    label = entry.measured.distribution if entry.measured is not None else ""
     return (
         Text(cell.row), Text(cell.column), printed, number(entry.value), number(difference),
-        number(entry.low), number(entry.high), count,
+        number(entry.low), number(entry.high), count, Text(label) if label else DASH,
     )  # fmt: skip
 
 
@@ -137,7 +139,8 @@ def _caption(reproduction: Reproduction) -> str:
     seeds = sorted({str(m.cell.seed) for m in measured})
     if seeds:
         devices = ", ".join(sorted({m.cell.device for m in measured}))
-        sentences.append(f"Ours on {devices}, seed {', '.join(seeds)}")
+        machines = "; ".join(sorted({m.hardware for m in measured if m.hardware}))
+        sentences.append(f"Ours on {machines or 'an unknown machine'} ({devices}), seed {', '.join(seeds)}")
     sentences.append(TOLERANCE)
     return ". ".join(sentence.rstrip(".") for sentence in sentences) + "."
 
@@ -169,6 +172,9 @@ def _data(entry: Entry) -> dict[str, object]:
             "dataset_sha256": measured.cell.dataset_sha256,
             "solver": measured.cell.label,
             "decoding": measured.cell.decoding,
+            "hardware": measured.hardware,
+            "distribution_label": measured.distribution or None,
+            "trained_on_test": measured.trained_on_test,
             "weights": (measured.cell.weights or {}).get("name"),
             "weights_sha256": (measured.cell.weights or {}).get("sha256"),
             "config_sha256": measured.cell.config_sha256,
