@@ -226,7 +226,7 @@ def to_solutions(boxes: NDArray[np.int64], rows: NDArray[np.int64]) -> list[NDAr
     """
     ranks = np.argsort(boxes, axis=2, kind="stable")  # which given side is the k-th smallest
     order = np.take_along_axis(ranks, np.array(ORIENTATIONS)[rows[..., 3]], axis=2)
-    code = {turn: number for number, turn in enumerate(ORIENTATIONS)}
-    turns = np.array([code[tuple(o)] for o in order.reshape(-1, 3).tolist()]).reshape(rows.shape[:2])
+    # Orientations are in lexicographic order: two per side along x, the smaller of the other two along y first.
+    turns = 2 * order[..., 0] + (order[..., 1] > order[..., 2])
     out = np.concatenate([rows[..., :3], turns[..., None]], axis=2).astype(np.int32)
     return [packing.ravel() for packing in out]

@@ -162,7 +162,7 @@ def back_to_front(low: NDArray[np.int64], high: NDArray[np.int64]) -> list[int]:
             continue
         done[box] = True
         order.append(box)
-        for other in np.flatnonzero(before[box] & ~done):
+        for other in np.flatnonzero(before[box] & ~done).tolist():
             waiting[other] -= 1
-            heapq.heappush(heap, (int(waiting[other]), int(other)))
+            heapq.heappush(heap, (int(waiting[other]), other))
     return order

@@ -80,7 +80,7 @@ class PackingRecipe(LoopRecipe):
 
 
 SMALL_PACKING = PackingRecipe(
-    learner="packing", batch=64, steps=0, lr=5e-4, weight_decay=0.0, schedule="cosine", warmup=20,
+    learner="packing", batch=64, steps=0, lr=1e-4, weight_decay=0.0, schedule="cosine", warmup=20,
     log_every=20, validate_every=300.0, validation_instances=64, from_lowest=True,
 )  # fmt: skip
 """For minutes of a CPU: few boxes, a baseline that works at once, a falling learning rate."""
