@@ -67,6 +67,8 @@ class Lines:
 
 
 def _measures(values: dict[str, Any]) -> str:
+    if "loss" not in values:  # a validation that measures no gap
+        return "  ".join(f"{k} {v:.4f}" for k, v in values.items() if k not in ("step", "samples", "seconds"))
     return f"loss {values['loss']:.4f}  gradient {values['grad_norm']:.2f}  {values['samples_per_s']:,.0f} samples/s"
 
 
