@@ -242,9 +242,9 @@ class TropicalAttention(nn.Module):
 def bellman_steps(distances: Tensor, source: int) -> Tensor:
     """Compute shortest paths by the layers of Theorem C.5, weights written down instead of learned.
 
-    Tokens are nodes, and a layer has a head per node v. The query of head v is 0 and the key of node u is ``(d/2, -d/2)`` with
-    the arc length d = d(u, v), so that the Hilbert score is ``-(d/2 - (-d/2)) = -d(u, v)``. The value is minus the distance
-    so far, and the max-plus aggregation is the Bellman step ``-dist'(v) = max_u (-d(u, v) - dist(u))``.
+    Tokens are nodes, and a layer has a head per node v. The query of head v is 0 and the key of node u is ``(d/2, -d/2)``
+    with the arc length d = d(u, v), so that the Hilbert score is ``-(d/2 - (-d/2)) = -d(u, v)``. The value is minus the
+    distance so far, and the max-plus aggregation is the Bellman step ``-dist'(v) = max_u (-d(u, v) - dist(u))``.
 
     Parameters
     ----------
