@@ -1,4 +1,4 @@
-"""``nco-bench weights pull|import|list|verify``."""
+"""``nco-bench weights pull|import|export|list|show|verify``."""
 
 from __future__ import annotations
 
@@ -76,6 +76,43 @@ def pull(
     else:
         for made in pulled:
             say(f"{made.manifest.name}: {made.manifest.parameters:,} parameters -> {made.path}")
+
+
+@group.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
+    json: Json = False,
+) -> None:
+    """Show all that the manifest of some weights says, after checking the file against it."""
+    from nco_bench.cli.output import print_json
+    from nco_bench.weights.exporting import describe, find
+    from nco_bench.weights.manifest import as_dict
+
+    file = find(name)
+    if json:
+        print_json({**as_dict(file.manifest), "path": str(file.path)})
+    else:
+        typer.echo(describe(file))
+
+
+@group.command()
+def export(
+    name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
+    out: Annotated[Path, typer.Option("--out", help="Weights file to write; the manifest goes beside it.")],
+    precision: Annotated[str, typer.Option("--precision", help="fp32 or bf16 (half the size).")] = "fp32",
+    json: Json = False,
+) -> None:
+    """Copy weights with their manifest, as fp32 or bf16."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.weights.exporting import export_copy
+
+    made = export_copy(name, out, precision)
+    if json:
+        print_json(made.summary())
+    else:
+        say(
+            f"{made.path}: {made.path.stat().st_size / 2**20:.1f} MiB, {made.manifest.parameters:,} parameters"
+        )
 
 
 def add_to(app: typer.Typer) -> None:

@@ -147,6 +147,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def as_dict(manifest: Manifest) -> dict[str, Any]:
+    """Return the manifest as JSON values."""
+    return dataclasses.asdict(manifest)
+
+
 def to_json(manifest: Manifest) -> str:
     """Return the manifest as indented JSON."""
     return json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n"

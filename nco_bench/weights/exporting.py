@@ -1,0 +1,89 @@
+"""Weights for elsewhere: a copy with its manifest, and a page that says all that is known about them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from nco_bench.errors import ResultsError, UnknownNameError
+from nco_bench.weights.manifest import manifest_path
+from nco_bench.weights.store import SUFFIX, WeightsFile, export, list_weights, load_state, verify
+
+PRECISIONS = ("fp32", "bf16")
+
+
+def find(name_or_path: str) -> WeightsFile:
+    """Return weights by name or path, checked against their manifest.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name that nothing answers to.
+    BadWeightsError
+        When the file is damaged or changed.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.suffix == SUFFIX and path.is_file():
+        return verify(path)
+    known = {file.path.stem: file for file in list_weights()}
+    if name_or_path not in known:
+        raise UnknownNameError("weights", name_or_path, known, "See `nco-bench weights list`.")
+    return verify(known[name_or_path].path)
+
+
+def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> WeightsFile:
+    """Write weights and their manifest to another place; in bf16 the manifest names the original as parent.
+
+    Raises
+    ------
+    NcoBenchError
+        For weights that are not found or damaged, an unknown precision, or a file that is already there.
+    """
+    import torch
+
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", precision, PRECISIONS)
+    file = find(name_or_path)
+    target = out if out.suffix == SUFFIX else out.with_name(out.name + SUFFIX)
+    for path in (target, manifest_path(target)):
+        if path.exists():
+            raise ResultsError(f"{path}: is there already; choose another --out.")
+    state, manifest = load_state(file), dataclasses.replace(file.manifest, name=target.stem)
+    if precision == "bf16":
+        state = {k: v.to(torch.bfloat16) if v.is_floating_point() else v for k, v in state.items()}
+        note = f"{manifest.notes} Rounded to bf16.".strip()
+        manifest = dataclasses.replace(manifest, parent=file.sha256, notes=note)
+    return export(state, manifest, target)
+
+
+def describe(file: WeightsFile) -> str:
+    """Return a page of text: what a reader of a table should know about these weights."""
+    manifest, data = file.manifest, file.manifest.data
+    share = (
+        "" if manifest.share_of_paper is None else f", {100 * manifest.share_of_paper:.3g} % of the paper's"
+    )
+    rows = [
+        ("model", f"{manifest.model}, {manifest.problem}, {manifest.parameters:,} parameters"),
+        ("file", f"{file.path} ({file.path.stat().st_size / 2**20:.1f} MiB)"),
+        ("sha256", manifest.sha256),
+        ("licence", manifest.licence),
+        ("trained", f"{manifest.steps:,} steps, {manifest.samples:,} samples{share}, {manifest.hours:g} h"),
+        ("data", f"{data.instances:,} x {data.distribution or 'unknown'} of size {data.size or 'unknown'}"),
+        ("labels", " ".join(part for part in (data.label_solver, data.label_params) if part)),
+        ("machine", ", ".join(f"{key} {value}" for key, value in manifest.machine.items())),
+        ("code", manifest.code_version),
+        ("seed", str(manifest.seed)),
+        ("config", ", ".join(f"{key}={value}" for key, value in manifest.config.items())),
+        ("recipe", ", ".join(f"{key}={value}" for key, value in manifest.recipe.items())),
+    ]
+    if data.label_gap_percent is not None:
+        rows.append(("label gap", f"{data.label_gap_percent:.4f} % ({data.label_gap_measured})"))
+    for gap in manifest.validation:
+        rows.append(
+            ("validation", f"{gap.gap_percent:.3f} +- {gap.ci95_percent:.3f} % on {gap.instances} {gap.on}")
+        )
+    for change in manifest.recipe_changes:
+        rows.append(("changed", f"at step {change.get('step')}: {change.get('changed')}"))
+    rows += [("parent", manifest.parent), ("notes", manifest.notes)]
+    lines = [f"{key:<10}  {value}" for key, value in rows if value]
+    return "\n".join([manifest.name, *lines])
