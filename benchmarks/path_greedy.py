@@ -6,7 +6,8 @@ Greedy construction: ours against the official code, on the same weights and ins
 Each argument names a checkout of the official repository; a model without one is skipped. Complete runs of the largest
 sizes take the official code hours on a CPU, so steps are timed at evenly spread points of the construction (the same
 partial tours on both sides, in turns) and summed up with the trapezoidal rule; ``--points`` chooses how many. CPU seconds
-(medians of ``--repeats`` turns) are compared, which other work on the machine disturbs less than wall seconds; both are printed.
+(medians of ``--repeats`` turns) are compared, which other work on the machine disturbs less than wall seconds; both are
+printed.
 """
 
 from __future__ import annotations

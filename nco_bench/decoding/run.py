@@ -87,7 +87,7 @@ def decode_path(
     seed
         Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on the
         seed of their instance, so a solution does not depend on the batch (but for rounding in matrix products of other
-        shapes). The segments of rrc and prc are drawn once for the whole batch from the first seed, as in the official codes.
+        shapes). The segments of rrc and prc are drawn once for the batch from the first seed, as in the official codes.
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no
         intermediate solution to stop at and ignore it.

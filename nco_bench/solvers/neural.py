@@ -19,6 +19,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.decoding.run import Trace, decode_path
 from nco_bench.decoding.spec import Decoding, parse_decoding
 from nco_bench.errors import BadInputError
+from nco_bench.models.precision import at_precision
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, read_params
@@ -61,7 +62,9 @@ class PathSolver:
         self.model = entry(self.name)
         self.decoding: Decoding = parse_decoding(options.decoding or "greedy")
         self.options = options
-        read_params(self.name, options.params)
+        self.precision = str(
+            read_params(self.name, options.params, precision=(str, "fp32"))["precision"]
+        ).lower()
         self.scale = None if options.coordinate_scale == AUTO else _coordinate_scale(options.coordinate_scale)
         self.calibration: list[Calibrated] = []
         self.policy: torch.nn.Module | None = None
@@ -96,7 +99,7 @@ class PathSolver:
             load_into(self.policy, self.weights)
         if self.scale is None:
             self.calibration = self._calibrated()
-        self.policy = self.policy.to(device).eval()
+        self.policy = at_precision(self.policy.to(device), self.name, self.precision).eval()
 
     def _calibrated(self) -> list[Calibrated]:
         calibration = [] if self.weights is None else read_calibration(self.weights)
