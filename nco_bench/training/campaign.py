@@ -167,7 +167,9 @@ def run_campaign(
     """
     stages = read_campaign(file)
     state = _State.read(folder)
-    began, lines, stops = time.monotonic(), [], []
+    began = time.monotonic()
+    lines: list[str] = []
+    stops: list[str] = []
     for turn, stage in _turns(stages):
         if state.done.get(stage.name, 0) > turn or stage.name in state.stopped:
             continue

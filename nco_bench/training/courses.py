@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.models.registry import PATH_MODELS
+from nco_bench.models.task_table import TASK_NETWORKS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -98,12 +99,27 @@ class Course:
 
 @dataclass(frozen=True)
 class CourseEntry:
-    """Where a course is (``module:object``), for which models, and whether it needs labelled data."""
+    """What is known about a course without loading it.
+
+    Attributes
+    ----------
+    target
+        ``module:object``.
+    models
+        What it trains.
+    needs_data
+        Whether it learns from labelled data.
+    summary
+        What it does, for users.
+    without_asking
+        Models that get it without naming it where their data fit; None for all.
+    """
 
     target: str
     models: tuple[str, ...]
     needs_data: bool
     summary: str
+    without_asking: tuple[str, ...] | None = None
 
 
 COURSES: dict[str, CourseEntry] = {
@@ -112,6 +128,13 @@ COURSES: dict[str, CourseEntry] = {
         tuple(PATH_MODELS),
         needs_data=True,
         summary="imitate labelled solutions on random pieces of them",
+    ),
+    "self-improved": CourseEntry(
+        "nco_bench.training.self_improved_course:COURSE",
+        tuple(PATH_MODELS),
+        needs_data=False,
+        summary="improve pseudo-labels by re-construction (SIT) or sampling without replacement (SIGD), then imitate them",
+        without_asking=("sit", "sigd", "sigd-lehd"),
     ),
     "policy-gradient": CourseEntry(
         "nco_bench.training.policy_gradient_course:COURSE",
@@ -124,6 +147,12 @@ COURSES: dict[str, CourseEntry] = {
         ("attend2pack",),
         needs_data=False,
         summary="policy gradient on the load rate of freshly drawn boxes",
+    ),
+    "tasks": CourseEntry(
+        "nco_bench.training.task_course:COURSE",
+        tuple(TASK_NETWORKS),
+        needs_data=False,
+        summary="answer freshly drawn instances of the algorithmic task that --data names",
     ),
 }
 """Ways to learn by the name that ``--config learner=NAME`` takes. For a model with several the first that its data fit."""
@@ -153,7 +182,8 @@ def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tupl
     chosen = config.get("learner")
     if chosen is not None and chosen not in fitting:
         raise UnknownNameError(f"way to train {model}", chosen, fitting)
-    name = chosen or next((n for n, e in fitting.items() if e.needs_data == has_data), next(iter(fitting)))
+    usual = {n: e for n, e in fitting.items() if e.without_asking is None or model in e.without_asking}
+    name = chosen or next((n for n, e in usual.items() if e.needs_data == has_data), next(iter(usual)))
     return name, load_course(fitting[name])
 
 
