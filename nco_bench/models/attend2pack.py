@@ -158,7 +158,9 @@ class Attend2Pack(nn.Module):
         self.bin_projection = nn.Linear(width, width, bias=False)  # W_f of both policies
         # Sequence policy
         self.left_projection = nn.Linear(width, width, bias=False)
-        self.box_projection = nn.Linear(width, 3 * width, bias=False)  # glimpse keys, glimpse values, pointer keys
+        self.box_projection = nn.Linear(
+            width, 3 * width, bias=False
+        )  # glimpse keys, glimpse values, pointer keys
         self.glimpse_projection = nn.Linear(width, width, bias=False)
         # Placement policy
         self.chosen_projection = nn.Linear(width, width, bias=False)

@@ -39,7 +39,9 @@ class Attend2packSolver:
                 f"{MODEL}: decoding {self.decoding} does not fit a packing; use greedy or sample:K."
             )
         if self.decoding.knn is not None:
-            raise BadInputError(f"{MODEL}: decoding {self.decoding}: the model sees all boxes; leave knn out.")
+            raise BadInputError(
+                f"{MODEL}: decoding {self.decoding}: the model sees all boxes; leave knn out."
+            )
         if options.coordinate_scale is not None:
             raise BadInputError(f"{MODEL}: a packing has no coordinates; leave --coordinate-scale out.")
         self.policy: Any = None

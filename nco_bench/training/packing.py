@@ -80,7 +80,7 @@ class PackingRecipe(LoopRecipe):
 
 
 SMALL_PACKING = PackingRecipe(
-    learner="packing", batch=64, steps=0, lr=1e-4, weight_decay=0.0, schedule="cosine", warmup=20,
+    learner="packing", batch=64, steps=0, lr=2e-4, weight_decay=0.0, schedule="cosine", warmup=20,
     log_every=20, validate_every=300.0, validation_instances=64, from_lowest=True,
 )  # fmt: skip
 """For minutes of a CPU: few boxes, a baseline that works at once, a falling learning rate."""
@@ -277,12 +277,11 @@ def packing_manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_ou
     progress, seed = trainer.progress, trainer.configuration["seed"]
     packed = progress.samples // (recipe.samples if recipe.baseline == "samples" else 1)
     data = TrainingData(
-        distribution=f"bpp3d, base {recipe.bin}, sides {SMALLEST_SIDE}..{LARGEST_SIDE}",
+        distribution=recipe.bin,
         size=recipe.boxes,
         instances=packed,
         label_solver="none",
-        label_params=f"policy gradient, baseline {recipe.baseline}",
-        seeds=(str(seed),),
+        label_params=f"policy gradient, baseline {recipe.baseline}; sides {SMALLEST_SIDE}..{LARGEST_SIDE} drawn as needed",
     )
     on = f"bpp3d{recipe.boxes}:{recipe.bin}:seed={VALIDATION_SEED}, greedy, against extreme-point by volume"
     measured = () if progress.gap is None else (

@@ -113,7 +113,9 @@ class _Packing:
             corner[axis] = high[axis]
             inside = (placed_low <= corner) & (corner < placed_high)
             for along in ((axis + 1) % 3, (axis + 2) % 3):
-                meets = inside[:, axis] & inside[:, 3 - axis - along] & (placed_high[:, along] <= corner[along])
+                meets = (
+                    inside[:, axis] & inside[:, 3 - axis - along] & (placed_high[:, along] <= corner[along])
+                )
                 found[row] = corner
                 found[row, along] = placed_high[meets, along].max(initial=0)
                 row += 1
