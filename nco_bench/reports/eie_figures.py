@@ -196,7 +196,7 @@ def dependence_figure(sizes: Sequence[int], draws: int, out: Path | str) -> dict
             linestyle="none",
         )
         axis.set_xlabel("n")
-        axis.set_ylabel("expected entropy in nats (lambda = 1/sqrt(d), d = 16)")
+        axis.set_ylabel("expected entropy in nats (d = 16)")
         legend(fig, [axis])
     return found
 
