@@ -17,19 +17,24 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.models.task_table import TASK_NETWORKS
-from nco_bench.problems.tasks import TASKS, Task, generate
+from nco_bench.problems.tasks import TASKS, Task
 from nco_bench.training.checkpoint import write_atomically
 from nco_bench.training.loop import Trainer
-from nco_bench.training.machine import code_version, machine
-from nco_bench.training.tasks import PAPER_SAMPLES, TaskLearner, task_recipe, untrained
-from nco_bench.weights.manifest import Manifest, TrainingData
+from nco_bench.training.tasks import (
+    PAPER_SAMPLES,
+    TaskLearner,
+    task_manifest,
+    task_recipe,
+    untrained,
+    validation_score,
+)
 from nco_bench.weights.store import SHIPPED, SUFFIX, export
 
 GRAPH_SHARE = 4
@@ -40,7 +45,6 @@ RESERVE = 0.93
 """Share of the remaining time that a round is planned for."""
 
 STATE = "campaign.json"
-VALIDATION, GRAPH_VALIDATION, VALIDATION_SEED = 2000, 200, 4321
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ def train_member(member: Member, samples: int, folder: Path, until: float) -> Do
     if progress.samples < goal:
         trainer.save()
         return None
-    score = validation_score(trainer, member)
+    score = validation_score(trainer.policy, member.definition)
     progress.history.append({**_line(trainer), "score": score})
     trainer.save()
     done = Done(member.name, progress.samples, progress.seconds, progress.loss or 0.0, score)
@@ -157,44 +161,8 @@ def _trainer(member: Member, folder: Path) -> Trainer:
     return trainer
 
 
-@torch.inference_mode()
-def validation_score(trainer: Trainer, member: Member) -> float:
-    """Return F1 of the positive class in percent, or the mean squared error, on fresh instances as in training."""
-    task = member.definition
-    count = GRAPH_VALIDATION if task.graph else VALIDATION
-    fresh = generate(task.name, "id", None, count, VALIDATION_SEED, task.variant)
-    trainer.policy.eval()
-    answers = torch.cat([trainer.policy(part) for part in torch.from_numpy(fresh.inputs).split(500)])
-    trainer.policy.train()
-    truth = torch.from_numpy(fresh.targets).float()
-    if task.regression:
-        return float(((answers - truth) ** 2).mean())
-    said, positive = answers > 0, truth > 0.5
-    return float(200 * (said & positive).sum() / (said.sum() + positive.sum()).clamp(min=1))
-
-
 def _export(trainer: Trainer, member: Member, done: Done, folder: Path) -> None:
-    task, recipe = member.definition, trainer.recipe
-    what = "mean squared error" if task.regression else "F1 in percent"
-    manifest = Manifest(
-        name=member.name,
-        model=member.network,
-        config={"features": task.width, "pooled": task.output == "pooled"},
-        problem=task.name,
-        parameters=sum(p.numel() for p in trainer.policy.parameters()),
-        sha256="",
-        steps=trainer.progress.step,
-        samples=done.samples,
-        data=TrainingData(f"{task.name}:variant={task.variant}", task.train_n, done.samples, "exact labels"),
-        recipe=asdict(recipe),
-        seed=member.seed,
-        hours=round(done.seconds / 3600, 5),
-        machine=machine(torch.device("cpu")),
-        code_version=code_version(),
-        paper_samples=PAPER_SAMPLES,
-        share_of_paper=done.samples / PAPER_SAMPLES,
-        notes=f"Weights after the last update. On fresh instances as in training: {what} {done.score:.4g}.",
-    )
+    manifest = task_manifest(trainer, member.name, member.network, member.definition, member.seed, done.score)
     export(trainer.weights(), manifest, folder / f"{member.name}{SUFFIX}")
 
 

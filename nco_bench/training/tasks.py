@@ -7,6 +7,7 @@ last update, as published; instances are drawn afresh instead of 100 times from 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -15,9 +16,12 @@ from torch.nn import functional
 
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.models.task_networks import TaskNetwork, build_task_network
-from nco_bench.problems.tasks import Task, TaskBatch, stream
+from nco_bench.problems.tasks import Task, TaskBatch, generate, stream
 from nco_bench.training.learner import Loss
+from nco_bench.training.loop import Trainer
+from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import LoopRecipe
+from nco_bench.weights.manifest import Manifest, TrainingData
 
 PAPER_SAMPLES = 10_000_000
 BATCH, GRAPH_BATCH = 500, 16
@@ -25,6 +29,7 @@ CHAPTER = 64
 """Batches drawn from one seed of the generator; a resumed run skips at most so many."""
 
 CHAPTERS_PER_SEED = 1_000_000
+VALIDATION, GRAPH_VALIDATION, VALIDATION_SEED = 2000, 200, 4321
 
 
 def task_recipe(task: Task) -> LoopRecipe:
@@ -127,3 +132,56 @@ class TaskLearner:
         self.drawn = int(position["drawn"])
         if self.drawn % CHAPTER:
             self._open(self.drawn % CHAPTER)
+
+
+@torch.inference_mode()
+def validation_score(policy: nn.Module, task: Task) -> float:
+    """Return F1 of the positive class in percent, or the mean squared error, on fresh instances as in training."""
+    device = next(policy.parameters()).device
+    count = GRAPH_VALIDATION if task.graph else VALIDATION
+    fresh = generate(task.name, "id", None, count, VALIDATION_SEED, task.variant)
+    training = policy.training
+    policy.eval()
+    answers = torch.cat([policy(part.to(device)).cpu() for part in torch.from_numpy(fresh.inputs).split(500)])
+    policy.train(training)
+    truth = torch.from_numpy(fresh.targets).float()
+    if task.regression:
+        return float(((answers - truth) ** 2).mean())
+    said, positive = answers > 0, truth > 0.5
+    return float(200 * (said & positive).sum() / (said.sum() + positive.sum()).clamp(min=1))
+
+
+def task_manifest(
+    trainer: Trainer, name: str, network: str, task: Task, seed: int, score: float | None
+) -> Manifest:
+    """Return the manifest of a network's weights; the hash is filled in when they are written.
+
+    Parameters
+    ----------
+    name
+        Of the weights.
+    score
+        What `validation_score` says of them, None where it was not asked.
+    """
+    samples, what = trainer.progress.samples, "mean squared error" if task.regression else "F1 in percent"
+    measured = "" if score is None else f" On fresh instances as in training: {what} {score:.4g}."
+    return Manifest(
+        name=name,
+        model=network,
+        config={"features": task.width, "pooled": task.output == "pooled"},
+        problem=task.name,
+        parameters=sum(p.numel() for p in trainer.policy.parameters()),
+        sha256="",
+        steps=trainer.progress.step,
+        samples=samples,
+        data=TrainingData(f"{task.name}:variant={task.variant}", task.train_n, samples, "exact labels"),
+        recipe=asdict(trainer.recipe),
+        seed=seed,
+        hours=round(trainer.progress.seconds / 3600, 5),
+        machine=machine(next(trainer.policy.parameters()).device),
+        code_version=code_version(),
+        paper_samples=PAPER_SAMPLES,
+        share_of_paper=samples / PAPER_SAMPLES,
+        recipe_changes=tuple(line for line in trainer.progress.history if "changed" in line),
+        notes=f"Weights after the last update.{measured}",
+    )
