@@ -1,6 +1,8 @@
 """Samples per second of supervised training on this machine, against its own matrix-multiplication speed.
 
-    python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5]
+    python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--data FILE ...]
+
+With labelled data it also says which share of the time an update waits for data.
 
 The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
 large multiplication reaches here: 6 floating point operations per weight and token. Attention is not in the floor.
@@ -10,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from nco_bench.models.registry import build_path_policy, count_parameters
-from nco_bench.training.data import Batch
+from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.loop import Trainer
 from nco_bench.training.recipes import Recipe, recipe_for
 from nco_bench.training.supervised import Supervised
@@ -23,6 +26,8 @@ from nco_bench.training.supervised import Supervised
 
 class Uniform:
     """A stream of random instances; their order is no tour, which does not change the time."""
+
+    problem = "tsp"
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
@@ -44,8 +49,6 @@ def multiplication_speed(seconds: float) -> float:
 
 def samples_per_second(model: str, recipe: Recipe, seconds: float) -> float:
     """Return the speed of whole updates (data, forward, backward, AdamW) at one sub-path length."""
-    from pathlib import Path
-
     policy = build_path_policy(model).train()
     learner = Supervised(policy, Uniform(100), recipe, 0, torch.device("cpu"))  # type: ignore[arg-type]
     trainer = Trainer(policy, learner, recipe, Path("unused"), {})
@@ -57,12 +60,39 @@ def samples_per_second(model: str, recipe: Recipe, seconds: float) -> float:
     return (trainer.progress.samples - samples) / (time.perf_counter() - began)
 
 
+class Timed:
+    """A stream of labels that counts the seconds that reading takes."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.stream, self.problem, self.seconds = LabelStream(files, 0), "tsp", 0.0
+
+    def take(self, count: int) -> Batch:
+        began = time.perf_counter()
+        batch = self.stream.take(count)
+        self.seconds += time.perf_counter() - began
+        return batch
+
+
+def waiting(model: str, recipe: Recipe, files: list[str], seconds: float) -> float:
+    """Return the share of training time that goes into taking data."""
+    stream = Timed(files)
+    stream.take(1)  # the first shard is read at the start of a run
+    stream.seconds = 0.0
+    learner = Supervised(policy := build_path_policy(model).train(), stream, recipe, 0, torch.device("cpu"))  # type: ignore[arg-type]
+    trainer = Trainer(policy, learner, recipe, Path("unused"), {})
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        trainer.update(0.0)
+    return stream.seconds / (time.perf_counter() - began)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="decoder-6x128")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--data", nargs="*", default=[], help="labelled TSP files, at least two")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     peak = multiplication_speed(min(2.0, options.seconds))
@@ -76,6 +106,10 @@ def main() -> None:
         speed = samples_per_second(options.model, recipe, options.seconds)
         share = speed * length * weights * 6 / peak
         print(f"sub-paths of {length:3d} rows: {speed:7.0f} samples/s, {share:.0%} of the floor's speed")
+    if options.data:
+        recipe = recipe_for(options.model, {"batch": str(options.batch)})
+        share = waiting(options.model, recipe, options.data, 4 * options.seconds)
+        print(f"waiting for data: {share:.2%} of the time")
 
 
 if __name__ == "__main__":

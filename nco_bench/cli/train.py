@@ -41,6 +41,13 @@ def train(
     campaign: Annotated[
         Path | None, typer.Option("--campaign", help="TOML file of recipes with time slices.")
     ] = None,
+    pack: Annotated[
+        Path | None,
+        typer.Option("--pack", help="Write a campaign's folder to this folder in files below 16 MB."),
+    ] = None,
+    unpack: Annotated[
+        Path | None, typer.Option("--unpack", help="Read what --pack wrote into the campaign's folder first.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,
     instances: Instances = DEFAULT_INSTANCES,
@@ -57,16 +64,24 @@ def train(
 
     places = Places.from_environment(instances)
     if campaign is not None:
+        from nco_bench.training.campaign import pack as pack_campaign
         from nco_bench.training.campaign import run_campaign
+        from nco_bench.training.campaign import unpack as unpack_campaign
 
         if model is not None:
             raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
         folder = out or campaign.with_suffix("")
+        if unpack is not None:
+            unpack_campaign(unpack, folder, say)
         done = run_campaign(
             campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places
         )
+        if pack is not None:
+            say(f"{pack}: {len(pack_campaign(folder, pack))} files")
         print_json(done.as_dict()) if json else say(done.describe())
         return 1 if done.stopped else 0
+    if pack is not None or unpack is not None:
+        raise BadInputError("--pack and --unpack belong to a campaign: name it with --campaign FILE.")
     if model is None:
         raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
     try:

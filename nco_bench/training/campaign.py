@@ -11,10 +11,10 @@ A TOML file names the stages::
     problem = "tsp"                 # where the data do not say
     config = { batch = 64, lr = "1e-3" }
 
-Turns go around: the first turn of every stage, then the second ones. Schedules run over all turns of a stage. Each turn
-ends with a checkpoint and weights in the campaign's folder; ``campaign.json`` there counts what is done. With a time limit the
-campaign stops after the turn that reaches it, and a slice is cut to what is left. The folder and the labels are all that
-another machine needs to go on; files above 16 MB travel in parts (`pack` and `unpack`).
+Turns go around: the first turn of every stage, then the second ones. Schedules run over all turns of a stage. A turn
+ends with a checkpoint and weights in the campaign's folder; ``campaign.json`` there counts what is done. With a time limit
+the campaign stops after the turn that reaches it, and a slice is cut to what is left. The folder and the labels are all
+that another machine needs to go on; files above 16 MB travel in parts (`pack` and `unpack`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from nco_bench.training.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
-from nco_bench.training.learner import Learner, Measure
+from nco_bench.training.distributed import agreed, average_gradients, group, total
+from nco_bench.training.learner import Learner, Loss, Measure
 from nco_bench.training.recipes import LoopRecipe, rate
 
 
@@ -88,6 +89,14 @@ class Trainer:
         self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
         self.optimizer = _optimizer(self.parameters, recipe)
         self.progress = Progress()
+        self.group = group()
+
+    def _joined_loss(self, loss: Loss, device: torch.device) -> Loss:
+        """Average gradients and the reported loss over all processes."""
+        share = self.group.share(loss.samples)
+        average_gradients(self.parameters.values(), share)
+        value = total(float(loss.reported.detach()) * share, device)
+        return Loss(loss.total, torch.tensor(value), loss.samples)
 
     def update(self, fraction: float) -> tuple[float, float]:
         """Do one update.
@@ -99,13 +108,15 @@ class Trainer:
         """
         recipe, progress = self.recipe, self.progress
         factor = rate(recipe, progress.step, fraction)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak"] * factor
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = settings["peak"] * factor
         device = next(iter(self.parameters.values())).device
         try:
             with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
                 loss = self.learner.loss(progress.step, fraction)
             loss.total.backward()
+            if self.group.size > 1:
+                loss = self._joined_loss(loss, device)
             norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)
             value = float(loss.reported.detach())
         except RuntimeError as error:
@@ -168,7 +179,9 @@ class Trainer:
         return (self.folder / LAST).exists()
 
     def save(self) -> Path:
-        """Write a checkpoint; raises `ResultsError`."""
+        """Write a checkpoint (the first process does); raises `ResultsError`."""
+        if not self.group.first:
+            return self.folder / LAST
         names = {id(p): name for name, p in self.parameters.items()}
         tensors = {f"model/{k}": v for k, v in self.policy.state_dict().items()}
         tensors |= {f"extra/{k}": v for k, v in self.learner.extra.state_dict().items()}
@@ -317,7 +330,11 @@ def train_until_done(
         fraction = _fraction(recipe, progress.step, before, elapsed, left)
         if planned_s is not None and not recipe.steps:
             fraction = min((before + elapsed) / planned_s, 1.0 - 1e-9)  # the budget ends the last session
-        if fraction >= 1.0 or (left is not None and elapsed >= left):
+        done = fraction >= 1.0 or (left is not None and elapsed >= left)
+        if trainer.group.size > 1:  # the first process keeps time for all
+            device = next(iter(trainer.parameters.values())).device
+            fraction, done = agreed(fraction, device), bool(agreed(float(done), device))
+        if done:
             break
         started = time.monotonic()
         _, norm = trainer.update(fraction)
@@ -383,6 +400,8 @@ def _log(trainer: Trainer, hooks: Hooks, window: _Window) -> None:
 def _validate(trainer: Trainer, hooks: Hooks) -> float:
     """Validate, log, and return the seconds that it took."""
     progress, started = trainer.progress, time.monotonic()
+    if not trainer.group.first:
+        return 0.0
     trainer.policy.eval()
     gap = hooks.validate(trainer)
     trainer.policy.train()

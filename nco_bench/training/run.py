@@ -17,6 +17,7 @@ import torch
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
+from nco_bench.training.distributed import joined
 from nco_bench.training.learner import Measure
 from nco_bench.training.loop import Hooks, Trainer, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
@@ -130,15 +131,16 @@ def train(
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
     weights = _weights_path(out, model)
-    torch.manual_seed(seed)
-    prepared = course.prepare(
-        Assignment(model, recipe, tuple(data), problem, seed, device, validation, places)
-    )
-    trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
-    log = weights.with_suffix(".csv")
-    with _reporting(progress, model) as report:
-        complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
-    export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
+    with joined(device) as mine:
+        torch.manual_seed(seed)
+        assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places)
+        prepared = course.prepare(assignment)
+        trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
+        log = weights.with_suffix(".csv")
+        with _reporting(progress if trainer.group.first else "silent", model) as report:
+            complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
+        if trainer.group.first:
+            export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
     done = trainer.progress
     return TrainResult(
         weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.gap, complete
@@ -148,9 +150,13 @@ def train(
 def _trainer(prepared: Prepared, recipe: LoopRecipe, folder: Path, *, resume: bool, adopt: bool) -> Trainer:
     """Make a fresh run, or one that goes on from its checkpoint."""
     trainer = Trainer(prepared.policy, prepared.learner, recipe, folder, prepared.identity)
+    if trainer.group.size > 1 and not getattr(prepared.learner, "shares_batches", False):
+        raise BadInputError(
+            f"{recipe.learner}: cannot be trained by several processes; start it without torchrun."
+        )
     if resume:
         trainer.resume(adopt=adopt)
-    elif trainer.has_checkpoint():
+    elif trainer.group.first and trainer.has_checkpoint():
         raise BadInputError(
             f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
         )
@@ -191,6 +197,7 @@ def _hooks(report: Report, prepared: Prepared, log: Path) -> Hooks:
         return prepared.validate(trainer)
 
     def save_log(trainer: Trainer) -> None:
-        write_log(log, trainer.progress.history)
+        if trainer.group.first:
+            write_log(log, trainer.progress.history)
 
     return Hooks(validate, report.line, report.tick, save_log)

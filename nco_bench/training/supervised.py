@@ -35,6 +35,7 @@ from nco_bench.models.logit_scale import TRAINING_SIZE
 from nco_bench.models.path import PathNodes, PathState, gather_rows, path_state
 from nco_bench.models.pens import Pens
 from nco_bench.training.data import LabelStream, unpack_routes
+from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
 from nco_bench.training.recipes import Recipe, longest_now
 
@@ -216,7 +217,7 @@ def auxiliary_layer(policy: nn.Module) -> nn.Module:
 
 
 class Supervised:
-    """Supervised learning on sub-paths, as one way to learn that the training loop takes.
+    """Supervised learning on pieces of solutions, as one way to learn that the training loop takes.
 
     Parameters
     ----------
@@ -230,10 +231,14 @@ class Supervised:
         Where the policy is.
     """
 
+    shares_batches = True
+    """Several processes may train together, see `distributed`."""
+
     def __init__(
         self, policy: Any, stream: LabelStream, recipe: Recipe, seed: int, device: torch.device
     ) -> None:
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
+        self.group = group()
         self.extra = nn.ModuleDict()
         self._tokens: list[Tensor] = []
         if recipe.auxiliary > 0 and stream.problem == "tsp":
@@ -281,6 +286,10 @@ class Supervised:
         return SubPaths(torch.from_numpy(pieces).to(self.device), False, TRAINING_SIZE)
 
     def _loss(self, paths: SubPaths) -> Loss:
+        whole = len(paths.coords)
+        if self.group.size > 1:
+            mine = self.group.rows(whole, self.device)
+            paths = dataclasses.replace(paths, coords=paths.coords[mine])
         batch, length, _ = paths.coords.shape
         nodes = PathNodes(paths.coords, None, paths.instance_size)
         rows = torch.arange(length, device=self.device).expand(batch, -1)
@@ -289,7 +298,7 @@ class Supervised:
         total = next_node
         if self.recipe.auxiliary > 0:
             total = next_node + self.recipe.auxiliary * self._neighbour_loss(length - 2, paths.closed)
-        return Loss(total, next_node, batch)
+        return Loss(total, next_node, whole)
 
     def _neighbour_loss(self, candidates: int, closed: bool) -> Tensor:
         last, head = self._tokens.pop(), self.extra["neighbours"]
@@ -307,7 +316,8 @@ class Supervised:
         customers = int(rng.integers(min(self.recipe.shortest - 1, longest - 1), longest + 1))
         closed = customers > count
         pieces = draw_route_pieces(packed, min(customers, count), rng, self.recipe.symmetries)
-        coords, demand, remaining, via, capacity = (tensor.to(self.device) for tensor in pieces)
+        mine = self.group.rows(batch)
+        coords, demand, remaining, via, capacity = (tensor[mine].to(self.device) for tensor in pieces)
         flag = via[:, 0 if closed else 1]
         if closed:
             coords, demand = (torch.cat([t[:, -1:], t], dim=1) for t in (coords, demand))

@@ -1,0 +1,105 @@
+"""Several processes, one run: each learns from its share of every batch, gradients are averaged (data parallel).
+
+``torchrun --nproc-per-node 2 -m nco_bench train ...`` starts them. Batch size and trajectory are those of one process: all
+draw the same batch and keep every n-th row of it. The first process alone keeps time, validates, reports and writes files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+from nco_bench.errors import BadInputError
+
+
+@dataclass(frozen=True)
+class Group:
+    """One process among those that train together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this one reports and writes."""
+        return self.rank == 0
+
+    def rows(self, count: int, device: torch.device | None = None) -> Tensor:
+        """Return which rows of a batch are this process's; one row that counts nothing where there are too few."""
+        if self.rank >= count:
+            return torch.zeros(1, dtype=torch.int64, device=device)
+        return torch.arange(self.rank, count, self.size, device=device)
+
+    def share(self, count: int) -> float:
+        """Return which share of a batch of `count` rows this process holds."""
+        return len(range(self.rank, count, self.size)) / count
+
+
+def group() -> Group:
+    """Return the group that training runs in: this process alone, unless `joined`."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return Group()
+    return Group(distributed.get_rank(), distributed.get_world_size())
+
+
+@contextmanager
+def joined(device: str) -> Iterator[str]:
+    """Join the processes that torchrun started; yields the device of this one. Does nothing without torchrun.
+
+    Raises
+    ------
+    BadInputError
+        When torchrun's environment is incomplete.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2 or distributed.is_initialized():
+        yield device
+        return
+    missing = [
+        name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ
+    ]
+    if missing:
+        raise BadInputError(
+            f"WORLD_SIZE is {size}, but {missing[0]} is not set; start the command with torchrun."
+        )
+    cuda = device.startswith("cuda")
+    if cuda:
+        device = f"cuda:{int(os.environ['LOCAL_RANK'])}"
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield device
+    finally:
+        distributed.destroy_process_group()
+
+
+def average_gradients(parameters: Iterable[Tensor], share: float) -> None:
+    """Replace gradients by their mean over the whole batch, of which this process holds `share`."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    flat = torch.cat([g.reshape(-1) for g in gradients]) * share
+    distributed.all_reduce(flat)
+    begin = 0
+    for gradient in gradients:
+        gradient.copy_(flat[begin : begin + gradient.numel()].view_as(gradient))
+        begin += gradient.numel()
+
+
+def total(value: float, device: torch.device) -> float:
+    """Return the sum of a number over all processes."""
+    tensor = torch.tensor(
+        value, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device
+    )
+    distributed.all_reduce(tensor)
+    return float(tensor)
+
+
+def agreed(value: float, device: torch.device) -> float:
+    """Return the first process's number in all of them."""
+    tensor = torch.tensor(value, dtype=torch.float64, device=device)
+    distributed.broadcast(tensor, 0)
+    return float(tensor)

@@ -1,0 +1,68 @@
+"""Two processes that train together follow the trajectory of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nco_bench.training.checkpoint import LAST, load_checkpoint
+from nco_bench.training.distributed import Group
+from nco_bench.training.run import train
+
+CONFIG = {
+    "steps": "6", "batch": "7", "longest": "11", "longest_start": "6", "log_every": "1", "validation_instances": "3",
+}  # fmt: skip
+RUN = """
+import json, sys, torch
+from pathlib import Path
+from nco_bench.training.run import train
+torch.set_num_threads(1)
+data, config, out = json.loads(sys.argv[1])
+train("decoder-24x64", data, config, out=Path(out), progress="silent")
+"""
+
+
+def test_shares_of_a_batch_make_the_batch() -> None:
+    for count in (1, 2, 5, 8):
+        parts = [Group(rank, 3) for rank in range(3)]
+        assert sum(part.share(count) for part in parts) == pytest.approx(1.0)
+        rows = torch.cat([part.rows(count) for part in parts if part.share(count)])
+        assert rows.sort().values.tolist() == list(range(count))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(tmp_path: Path, shards: list[Path]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = json.dumps([[str(s) for s in shards], CONFIG, str(tmp_path / "two")])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RUN, arguments],
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0]
+    train("decoder-24x64", shards, CONFIG, out=tmp_path / "one", progress="silent")
+    histories = [
+        [
+            line["loss"]
+            for line in load_checkpoint(tmp_path / f"{n}.training" / LAST).state["progress"]["history"]
+            if "loss" in line
+        ]
+        for n in ("one", "two")
+    ]
+    assert histories[1] == pytest.approx(histories[0], rel=1e-5)
+    one, two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        assert torch.allclose(tensor, two[name], rtol=1e-3, atol=1e-5), name
