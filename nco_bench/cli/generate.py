@@ -12,7 +12,9 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, Time
 
 
 def generate(
-    problem: Annotated[str, typer.Argument(help="tsp, cvrp, bpp3d, or an algorithmic task such as knapsack.")],
+    problem: Annotated[
+        str, typer.Argument(help="tsp, cvrp, bpp3d, or an algorithmic task such as knapsack.")
+    ],
     n: Annotated[int, typer.Option("--n", help="Nodes (TSP), customers (CVRP), boxes, or length of a task.")],
     count: Annotated[
         int | None, typer.Option("--count", help="Instances; default: the literature's.")
@@ -37,6 +39,18 @@ def generate(
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Processes for --reference; default: all cores.")
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards", help="Spread --count over this many files in the folder --out, for training."
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            "--check", help="With --shards: better solver that judges 100 of the labels, such as lkh3."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="File; default: in the instances folder.")] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
@@ -57,6 +71,13 @@ def generate(
         problem, n, count, distribution, seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
         command_line(),
     )  # fmt: skip
+    if shards is not None:
+        from nco_bench.runs.label_shards import generate_shards
+
+        with RunDisplay() as display:
+            labels = generate_shards(request, shards, Places.from_environment(instances), display, check)
+        print_json(labels.as_dict()) if json else say(labels.describe())
+        return
     with RunDisplay() as display:
         made = generate_dataset(request, Places.from_environment(instances), display)
     if json:

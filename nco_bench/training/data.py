@@ -429,12 +429,26 @@ def describe(stream: LabelStream) -> TrainingData:
     def joined(values: Sequence[str]) -> str:
         return ", ".join(sorted({value for value in values if value}))
 
+    gap, measured = label_quality(stream.shards)
     return TrainingData(
         distribution=joined([f.distribution for f in facts]),
         size=max((f.size for f in facts), default=0),
         instances=sum(f.instances for f in facts),
         label_solver=joined([f.label_solver for f in facts]),
         label_params=joined([f.label_params for f in facts]),
+        label_gap_percent=gap,
+        label_gap_measured=measured,
         seeds=tuple(sorted({f.seed for f in facts if f.seed})),
         fingerprint=fingerprint(stream.shards),
     )
+
+
+def label_quality(shards: Sequence[str]) -> tuple[float | None, str]:
+    """Return the gap of the labels in percent and how it was measured, from ``labels.quality.json`` beside the shards."""
+    for folder in {Path(shard).parent for shard in shards if Path(shard).is_file()}:
+        try:
+            known = json.loads((folder / "labels.quality.json").read_text(encoding="utf-8"))
+            return float(known["gap_percent"]), str(known["measured"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None, ""

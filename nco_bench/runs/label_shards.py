@@ -1,0 +1,127 @@
+"""Labels for training: many instances with references, in shards that are made one after the other and never twice.
+
+Shard k holds instances of seed + k. A shard is made in parallel, instance by instance, and resumes where it was; one that is
+complete is left alone. How good the labels are is measured on the first shard against a better solver, and kept beside
+the shards in ``labels.quality.json``, from where training takes it into the manifest of its weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import load_saved, save_dataset
+from nco_bench.errors import BadInputError
+from nco_bench.runs.generating import GenerateRequest, generate_dataset
+from nco_bench.runs.references import ReferenceRun, compute_references
+from nco_bench.runs.runner import Display
+
+QUALITY = "labels.quality.json"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of labelled shards: their files, those made now, and the gap of the labels in percent where measured."""
+
+    files: tuple[Path, ...]
+    made: int
+    gap_percent: float | None
+    measured: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {**dataclasses.asdict(self), "files": [str(file) for file in self.files]}
+
+    def describe(self) -> str:
+        """Say it in a line."""
+        quality = (
+            "" if self.gap_percent is None else f", labels {self.gap_percent:.4f} % above {self.measured}"
+        )
+        return f"{self.files[0].parent}: {len(self.files)} shards, {self.made} made now{quality}"
+
+
+def generate_shards(
+    request: GenerateRequest,
+    shards: int,
+    places: Places,
+    display: Display,
+    check: str | None = None,
+    sample: int = 100,
+) -> Shards:
+    """Make the shards that are missing.
+
+    Parameters
+    ----------
+    request
+        As for one dataset; `count` is over all shards, `out` the folder, and `reference` must name a solver.
+    shards
+        How many files.
+    check, sample
+        A better solver, and the number of instances that it solves to judge the labels; None does not judge.
+
+    Raises
+    ------
+    BadInputError
+        Without a solver, a folder or enough instances; as `generate_dataset`.
+    """
+    if request.reference is None or request.out is None:
+        raise BadInputError("--shards makes labels: name a solver with --reference and a folder with --out.")
+    if shards < 1 or request.count is None or request.count < shards:
+        raise BadInputError(
+            f"--shards {shards}: expected 1 or more, and --count with at least one instance each."
+        )
+    files, made = [], 0
+    for number in range(shards):
+        count = request.count // shards + (number < request.count % shards)
+        seed = request.seed + number
+        file = request.out / f"{request.problem}{request.n}-seed{seed}.npz"
+        files.append(file)
+        if _complete(file, count):
+            continue
+        one = dataclasses.replace(request, count=count, seed=seed, out=file)
+        generate_dataset(one, places, display)
+        made += 1
+    gap, measured = _quality(files[0], check, sample, request, places, display)
+    return Shards(tuple(files), made, gap, measured)
+
+
+def _complete(file: Path, count: int) -> bool:
+    if not file.exists():
+        return False
+    dataset = load_saved(file)
+    return len(dataset) == count and all(r is not None and r.solution is not None for r in dataset.references)
+
+
+def _quality(
+    file: Path, check: str | None, sample: int, request: GenerateRequest, places: Places, display: Display
+) -> tuple[float | None, str]:
+    """Measure the labels, or return what was measured before."""
+    path = file.parent / QUALITY
+    if check is None:
+        if not path.exists():
+            return None, ""
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return float(known["gap_percent"]), str(known["measured"])
+    dataset = load_saved(file)
+    part = dataset.slice(0, min(sample, len(dataset)))
+    bare = Dataset(
+        f"{dataset.name}-check", part.problem, list(part.instances), [None] * len(part), part.origin
+    )
+    source = save_dataset(bare, file.parent / "check" / f"{file.stem}.npz")
+    how = ReferenceRun(check, request.jobs, request.seed, request.time_limit, request.command)
+    found = compute_references(bare, str(source), how, places, display)
+    gaps = [
+        label.cost / better.cost - 1
+        for label, better in zip(part.references, found, strict=True)
+        if label is not None and better is not None
+    ]
+    gap, measured = 100 * float(np.mean(gaps)), f"{check} on {len(gaps)} instances of {file.name}"
+    path.write_text(json.dumps({"gap_percent": gap, "measured": measured}) + "\n", encoding="utf-8")
+    return gap, measured
