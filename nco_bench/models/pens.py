@@ -104,6 +104,8 @@ class Geometry:
         ``(B, 1, T, K / 2)`` RoPE phases, or None.
     distances
         ``(B, T, T)`` where T is so small that they are kept for all layers, else None.
+    flex
+        Let FlexAttention compute the distances.
     """
 
     coords: Tensor
@@ -111,6 +113,7 @@ class Geometry:
     cos: Tensor | None = None
     sin: Tensor | None = None
     distances: Tensor | None = None
+    flex: bool = False
 
 
 def rotate(x: Tensor, geometry: Geometry) -> Tensor:
@@ -142,6 +145,10 @@ def attend_with_distances(
     scale
         Factor of the content logits.
     """
+    if geometry.flex:
+        from nco_bench.models import flex_distances  # its import takes a second
+
+        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
     blocks = []
@@ -216,6 +223,7 @@ class Pens(nn.Module):
         self.config = config
         self.logit_scale = logit_scale
         self.noise_seeds = torch.zeros(1, dtype=torch.int64)
+        self.flex = False
         self.embedding = (
             nn.Linear(2, config.width, bias=False) if config.initialisation == "coordinates" else None
         )
@@ -293,13 +301,13 @@ class Pens(nn.Module):
         if self.config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
-            if tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
+            if not self.flex and tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
                 near = distances(coords, coords)
         if not self.config.rope:
-            return Geometry(coords, slopes, distances=near)
+            return Geometry(coords, slopes, distances=near, flex=self.flex)
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
-        return Geometry(coords, slopes, phases.cos(), phases.sin(), near)
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), near, self.flex)
 
 
 def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:

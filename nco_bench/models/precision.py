@@ -7,7 +7,7 @@ candidates score almost alike, so tours are not those of float32. Speed was not 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ class Bfloat16(nn.Module):
         super().__init__()
         self.policy = policy
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         """Look what a policy may declare (`problem`, `repairs`, `reseed`, ...) up in the policy."""
         try:
             return super().__getattr__(name)

@@ -32,6 +32,7 @@ TOKENS_PER_BATCH = {"cpu": 20_000, "cuda": 400_000}
 RANDOM_WEIGHTS = "random"
 ANYTIME = ("rrc", "prc")
 AUTO = "auto"
+ATTENTIONS = ("blocks", "flex")
 
 
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -62,9 +63,12 @@ class PathSolver:
         self.model = entry(self.name)
         self.decoding: Decoding = parse_decoding(options.decoding or "greedy")
         self.options = options
-        self.precision = str(
-            read_params(self.name, options.params, precision=(str, "fp32"))["precision"]
-        ).lower()
+        given = read_params(self.name, options.params, precision=(str, "fp32"), attention=(str, "blocks"))
+        self.precision, self.attention = str(given["precision"]), str(given["attention"])
+        if self.attention not in ATTENTIONS:
+            raise BadInputError(
+                f"--param attention={self.attention}: expected one of {', '.join(ATTENTIONS)}."
+            )
         self.scale = None if options.coordinate_scale == AUTO else _coordinate_scale(options.coordinate_scale)
         self.calibration: list[Calibrated] = []
         self.policy: torch.nn.Module | None = None
@@ -99,6 +103,12 @@ class PathSolver:
             load_into(self.policy, self.weights)
         if self.scale is None:
             self.calibration = self._calibrated()
+        if self.attention == "flex":
+            if not hasattr(self.policy, "flex"):
+                raise BadInputError(
+                    f"--param attention=flex: {self.name} has no positional bias; it is for PENS."
+                )
+            self.policy.flex = True  # type: ignore[assignment]
         self.policy = at_precision(self.policy.to(device), self.name, self.precision).eval()
 
     def _calibrated(self) -> list[Calibrated]:

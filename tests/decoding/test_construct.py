@@ -43,6 +43,17 @@ def test_a_tour_does_not_depend_on_its_batch(name: str, make_policy: Make) -> No
     assert together.tolist() == alone.tolist()
 
 
+@pytest.mark.parametrize("name", ["lehd", "bq", "sigd", "sigd-lehd", "sit"])
+def test_routes_do_not_depend_on_their_batch(name: str, make_policy: Make, make_cvrp: MakeCvrp) -> None:
+    policy, instances = make_policy(name, "cvrp"), make_cvrp(5, 15, 20, seed=9)
+
+    def routes(part: slice) -> list[tuple[list[int], list[bool]]]:
+        path = greedy(policy, cvrp_problem(*(t[part] for t in instances)))
+        return list(zip(path.order.tolist(), path.flags.tolist(), strict=True))
+
+    assert routes(slice(0, 5)) == [routes(slice(b, b + 1))[0] for b in range(5)]
+
+
 @pytest.mark.parametrize("name", [name for name in TSP_POLICIES if name != "pens-a"])
 def test_a_tour_does_not_depend_on_the_numbering_of_nodes(name: str, make_policy: Make) -> None:
     """PENS draws its node vectors by number; its invariance is tested with the vectors moved along."""

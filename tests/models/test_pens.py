@@ -129,3 +129,12 @@ def test_noise_is_drawn_per_step_or_per_solve_and_by_the_seed() -> None:
     assert (vectors(fresh, ROWS) - before).abs().max() > 0.1
     fresh.reseed(0)
     torch.testing.assert_close(vectors(fresh, ROWS), before)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("name", ["pens-a", "pens-ar"])
+def test_flex_attention_computes_what_the_blocks_do(name: str) -> None:
+    policy = small(name)
+    expected = scores(policy, COORDS)
+    policy.flex = True
+    torch.testing.assert_close(scores(policy, COORDS), expected, rtol=1e-4, atol=1e-5)

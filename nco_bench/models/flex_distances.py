@@ -1,0 +1,43 @@
+"""PENS's attention through FlexAttention: distances are computed inside the kernel, nothing of size N x N exists.
+
+For GPUs, where it is compiled; on the CPU it runs uncompiled and serves to check that it computes what the blocked version
+does. Off unless asked for with ``--param attention=flex``. Speed was not measured on a GPU in this version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
+
+
+@cache
+def _compiled() -> Callable[..., Tensor]:
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Tensor, scale: float) -> Tensor:
+    """Attention with logits ``scale q.k - m_h D``.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(B, H, T, K)``.
+    slopes
+        ``(H,)``, the m_h.
+    coords
+        ``(B, T, 2)``.
+    scale
+        Factor of the content logits.
+    """
+    x, y = coords.unbind(-1)
+
+    def minus_distance(logit: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        across, up = x[b, q] - x[b, k], y[b, q] - y[b, k]
+        return logit - slopes[h] * torch.sqrt(across * across + up * up)
+
+    kernel = _compiled() if query.is_cuda else flex_attention
+    return kernel(query, key, value, score_mod=minus_distance, scale=scale)
