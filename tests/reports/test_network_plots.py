@@ -1,0 +1,69 @@
+"""Plots of what networks look at: files that are the same every time and say what was measured."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.errors import BadInputError
+from nco_bench.reports import network_plots, plots
+from nco_bench.reports.network_plots import AttentionPanel, Features, ScaleCurve, Sightedness
+
+pytest.importorskip("matplotlib")
+
+CURVE = ScaleCurve(1000, (0.8, 1.0, 1.2, 1.4, 1.6), (24.2, 23.9, 23.8, 23.9, 24.2), 1.2, True)
+
+
+def test_coordinate_scales_name_size_and_vertex(tmp_path: Path) -> None:
+    text = network_plots.coordinate_scales("pens-a", [CURVE], tmp_path / "c.svg").read_text()
+    assert "TSP1000: vertex 1.20" in text
+    assert network_plots.coordinate_scales("pens-a", [CURVE], tmp_path / "d.svg").read_text() == text
+
+
+def test_without_calibration_the_command_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="nco-bench calibrate pens-a"):
+        network_plots.coordinate_scales("pens-a", [], tmp_path / "c.svg")
+
+
+def test_sightedness_leaves_out_ranks_without_cases(tmp_path: Path) -> None:
+    line = Sightedness("net", (9, 3, 0), (10, 4, 0))
+    assert line.rates[:2] == [90.0, 75.0]
+    assert np.isnan(line.rates[2])
+    assert ">≥3<" in network_plots.long_sightedness([line], tmp_path / "s.svg").read_text()
+
+
+def test_wrong_choices_are_marked(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(12, 5))
+    right, wrong = Features("a", values, 0), Features("b", values, 4)
+    text = network_plots.feature_pca([right, wrong], tmp_path / "f.svg").read_text()
+    assert "a: right choice" in text
+    assert "b: wrong choice" in text
+    assert ">picked<" in text
+    assert ">cosine similarity<" in network_plots.cosine_maps([right], tmp_path / "g.svg").read_text()
+
+
+def test_attention_panels_name_their_scale(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    panels = [
+        AttentionPanel("pens-a", s, generator.random((30, 2)), generator.random(30)) for s in (1.0, 1.5)
+    ]
+    text = network_plots.attention_maps(panels, tmp_path / "a.svg").read_text()
+    assert "pens-a, scale 1.5" in text
+    assert ">destination<" in text
+
+
+def test_training_logs_with_rows_that_have_no_loss_keep_their_smooth_line(tmp_path: Path) -> None:
+    """Validation rows have no loss; they used to end the smoothed line at the first of them."""
+    log = tmp_path / "log.csv"
+    rows = [f"{s},{1 / s:.4f}," for s in range(1, 200)]
+    with_validation = [*rows[:100], "100,,5.0", *rows[100:], "199,,4.0"]
+    drawn = []
+    for lines in ([*rows[:-1], "199,0.005,4.0"], with_validation):
+        log.write_text("\n".join(["step,loss,validation_gap", *lines]) + "\n")
+        drawn.append(plots.training([log], tmp_path / "t.svg").read_text())
+    # The two longest paths are the loss and its smoothed line.
+    plain, mixed = (sorted(map(len, re.findall(r'<path d="([^"]*)"', text)))[-2:] for text in drawn)
+    assert [m >= 0.8 * p for m, p in zip(mixed, plain, strict=True)] == [True, True]
