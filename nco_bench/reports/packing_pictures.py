@@ -133,8 +133,8 @@ def _draw(
 def back_to_front(low: NDArray[np.int64], high: NDArray[np.int64]) -> list[int]:
     """Order boxes so that none is drawn after one that hides a part of it.
 
-    Two boxes that share no space are apart along some axis; the one with the smaller coordinates there cannot hide the other.
-    Only pairs whose pictures meet matter. Where such pairs form a ring, which boxes rarely do, the one with
+    Two boxes that share no space are apart along some axis; the one with the smaller coordinates there cannot hide
+    the other. Only pairs whose pictures meet matter. Where such pairs form a ring, which boxes rarely do, the one with
     the fewest before it is drawn first.
 
     Parameters
