@@ -6,8 +6,9 @@ the bin (y); where along it (x) and how high the box comes to rest follows from 
 length; its length, width, height are here height, width W (y) and length L (x).
 
 What the paper leaves open, decided as in its description here: no norm after the encoder; biases in the encoder's
-attention and none in the policies' maps; norm and ReLU after each convolution; the norm over channels and
-cells, with a scale and a shift per channel; the height map divided by the same constant as the sides; a zero vector where no boxes are left.
+attention and none in the policies' maps; norm and ReLU after each convolution; the norm over channels and cells, with a
+scale and a shift per channel; the height map divided by the same constant as the sides; a zero vector where no boxes
+are left.
 
 Letters in shapes: R lanes (instances, or several samples of each), N boxes, D width, H heads, K head width, L x W base.
 """
