@@ -41,6 +41,9 @@ def train(
     campaign: Annotated[
         Path | None, typer.Option("--campaign", help="TOML file of recipes with time slices.")
     ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", help="Folder for TensorBoard events.")
+    ] = None,
     pack: Annotated[
         Path | None,
         typer.Option("--pack", help="Write a campaign's folder to this folder in files below 16 MB."),
@@ -98,6 +101,7 @@ def train(
             validation=validation,
             places=places,
             problem=problem,
+            tensorboard=tensorboard,
         )
     except TrainingStopped as stop:
         say(f"error: {stop}")

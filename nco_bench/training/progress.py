@@ -20,7 +20,7 @@ class Report(Protocol):
     """Takes what the loop has to tell."""
 
     def line(self, values: dict[str, Any]) -> None:
-        """Take one line of the log; keys are among `COLUMNS`."""
+        """Take one line of the log: keys are among `COLUMNS`, or ``validation_...`` for what is no gap."""
 
     def tick(self, fraction: float) -> None:
         """Take the share that is done, after every update."""
@@ -54,16 +54,26 @@ class Lines:
 
     def line(self, values: dict[str, Any]) -> None:
         """Print a line of the log, unless the last one is too recent."""
-        gap = values.get("validation_gap")
-        if gap is None and values["seconds"] - self._told < self.every_s:
+        validation = _validation(values)
+        if not validation and values["seconds"] - self._told < self.every_s:
             return
         self._told = values["seconds"]
-        what = f"validation gap {gap:.3f} %" if gap is not None else _measures(values)
+        what = validation or _measures(values)
         head = f"step {values['step']:,}  {values['seconds'] / 60:.1f} min  {values['samples']:,} samples"
         print(f"{head}  {what}", file=self.stream, flush=True)
 
     def tick(self, fraction: float) -> None:
         """Print nothing per update."""
+
+
+def _validation(values: dict[str, Any]) -> str:
+    """Name what was measured on held-out instances, empty for other lines."""
+    if values.get("validation_gap") is not None:
+        return f"validation gap {values['validation_gap']:.3f} %"
+    named = [
+        (key, value) for key, value in values.items() if key.startswith("validation_") and value is not None
+    ]
+    return ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in named)
 
 
 def _measures(values: dict[str, Any]) -> str:
@@ -103,8 +113,8 @@ class Bar:
 
     def line(self, values: dict[str, Any]) -> None:
         """Show the latest measures."""
-        if values.get("validation_gap") is not None:
-            self._gap = f"  gap {values['validation_gap']:.2f} %"
+        if validation := _validation(values):
+            self._gap = f"  {validation}"
         else:
             self._last = _measures(values)
         self._progress.update(self._task, told=self._last + self._gap)
@@ -120,7 +130,8 @@ def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
     The history is part of the checkpoint, so a resumed run writes the same file as an uninterrupted one.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    others = sorted({key for line in history for key in line if key.startswith("validation_")} - set(COLUMNS))
+    writer = csv.DictWriter(text, [*COLUMNS, *others], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for line in history:
         if "changed" not in line:

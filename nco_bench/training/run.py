@@ -6,8 +6,8 @@ How a model learns is its course (see `courses`); this file knows files, checkpo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ def train(
     places: Places | None = None,
     problem: str | None = None,
     planned_s: float | None = None,
+    tensorboard: Path | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -115,6 +116,8 @@ def train(
     planned_s
         Training time in all sessions, over which schedules run where the recipe has no steps; None ends them with this
         session.
+    tensorboard
+        Folder for TensorBoard events, None for none.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def train(
         prepared = course.prepare(assignment)
         trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
         log = weights.with_suffix(".csv")
-        with _reporting(progress if trainer.group.first else "silent", model) as report:
+        with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
         if trainer.group.first:
             export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
@@ -182,7 +185,19 @@ def _refuse_impossible(model: str, recipe: LoopRecipe, budget_s: float | None) -
         raise BadInputError(f"--budget {budget_s:g}: expected more than 0 seconds.")
 
 
-def _reporting(progress: str | Report, model: str) -> AbstractContextManager[Report]:
+@contextmanager
+def _reporting(progress: str | Report, model: str, tensorboard: Path | None) -> Iterator[Report]:
+    with _display(progress, model) as report:
+        if tensorboard is None:
+            yield report
+            return
+        from nco_bench.training.tensorboard import Board
+
+        with Board(tensorboard, report) as board:
+            yield board
+
+
+def _display(progress: str | Report, model: str) -> AbstractContextManager[Report]:
     if not isinstance(progress, str):
         return nullcontext(progress)
     if progress == "bar":

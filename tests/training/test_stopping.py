@@ -1,0 +1,131 @@
+"""Training that breaks is not the user's mistake: status 1, one line, and the last checkpoint stays."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from nco_bench.cli.app import run
+from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.training import checkpoint
+from nco_bench.training.checkpoint import LAST, load_checkpoint, write_atomically
+from nco_bench.training.courses import COURSES, course_for
+from nco_bench.training.learner import Loss
+from nco_bench.training.loop import Trainer, TrainingStopped
+from nco_bench.training.progress import write_log
+from nco_bench.training.recipes import LoopRecipe
+from nco_bench.training.run import train
+
+
+class Breaking:
+    """Learns that a number is zero, until an update raises."""
+
+    def __init__(self, policy: nn.Linear, error: Exception, at: int) -> None:
+        self.policy, self.error, self.at, self.extra = policy, error, at, nn.ModuleDict()
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Return the square, or raise."""
+        if step == self.at:
+            raise self.error
+        square = self.policy.weight.square().sum()
+        return Loss(square, square, 1)
+
+    def position(self) -> dict[str, Any]:
+        """Nothing is read."""
+        return {}
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Nothing is read."""
+
+
+def _broken(folder: Path, error: Exception) -> Trainer:
+    policy = nn.Linear(1, 1)
+    trainer = Trainer(policy, Breaking(policy, error, 2), LoopRecipe(), folder, {})
+    trainer.update(0.0)
+    trainer.save()
+    trainer.update(0.0)
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (
+            RuntimeError("CUDA error: device lost\nmore"),
+            r"CUDA error: device lost; the last good checkpoint is .*--resume",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory"), "smaller batch"),
+    ],
+)
+def test_a_lost_device_names_the_checkpoint(tmp_path: Path, error: Exception, remedy: str) -> None:
+    with pytest.raises(TrainingStopped, match=remedy):
+        _broken(tmp_path, error).update(0.0)
+    assert load_checkpoint(tmp_path / LAST).state["progress"]["step"] == 1
+
+
+def test_a_bug_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        _broken(tmp_path, RuntimeError("shapes do not fit")).update(0.0)
+
+
+def test_a_broken_run_ends_with_status_1(
+    tmp_path: Path, shards: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"steps": 9, "batch": 2, "longest": 5, "longest_start": 5, "lr": "1e30", "warmup": 0}
+    config = [part for key, value in values.items() for part in ("--config", f"{key}={value}")]
+    status = run(
+        [
+            "train",
+            "pens-a",
+            "--data",
+            str(shards[0]),
+            "--out",
+            str(tmp_path / "w"),
+            "--device",
+            "cpu",
+            *config,
+        ]
+    )
+    assert status == 1
+    assert "loss or gradient is not finite; the last good checkpoint is" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(ResultsError, match="no space left on the disk"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_courses_fit_models_and_data() -> None:
+    assert course_for("bq", {}, has_data=True)[0] == "supervised"
+    assert course_for("sit", {}, has_data=True)[0] == "supervised"
+    assert course_for("sit", {}, has_data=False)[0] == "self-improved"
+    assert course_for("bq", {"learner": "self-improved"}, has_data=False)[0] == "self-improved"
+    for entry in COURSES.values():
+        for model in entry.models:
+            assert course_for(model, {}, has_data=entry.needs_data)
+
+
+def test_a_model_that_needs_labels_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="bq learns from labelled instances: name them with --data"):
+        train("bq", (), {"steps": "1"}, out=tmp_path / "w")
+
+
+def test_measures_that_are_no_gap_have_their_column(tmp_path: Path) -> None:
+    write_log(tmp_path / "log.csv", [{"step": 1, "loss": 0.5}, {"step": 1, "validation_accuracy": 0.25}])
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert lines[0].endswith("validation_gap,validation_accuracy")
+    assert lines[2].endswith(",,0.25")
