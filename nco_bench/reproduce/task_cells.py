@@ -1,0 +1,60 @@
+"""Tables 1 and 3 of the Tropical Attention paper over all training seeds whose weights are at hand: means and deviations."""
+
+from __future__ import annotations
+
+import re
+
+from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.problems.tasks import TASKS
+from nco_bench.reports.published import PublishedTable
+from nco_bench.solvers.task_scores import over_seeds, shipped_seeds
+
+ROWS = {
+    "ConvexHull": "convex-hull",
+    "Knapsack": "knapsack",
+    "Quickselect": "quickselect",
+    "BinPacking": "bin-packing",
+    "SCC": "scc",
+    "SubsetSum": "subset-sum",
+    "BalancedPartition": "balanced-partition",
+    "3SUM": "three-sum",
+    "MinCoinChange": "min-coin-change",
+    "Floyd–Warshall": "floyd-warshall",
+    "FractionalKnapsack": "fractional-knapsack",
+}
+"""Row of the tables to task."""
+
+SETTINGS = {"": "length-ood", "Value OOD": "value-ood", "Perturbative Noise": "noise-ood"}
+"""First level of a column to setting; Table 1 has no such level."""
+
+NETWORKS = {info.published: name for name, info in TASK_NETWORKS.items()}
+COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
+"""Instances per cell."""
+
+
+def over_training_seeds(table: PublishedTable, scale: str) -> dict[tuple[str, str], float]:
+    """Return mean and sample deviation over training seeds of every cell that has weights.
+
+    F1 of the positive class in percent, or the mean squared error. Deviations need two seeds; cells without weights are
+    left out.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for row in table.rows:
+        for prefix, network in sorted({_parts(cell.column) for cell in table.cells if cell.row == row}):
+            if row not in ROWS or network not in NETWORKS or prefix not in SETTINGS:
+                continue
+            name, task = NETWORKS[network], TASKS[ROWS[row]]
+            if not shipped_seeds(name, task):
+                continue
+            mean, deviation, _ = over_seeds(name, task, SETTINGS[prefix], COUNTS[scale])
+            start = f"{prefix} | {network}" if prefix else network
+            found[row, f"{start} | Mean"] = mean
+            if deviation is not None:
+                found[row, f"{start} | Std"] = deviation
+    return found
+
+
+def _parts(column: str) -> tuple[str, str]:
+    """Split ``Value OOD | Tropical | Mean`` into setting and network."""
+    levels = re.sub(r" \| (Mean|Std)$", "", column).split(" | ")
+    return (levels[0], levels[1]) if len(levels) == 2 else ("", levels[0])
