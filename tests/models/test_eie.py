@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,9 +150,9 @@ def test_an_unknown_scale_is_told_of_the_lazy_ones_too() -> None:
 )
 def test_eie_changes_no_bit_at_the_training_size_and_much_beyond(model: str, problem: str) -> None:
     torch.manual_seed(0)
-    plain = build_encode_once_policy(model, problem)
-    scaled = build_encode_once_policy(model, problem, logit_scale="eie")
-    unscaled = build_encode_once_policy(model, problem, logit_scale="none")
+    plain: Any = build_encode_once_policy(model, problem)
+    scaled: Any = build_encode_once_policy(model, problem, logit_scale="eie")
+    unscaled: Any = build_encode_once_policy(model, problem, logit_scale="none")
     for policy in (scaled, unscaled):
         policy.load_state_dict(plain.state_dict())
     for size, same in ((100, True), (150, False)):
@@ -177,7 +178,7 @@ def test_path_models_take_the_learned_scale(name: str) -> None:
     from nco_bench.models.path import PathNodes, path_state
 
     torch.manual_seed(0)
-    policies = [build_path_policy(name, logit_scale=scale) for scale in ("none", "eie")]
+    policies: list[Any] = [build_path_policy(name, logit_scale=scale) for scale in ("none", "eie")]
     with torch.no_grad():
         for key, parameter in policies[0].named_parameters():
             if "alpha" in key or (key.endswith("weight") and parameter.numel() == 1):

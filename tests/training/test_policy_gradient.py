@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from nco_bench.training.policy_gradient import (
 )
 from nco_bench.training.recipes import Recipe
 
-SMALL = {"width": 32, "heads": 4, "ffn": 64}
+SMALL: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64}
 CPU = torch.device("cpu")
 QUICK = PolicyGradientSettings(epoch_steps=5, evaluation=64, shrink=0.5)
 
