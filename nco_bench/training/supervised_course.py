@@ -62,7 +62,8 @@ def path_manifest(trainer: Trainer, name: str, data: TrainingData, held_out: NDA
     """Say what the weights of a path model are; the hash is filled in when they are written."""
     policy: Any = trainer.policy
     model, progress = trainer.configuration["model"], trainer.progress
-    paper = paper_samples(model, trainer.configuration["learner"])
+    known = trainer.configuration["problem"] == "tsp"
+    paper = paper_samples(model, trainer.configuration["learner"]) if known else None
     return Manifest(
         name=name,
         model=model,
