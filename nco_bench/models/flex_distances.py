@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 
 @cache
-def _compiled() -> Callable[..., Tensor]:
+def _compiled() -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=True)
 
 
@@ -39,5 +40,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Te
         across, up = x[b, q] - x[b, k], y[b, q] - y[b, k]
         return logit - slopes[h] * torch.sqrt(across * across + up * up)
 
-    kernel = _compiled() if query.is_cuda else flex_attention
+    kernel: Callable[..., Any] = _compiled() if query.is_cuda else flex_attention
     return kernel(query, key, value, score_mod=minus_distance, scale=scale)
