@@ -235,7 +235,7 @@ def specify(
 
 def _check_numbers(problem: str, n: int, count: int | None, seed: int, smallest_n: int) -> None:
     if n < smallest_n:
-        unit = "customer(s)" if problem == "cvrp" else "nodes"
+        unit = {"cvrp": "customer(s)", "bpp3d": "box(es)"}.get(problem, "nodes")
         raise BadInputError(f"{problem}{n}: an instance needs at least {smallest_n} {unit}; give a larger n.")
     if count is not None and count < 1:
         raise BadInputError(f"{problem}{n}: count is {count}; a dataset needs at least 1 instance.")

@@ -114,7 +114,7 @@ def load(dataset: Dataset, instances_dir: Path) -> Dataset:
     if not rows:
         return dataset
     merged = [
-        _better(reference, rows[dataset.first_index + i].reference)
+        _better(reference, rows[dataset.first_index + i].reference, dataset.problem)
         if dataset.first_index + i in rows
         else reference
         for i, reference in enumerate(dataset.references)
@@ -122,14 +122,20 @@ def load(dataset: Dataset, instances_dir: Path) -> Dataset:
     return dataset.with_references(merged)
 
 
-def _better(known: Reference | None, new: Reference) -> Reference:
-    if known is None or new.cost < known.cost - _slack(known.cost):
+def _better(known: Reference | None, new: Reference, problem_name: str) -> Reference:
+    if known is None or beats(new.cost, known.cost, problem_name):
         return new
     if abs(new.cost - known.cost) <= _slack(known.cost):
         # The same cost: prefer the one with a solution, and keep a proof whoever has it.
         best = known if known.solution is not None or new.solution is None else new
         return replace(best, optimal=known.optimal or new.optimal)
     return known
+
+
+def beats(new: float, known: float, problem_name: str) -> bool:
+    """Whether a cost is better than another by more than rounding, where the problem's objective is what counts."""
+    gain = known - new if problem(problem_name).OBJECTIVE == "min" else new - known
+    return gain > _slack(known)
 
 
 def _slack(cost: float) -> float:
@@ -219,7 +225,7 @@ def _apply(
     assert judged.cost is not None
     known = dataset.references[candidate.index - dataset.first_index]
     if candidate.index in rows:
-        known = _better(known, rows[candidate.index].reference)
+        known = _better(known, rows[candidate.index].reference, dataset.problem)
     new = Reference(
         cost=judged.cost,
         solver=candidate.solver,
@@ -229,9 +235,9 @@ def _apply(
         params=candidate.params,
     )
     previous = None if known is None else known.cost
-    if known is None or new.cost < known.cost - _slack(known.cost):
+    if known is None or beats(new.cost, known.cost, dataset.problem):
         if known is not None and known.optimal:
-            reason = f"costs {new.cost:.10g}, less than the proven optimum {known.cost:.10g}: one of the two is wrong"
+            reason = f"costs {new.cost:.10g}, better than the proven optimum {known.cost:.10g}: one of the two is wrong"
             return replace(judged, status="refused", reason=reason, previous=previous)
         rows[candidate.index] = _Row(new, date)
         reason = "first reference" if known is None else f"better than {known.cost:.10g} of {known.solver}"

@@ -81,7 +81,7 @@ def generate_dataset(request: GenerateRequest, places: Places, display: Display)
     if request.reference is not None:
         how = ReferenceRun(request.reference, request.jobs, request.seed, request.time_limit, request.command)
         found = compute_references(dataset, str(path), how, places, display)
-        dataset = dataset.with_references(merge(dataset.references, found))
+        dataset = dataset.with_references(merge(dataset.references, found, dataset.problem))
         save_dataset(dataset, path)
     return Made(dataset, path)
 

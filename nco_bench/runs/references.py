@@ -87,7 +87,7 @@ def collect(results: Path, configs: set[str], dataset: Dataset) -> list[Referenc
             if cell is None or record.status != "ok" or record.cost is None:
                 continue
             known = best.get(record.instance)
-            if known is None or record.cost < known[0]:
+            if known is None or ledger.beats(record.cost, known[0], dataset.problem):
                 settings = ";".join(f"{k}={v}" for k, v in cell.options["params"].items())
                 best[record.instance] = (record.cost, run, record, cell.solver, settings)
     out: list[Reference | None] = [None] * len(dataset)
@@ -100,18 +100,20 @@ def collect(results: Path, configs: set[str], dataset: Dataset) -> list[Referenc
     return out
 
 
-def merge(known: Sequence[Reference | None], new: Sequence[Reference | None]) -> list[Reference | None]:
+def merge(
+    known: Sequence[Reference | None], new: Sequence[Reference | None], problem: str
+) -> list[Reference | None]:
     """Take the better of two references per instance; of equal costs the proven one, then the known one."""
     return [
-        b if a is None or (b is not None and _is_better(b, a)) else a for a, b in zip(known, new, strict=True)
+        b if a is None or (b is not None and _is_better(b, a, problem)) else a
+        for a, b in zip(known, new, strict=True)
     ]
 
 
-def _is_better(new: Reference, known: Reference) -> bool:
-    slack = ledger.COST_TOLERANCE * max(1.0, abs(known.cost))
-    if abs(new.cost - known.cost) <= slack:
-        return new.optimal > known.optimal or (known.solution is None and new.solution is not None)
-    return new.cost < known.cost
+def _is_better(new: Reference, known: Reference, problem: str) -> bool:
+    if ledger.beats(new.cost, known.cost, problem) or ledger.beats(known.cost, new.cost, problem):
+        return ledger.beats(new.cost, known.cost, problem)
+    return new.optimal > known.optimal or (known.solution is None and new.solution is not None)
 
 
 @dataclass(frozen=True)

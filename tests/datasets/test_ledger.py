@@ -60,7 +60,7 @@ def test_a_proof_of_the_known_cost_is_stored_and_then_defended(tmp_path: Path) -
     assert offer(dataset, tmp_path, WORSE, optimal=True) == "proved"
     outcome = improve(dataset, [Candidate(0, BEST, "other")], tmp_path)[0]
     assert outcome.status == "refused"
-    assert "less than the proven optimum 12" in outcome.reason
+    assert "better than the proven optimum 12" in outcome.reason
 
 
 @pytest.mark.parametrize(
