@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -40,5 +40,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Te
         across, up = x[b, q] - x[b, k], y[b, q] - y[b, k]
         return logit - slopes[h] * torch.sqrt(across * across + up * up)
 
-    kernel: Callable[..., Any] = _compiled() if query.is_cuda else flex_attention
+    kernel = _compiled() if query.is_cuda else cast("Callable[..., Any]", flex_attention)
     return kernel(query, key, value, score_mod=minus_distance, scale=scale)
