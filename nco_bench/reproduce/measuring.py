@@ -152,8 +152,9 @@ class Records:
             return _mean(columns.gap)
         if metric == "cost":
             return _mean(columns.cost)
-        if metric == "seconds":
-            return _mean(columns.seconds)
+        if metric == "seconds":  # a batch shares its time among its instances, so they are no sample of it
+            value, _, _, number = _mean(columns.seconds)
+            return value, None, None, number
         if metric == "gap-of-means":
             return _ratio(columns)
         if metric == "cost-std":
