@@ -29,10 +29,14 @@ def drain(arguments: tuple[str, str, str, int, int]) -> tuple[int, float, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=["id"])
-    parser.add_argument("--samples", type=int, default=100_000, help="for a task of 8 tokens; others get fewer")
+    parser.add_argument(
+        "--samples", type=int, default=100_000, help="for a task of 8 tokens; others get fewer"
+    )
     parser.add_argument("--tasks", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
     given = parser.parse_args()
     print(f"{'task':<36}{'setting':<12}{'tokens':>7}{'one core':>12}{f'{given.jobs} process(es)':>15}")

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from nco_bench.models.registry import PATH_MODELS
 from nco_bench.solvers.registry import SolverInfo
 
+VERSION = "2"
+"""2: each instance draws its own samples and node vectors, whatever batch it is in; SIT rounds differently."""
+
 PATH_DECODINGS = ("greedy", "beam:K", "sample:K", "multistart", "rrc:K", "prc:K", "x8")
 
 
@@ -23,6 +26,7 @@ def neural_solvers() -> Iterator[SolverInfo]:
             graph="complete",
             parameters=model.parameters.get("tsp"),
             decodings=PATH_DECODINGS,
+            version=VERSION,
             packages=(("torch",),),
             install="pip install 'nco-bench[neural]'",
         )

@@ -50,7 +50,9 @@ def test_every_solver_and_decoding_of_the_presets_is_known_or_said_to_be_missing
             found = preset.cell(cell, "full")
             if found.metric:
                 name = found.solver.partition(":")[0]
-                assert not solver_missing(name).startswith("there is no") or name in named_by_the_command_line, name
+                assert (
+                    not solver_missing(name).startswith("there is no") or name in named_by_the_command_line
+                ), name
                 assert found.data, f"{preset.path.name}: {cell.row} {cell.column}"
                 if found.decoding:
                     parse_decoding(found.decoding)

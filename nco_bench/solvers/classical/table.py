@@ -9,7 +9,10 @@ _EXTRA = "pip install 'nco-bench[classical]'"
 _PACKING_PARAMS = (
     ("tries", "orders tried, the highest load rate counts; the first is not random (1)"),
     ("order", "volume, face or side: the largest first; or random (volume)"),
-    ("noise", "standard deviation of the logarithm of the random factors on sizes, from the second try on (0.3)"),
+    (
+        "noise",
+        "standard deviation of the logarithm of the random factors on sizes, from the second try on (0.3)",
+    ),
 )
 
 CLASSICAL: tuple[SolverInfo, ...] = (
