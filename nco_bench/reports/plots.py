@@ -159,24 +159,25 @@ def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out:
 
 
 def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path:
-    """Draw loss and validation gap against training steps.
+    """Draw loss and validation against training steps.
 
     Parameters
     ----------
     logs
-        CSV files with at least the columns step, loss and validation_gap (empty where not measured), by label or
-        named by their file.
+        CSV files with at least the columns step, loss and a measure (validation_gap, or another by its name; empty
+        where not measured), by label or named by their file.
     out
         File; its suffix says the format.
 
     Raises
     ------
     BadInputError
-        For a log without these columns or without rows.
+        For a log without these columns or without rows, or logs of different measures.
     """
     target = checked_target(out)
     named = dict(logs) if isinstance(logs, Mapping) else _named_logs(logs)
     data = {name: read_training_log(path) for name, path in named.items()}
+    measure = _measure_of(named, data)
     with figure(2, target) as (fig, axes):
         for index, (name, log) in enumerate(data.items()):
             style = look(index)
@@ -184,27 +185,66 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
             steps, loss = log["step"][counted], log["loss"][counted]
             axes[0].plot(steps, loss, color=style.colour, linewidth=0.5, alpha=0.35)
             axes[0].plot(steps, smoothed(loss), color=style.colour, linestyle=style.dash, label=name)
-            known = ~np.isnan(log["validation_gap"])
+            known = ~np.isnan(log[measure])
             axes[1].plot(
-                log["step"][known], log["validation_gap"][known], color=style.colour, marker=style.marker,
+                log["step"][known], log[measure][known], color=style.colour, marker=style.marker,
                 linestyle=style.dash, markersize=3.0, label=name,
             )  # fmt: skip
         axes[0].set(xlabel="step", ylabel="training loss")
-        axes[1].set(xlabel="step", ylabel="validation gap (%)")
+        axes[1].set(xlabel="step", ylabel=MEASURES.get(measure, measure.replace("_", " ")))
         for axis in axes:
             axis.locator_params(axis="x", nbins=5)
-        gaps = np.concatenate([log["validation_gap"] for log in data.values()])
-        gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
+        if measure == GAP:
+            gaps = np.concatenate([log[measure] for log in data.values()])
+            gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
         legend(fig, axes)
     return target
 
 
-TRAINING_COLUMNS = ("step", "loss", "validation_gap")
-"""What a plot needs of a training log; its other columns are left alone."""
+TRAINING_COLUMNS = ("step", "loss")
+"""What a plot needs of a training log, beside a measure."""
+
+OTHER_COLUMNS = ("samples", "seconds", "grad_norm", "samples_per_s", "lr")
+"""What a training log holds besides; any further column is a measure."""
+
+GAP = "validation_gap"
+MEASURES = {
+    GAP: "validation gap (%)",
+    "validation_f1": "validation F1 (%)",
+    "validation_mse": "validation MSE",
+    "greedy_cost": "greedy cost",
+}
+"""Measures of training logs as an axis names them; others by the name of their column."""
+
+
+def _measure_of(paths: Mapping[str, Path], data: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
+    """Return the measure that all logs share; it is the last column of each."""
+    first = next(iter(data))
+    measure = list(data[first])[-1]
+    for name, log in data.items():
+        other = list(log)[-1]
+        if other != measure:
+            raise BadInputError(
+                f"{paths[name]}: measures {other}, {paths[first]} measures {measure}; plot them apart."
+            )
+    return measure
+
+
+def _measure_column(path: Path, rows: Sequence[Mapping[str, str | None]]) -> str:
+    """Find the measure of a log: the column that is no other; the one with most values where there are several.
+
+    Older logs have an empty column for gaps beside another measure.
+    """
+    found = [name for name in rows[0] if name and name not in (*TRAINING_COLUMNS, *OTHER_COLUMNS)]
+    if not found:
+        raise BadInputError(
+            f"{path}:1: column {GAP} is missing, or another measure's; expected a training log."
+        )
+    return max(found, key=lambda name: sum(bool((row.get(name) or "").strip()) for row in rows))
 
 
 def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Read a training log into columns; empty fields become NaN."""
+    """Read step, loss and measure of a training log into columns, in this order; empty fields become NaN."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -212,15 +252,15 @@ def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
         raise BadInputError(f"{path}: cannot be read ({error.strerror}).") from error
     if not rows:
         raise BadInputError(
-            f"{path}: holds no rows; expected a training log with {', '.join(TRAINING_COLUMNS)}."
+            f"{path}: holds no rows; expected a training log with {', '.join(TRAINING_COLUMNS)} and a measure."
         )
     missing = [name for name in TRAINING_COLUMNS if name not in rows[0]]
     if missing:
         raise BadInputError(
-            f"{path}:1: column {missing[0]} is missing; expected {', '.join(TRAINING_COLUMNS)}."
+            f"{path}:1: column {missing[0]} is missing; expected {', '.join(TRAINING_COLUMNS)} and a measure."
         )
     columns = {}
-    for name in TRAINING_COLUMNS:
+    for name in (*TRAINING_COLUMNS, _measure_column(path, rows)):
         values = []
         for number, row in enumerate(rows, start=2):
             text = row.get(name) or ""

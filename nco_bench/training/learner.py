@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 
@@ -57,6 +58,23 @@ class Measure:
         """The value, where it is a gap."""
         return self.value
 
+    def describe(self) -> str:
+        """Say name, value and unit, such as ``validation gap 3.142 %``."""
+        return said(self.name, self.value, self.unit)
+
+
+GAP = Measure.name
+"""The one measure that is a gap."""
+
+
+def said(name: str, value: float, unit: str = "") -> str:
+    """Say a measure in words, from its column in the log, its value and its unit."""
+    words = name.replace("_", " ")
+    for acronym in ("f1", "mse"):
+        words = words.replace(f" {acronym}", f" {acronym.upper()}")
+    number = f"{value:.3f}" if unit == "%" else f"{value:.5g}"
+    return f"{words} {number}{f' {unit}' if unit else ''}"
+
 
 class Learner(Protocol):
     """A way to learn."""
@@ -72,6 +90,13 @@ class Learner(Protocol):
 
     def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
         """Go to a saved position; raises `NcoBenchError` for other data, unless it is to be adopted."""
+
+
+class FollowsOptimizer(Protocol):
+    """A learner that changes the learning rate by what it finds, beside the recipe's schedule."""
+
+    def follow(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take the optimiser, once, before the first update; each of its groups has its rate as ``peak``."""
 
 
 class KeepsTensors(Protocol):

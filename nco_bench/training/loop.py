@@ -51,6 +51,8 @@ class Progress:
         One dict per log line.
     gap, gap_ci95
         Last value of the validation (mean gap in percent, or what the course measures), and half width of its interval.
+    validation
+        The whole `Measure` as JSON values; None before the first, and in checkpoints of versions that did not keep it.
     """
 
     step: int = 0
@@ -60,6 +62,12 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
     gap: float | None = None
     gap_ci95: float = 0.0
+    validation: dict[str, Any] | None = None
+
+    @property
+    def measure(self) -> Measure | None:
+        """What was last measured."""
+        return None if self.validation is None else Measure(**self.validation)
 
 
 class Trainer:
@@ -88,6 +96,8 @@ class Trainer:
         self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
         self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
         self.optimizer = _optimizer(self.parameters, recipe)
+        if hasattr(learner, "follow"):
+            learner.follow(self.optimizer)
         self.progress = Progress()
         self.group = group()
 
@@ -403,16 +413,17 @@ def _validate(trainer: Trainer, hooks: Hooks) -> float:
     if not trainer.group.first:
         return 0.0
     trainer.policy.eval()
-    gap = hooks.validate(trainer)
+    measure = hooks.validate(trainer)
     trainer.policy.train()
-    if gap is not None:
-        progress.gap, progress.gap_ci95 = gap.value, gap.ci95
+    if measure is not None:
+        progress.gap, progress.gap_ci95 = measure.value, measure.ci95
+        progress.validation = dataclasses.asdict(measure)
         line = {
             "step": progress.step,
             "samples": progress.samples,
             "seconds": round(progress.seconds, 1),
-            gap.name: gap.value,
+            measure.name: measure.value,
         }
         progress.history.append(line)
-        hooks.report(line)
+        hooks.report({**line, "unit": measure.unit})
     return time.monotonic() - started

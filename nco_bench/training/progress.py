@@ -12,15 +12,19 @@ from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from nco_bench.training.checkpoint import write_atomically
+from nco_bench.training.learner import GAP, said
 
-COLUMNS = ("step", "samples", "seconds", "loss", "grad_norm", "samples_per_s", "lr", "validation_gap")
+COLUMNS = ("step", "samples", "seconds", "loss", "grad_norm", "samples_per_s", "lr")
+"""Of every log; what the course measures on held-out instances follows under its own name."""
+
+NO_MEASURES = {*COLUMNS, "unit", "changed"}
 
 
 class Report(Protocol):
     """Takes what the loop has to tell."""
 
     def line(self, values: dict[str, Any]) -> None:
-        """Take one line of the log: keys are among `COLUMNS`, or ``validation_...`` for what is no gap."""
+        """Take one line of the log: keys are among `COLUMNS`, or a measure's name beside its ``unit``."""
 
     def tick(self, fraction: float) -> None:
         """Take the share that is done, after every update."""
@@ -44,7 +48,7 @@ class Lines:
     stream
         Where to; stderr by default.
     every_s
-        Shortest time between two lines without a validation gap, in seconds of training.
+        Shortest time between two lines without a validation, in seconds of training.
     """
 
     def __init__(self, stream: TextIO | None = None, every_s: float = 30.0) -> None:
@@ -67,23 +71,23 @@ class Lines:
 
 
 def _validation(values: dict[str, Any]) -> str:
-    """Name what was measured on held-out instances, empty for other lines."""
-    if values.get("validation_gap") is not None:
-        return f"validation gap {values['validation_gap']:.3f} %"
-    named = [
-        (key, value) for key, value in values.items() if key.startswith("validation_") and value is not None
-    ]
-    return ", ".join(f"{key.replace('_', ' ')} {value:.5g}" for key, value in named)
+    """Say what was measured on held-out instances, empty for other lines."""
+    unit = values.get("unit", "")
+    return ", ".join(said(name, values[name], unit) for name in measures_of([values]))
+
+
+def measures_of(history: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the names of what the lines of a log measure on held-out instances, in order of appearance."""
+    names = (key for line in history if "changed" not in line for key in line if line[key] is not None)
+    return list(dict.fromkeys(name for name in names if name not in NO_MEASURES))
 
 
 def _measures(values: dict[str, Any]) -> str:
-    if "loss" not in values:  # a validation that measures no gap
-        return "  ".join(f"{k} {v:.4f}" for k, v in values.items() if k not in ("step", "samples", "seconds"))
     return f"loss {values['loss']:.4f}  gradient {values['grad_norm']:.2f}  {values['samples_per_s']:,.0f} samples/s"
 
 
 class Bar:
-    """A rich progress bar on stderr with loss and validation gap; use as a context manager."""
+    """A rich progress bar on stderr with loss and validation; use as a context manager."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console
@@ -99,7 +103,7 @@ class Bar:
             console=Console(stderr=True),
         )
         self._task = self._progress.add_task(title, total=1.0, told="")
-        self._gap = ""
+        self._measured = ""
         self._last = ""
 
     def __enter__(self) -> Bar:
@@ -114,10 +118,10 @@ class Bar:
     def line(self, values: dict[str, Any]) -> None:
         """Show the latest measures."""
         if validation := _validation(values):
-            self._gap = f"  {validation}"
+            self._measured = f"  {validation}"
         else:
             self._last = _measures(values)
-        self._progress.update(self._task, told=self._last + self._gap)
+        self._progress.update(self._task, told=self._last + self._measured)
 
     def tick(self, fraction: float) -> None:
         """Move the bar."""
@@ -130,8 +134,8 @@ def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
     The history is part of the checkpoint, so a resumed run writes the same file as an uninterrupted one.
     """
     text = io.StringIO()
-    others = sorted({key for line in history for key in line if key.startswith("validation_")} - set(COLUMNS))
-    writer = csv.DictWriter(text, [*COLUMNS, *others], extrasaction="ignore", lineterminator="\n")
+    measures = measures_of(history) or [GAP]  # a log always has a column for one
+    writer = csv.DictWriter(text, [*COLUMNS, *measures], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for line in history:
         if "changed" not in line:

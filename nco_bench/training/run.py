@@ -18,7 +18,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
 from nco_bench.training.distributed import joined
-from nco_bench.training.learner import Measure
+from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, Trainer, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe
@@ -36,9 +36,8 @@ class TrainResult:
         The files that were written.
     steps, samples, seconds
         Updates, sub-problems and training time in all sessions together.
-    validation_gap
-        Of the exported weights: mean gap in percent on the validation instances, or what the course measures; None
-        without any.
+    validation
+        What the course measured of the exported weights on the validation instances; None without any.
     complete
         False when the time budget ended before the recipe's steps; ``--resume`` continues.
     """
@@ -49,18 +48,24 @@ class TrainResult:
     steps: int
     samples: int
     seconds: float
-    validation_gap: float | None
+    validation: Measure | None
     complete: bool
+
+    @property
+    def validation_gap(self) -> float | None:
+        """Mean gap in percent, where that is what was measured."""
+        return self.validation.value if self.validation is not None and self.validation.name == GAP else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
+        values = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
+        return {**values, "validation_gap": self.validation_gap}
 
     def describe(self) -> str:
         """Say it in a line or two."""
-        gap = "" if self.validation_gap is None else f", validation gap {self.validation_gap:.3f} %"
+        measured = "" if self.validation is None else f", {self.validation.describe()}"
         more = "" if self.complete else " Continue with --resume."
-        return f"{self.weights}: {self.steps:,} steps, {self.samples:,} samples, {self.seconds / 60:.1f} min{gap}.{more}"
+        return f"{self.weights}: {self.steps:,} steps, {self.samples:,} samples, {self.seconds / 60:.1f} min{measured}.{more}"
 
 
 def train(
@@ -146,7 +151,7 @@ def train(
             export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
     done = trainer.progress
     return TrainResult(
-        weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.gap, complete
+        weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.measure, complete
     )
 
 

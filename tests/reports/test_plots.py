@@ -100,6 +100,19 @@ def test_a_bad_training_log_names_file_and_line(tmp_path: Path, text: str, messa
         plots.training([tmp_path / "log.csv"], tmp_path / "t.png")
 
 
+def test_a_training_log_of_another_measure_is_drawn_under_its_name(tmp_path: Path) -> None:
+    tasks, costs, old = (tmp_path / f"{name}.csv" for name in ("tasks", "costs", "old"))
+    tasks.write_text("step,loss,validation_f1\n1,0.5,\n2,0.4,87.5\n")
+    costs.write_text("step,loss,greedy_cost\n1,0.5,\n2,0.4,4.25\n")
+    old.write_text("step,loss,validation_gap,validation_f1\n1,0.5,,\n2,0.4,,87.5\n")  # as logs once were
+    assert "validation F1 (%)" in plots.training([tasks, old], tmp_path / "t.svg").read_text()
+    assert "greedy cost" in plots.training([costs], tmp_path / "c.svg").read_text()
+    with pytest.raises(
+        BadInputError, match=r"costs\.csv: measures greedy_cost, .*tasks\.csv measures validation_f1"
+    ):
+        plots.training([tasks, costs], tmp_path / "t.svg")
+
+
 def test_training_log_with_other_columns_and_gaps_now_and_then(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,lr,loss,validation_gap\n1,1e-4,2.5,\n2,1e-4,2.0,7.5\n")
     log = plots.read_training_log(tmp_path / "log.csv")

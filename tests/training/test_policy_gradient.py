@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_p_value_is_that_of_a_one_sample_test_on_the_differences() -> None:
 )
 def test_am_learns_with_the_rollout_baseline(tmp_path: Path, problem: str, source: FreshInstances) -> None:
     policy = fresh_am(problem)
-    learner = PolicyGradient(policy, source, recipe(32), 3, CPU, QUICK)
+    learner = PolicyGradient(policy, source, recipe(32), 3, CPU, replace(QUICK, shrink=1.0))
     held_out = source.draw(256, np.random.default_rng(99))
     before = greedy_costs(policy.eval(), held_out).mean()
     trainer = Trainer(policy.train(), learner, recipe(32), tmp_path, {"problem": problem})
@@ -103,7 +104,6 @@ def test_a_worse_policy_shrinks_the_learning_rate_and_leaves_the_baseline(tmp_pa
     for _ in range(41):
         trainer.update(0.0)
     copies, rate = learner.position()["copies"], learner.rate
-    learner.follow(trainer.optimizer)
     with torch.no_grad():  # spoil the policy: it now decodes nonsense
         for parameter in policy.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5)))
@@ -112,6 +112,16 @@ def test_a_worse_policy_shrinks_the_learning_rate_and_leaves_the_baseline(tmp_pa
     assert learner.position()["copies"] == copies
     assert learner.rate == 0.5 * rate
     assert trainer.optimizer.param_groups[0]["peak"] == pytest.approx(1e-3 * learner.rate)
+
+    trainer.save()
+    trainer.update(0.0)
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * learner.rate)
+    again = fresh_am()
+    learner = PolicyGradient(again, source, recipe(32), 3, CPU, QUICK)
+    resumed = Trainer(again.train(), learner, recipe(32), tmp_path, {"problem": "tsp"})
+    resumed.resume()
+    resumed.update(0.0)
+    assert resumed.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 1e-3 * rate)
 
 
 def test_other_instances_than_the_checkpoint_s_are_refused() -> None:

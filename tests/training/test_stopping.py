@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nco_bench.training.checkpoint import LAST, load_checkpoint, write_atomicall
 from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learner import Loss
 from nco_bench.training.loop import Trainer, TrainingStopped
-from nco_bench.training.progress import write_log
+from nco_bench.training.progress import Lines, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.run import train
 
@@ -124,8 +125,27 @@ def test_a_model_that_needs_labels_says_so(tmp_path: Path) -> None:
         train("bq", (), {"steps": "1"}, out=tmp_path / "w")
 
 
-def test_measures_that_are_no_gap_have_their_column(tmp_path: Path) -> None:
-    write_log(tmp_path / "log.csv", [{"step": 1, "loss": 0.5}, {"step": 1, "validation_accuracy": 0.25}])
+@pytest.mark.parametrize("name", ["validation_f1", "greedy_cost"])
+def test_measures_that_are_no_gap_have_their_own_column_and_no_other(tmp_path: Path, name: str) -> None:
+    write_log(tmp_path / "log.csv", [{"step": 1, "loss": 0.5}, {"step": 1, name: 0.25}])
     lines = (tmp_path / "log.csv").read_text().splitlines()
-    assert lines[0].endswith("validation_gap,validation_accuracy")
-    assert lines[2].endswith(",,0.25")
+    assert lines[0] == f"step,samples,seconds,loss,grad_norm,samples_per_s,lr,{name}"
+    assert lines[2] == "1,,,,,,,0.25"
+
+
+def test_a_run_says_what_it_measured_by_its_name_and_unit(tmp_path: Path) -> None:
+    """AM learns from costs: nothing of it is a gap, nor a percentage."""
+    stream = io.StringIO()
+    config = {
+        "size": "5", "batch": "4", "steps": "3", "epoch_steps": "2", "evaluation": "4", "validation_instances": "6",
+    }  # fmt: skip
+    result = train("am", (), config, out=tmp_path / "w", progress=Lines(stream))
+    assert result.validation is not None
+    cost = result.validation.value
+    assert 1.0 < cost < 3.5  # five nodes in the unit square
+    assert f"greedy cost {cost:.5g}\n" in stream.getvalue()
+    assert result.describe().endswith(f"greedy cost {cost:.5g}.")
+    assert "gap" not in result.describe()
+    assert result.as_dict()["validation_gap"] is None
+    assert result.as_dict()["validation"]["name"] == "greedy_cost"
+    assert result.log.read_text().splitlines()[0].endswith(",lr,greedy_cost")
