@@ -1,11 +1,13 @@
 """Pathfinder with 32 x 32 pixels, generated: do dashes join the two dots? **Synthetic: not the images of the release.**
 
-The release was rendered by another program (Linsley et al., 2018) whose images cannot be had bit for bit. Ours keep its
-published settings: two contours of 14 dashes of 2 pixels with gaps of 1, five distractors of 4 dashes, dots of radius 1.5,
-dash contrast 0.75 to 1. What is ours: contours are random walks with a normally distributed turn per pixel, no two come
-closer than `APART` pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour,
-in a negative one on an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which
-`clean_drawing` gives: contours do not touch there, so dots are connected if and only if they are on one contour.
+The release was rendered by another program (Linsley et al., 2018), and its images cannot be had bit for bit. Kept of its
+settings: two long contours and shorter distractors, dashes of 2 pixels, dots of radius 1.5, contrast 0.75 to 1.
+Ours: 8 dashes per contour, 3 in each of 4 distractors, gaps of 2 pixels (the release: 14, 4 in each of 5, and 1, with
+thinner lines). Contours are random walks with a normally distributed turn per pixel; no two come closer than `APART`
+pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour, in a negative one on
+an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which `clean_drawing` gives:
+contours do not touch there, so dots are connected if and only if they are on one contour. Accuracies on these images
+are no accuracies on the release.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ STREAM_VERSION = 1
 """Part of every stream's key; bumped when the same name gives other images."""
 
 SIDE = 32
-DASH, GAP = 2, 1
-CONTOUR, DISTRACTOR, DISTRACTORS = 14, 4, 5
+DASH, GAP = 2, 2
+CONTOUR, DISTRACTOR, DISTRACTORS = 8, 3, 4
 DOT_RADIUS, LINE_RADIUS = 1.5, 0.75
 APART = 3.0
 """Pixels between the centre lines of contours: two lines and a gap between them."""
+
+DOT_APART = 4.5
+"""Pixels between an end that may get a dot and other contours: two dots and a gap between them."""
 
 TURN = 0.3
 """Standard deviation of the turn per pixel, in radians."""
@@ -70,7 +75,7 @@ def drawings(seed: int, purpose: int = 0, start: int = 0) -> Iterator[Drawing]:
 def render(drawing: Drawing) -> NDArray[np.uint8]:
     """Return the grey image ``(32, 32)``: dashes with soft edges, and white dots."""
     dashed = np.concatenate([_dashes(points) for points in drawing.contours])
-    image = drawing.contrast * np.clip(LINE_RADIUS + 0.5 - _distance(dashed), 0, 1)
+    image = drawing.contrast * np.clip(1.25 - _distance(dashed), 0, 1)
     dots = np.clip(DOT_RADIUS + 0.5 - _distance(drawing.dots), 0, 1)
     grey: NDArray[np.uint8] = np.rint(255 * np.maximum(image, dots)).astype(np.uint8)
     return grey
@@ -124,18 +129,19 @@ def _dotted(rng: np.random.Generator, contours: tuple[Points, ...]) -> Drawing:
 def _contour(rng: np.random.Generator, dashes: int, others: list[Points]) -> Points | None:
     """Draw a contour that keeps its distance; None when there seems to be no room."""
     steps = ((DASH + GAP) * dashes - GAP) * STEPS_PER_PIXEL
-    taken = np.concatenate(others) if others else np.empty((0, 2))
+    ends = [points[[0, -1]] for points in others[:2]]
+    near, far = np.concatenate([np.empty((0, 2)), *others]), np.concatenate([np.empty((0, 2)), *ends])
     for _ in range(TRIES_PER_CONTOUR):
-        points = _walk(rng, steps, taken)
-        if points is not None:
+        points = _walk(rng, steps, near, far)
+        if points is not None and (dashes < CONTOUR or all(_free(p, near, DOT_APART) for p in points[[0, -1]])):
             return points
     return None
 
 
-def _walk(rng: np.random.Generator, steps: int, taken: Points) -> Points | None:
+def _walk(rng: np.random.Generator, steps: int, taken: Points, ends: Points) -> Points | None:
     own = np.empty((steps + 1, 2))
     own[0] = rng.uniform(DOT_RADIUS, SIDE - DOT_RADIUS, 2)
-    if not _free(own[0], taken):
+    if not (_free(own[0], taken) and _free(own[0], ends, DOT_APART)):
         return None
     heading = rng.uniform(0, 2 * np.pi)
     near = int(2.5 * APART * STEPS_PER_PIXEL)  # so many last points of its own may be close
@@ -144,7 +150,8 @@ def _walk(rng: np.random.Generator, steps: int, taken: Points) -> Points | None:
             spread = TURN / STEPS_PER_PIXEL**0.5 * (1 + attempt)
             turned = heading + rng.normal(0, spread)
             at = own[step - 1] + np.array([np.sin(turned), np.cos(turned)]) / STEPS_PER_PIXEL
-            if _free(at, taken) and _free(at, own[: max(0, step - near)]):
+            clear = _free(at, taken) and _free(at, ends, DOT_APART)
+            if clear and _free(at, own[: max(0, step - near)]):
                 own[step], heading = at, turned
                 break
         else:
@@ -152,7 +159,7 @@ def _walk(rng: np.random.Generator, steps: int, taken: Points) -> Points | None:
     return own
 
 
-def _free(at: Points, taken: Points) -> bool:
+def _free(at: Points, taken: Points, apart: float = APART) -> bool:
     if at.min() < DOT_RADIUS or at.max() > SIDE - DOT_RADIUS:
         return False
-    return not len(taken) or float(((taken - at) ** 2).sum(1).min()) >= APART**2
+    return not len(taken) or float(((taken - at) ** 2).sum(1).min()) >= apart**2

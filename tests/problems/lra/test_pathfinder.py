@@ -20,7 +20,7 @@ def test_label_is_connectedness_of_the_dots_in_the_clean_drawing() -> None:
         assert components[a, b] > 0
         assert components[c, d] > 0
         assert (components[a, b] == components[c, d]) == bool(drawing.label)
-        assert number == 7  # two contours, five distractors, none of them touching
+        assert number == 6  # two contours, four distractors, none of them touching
         labels.append(drawing.label)
     assert {0, 1} == set(labels)
 
@@ -28,14 +28,14 @@ def test_label_is_connectedness_of_the_dots_in_the_clean_drawing() -> None:
 def test_the_image_has_gaps_where_the_clean_drawing_has_none() -> None:
     for drawing in islice(drawings(6), 5):
         image = render(drawing)
-        assert ndimage.label(image > 0.5 * image.max(), EIGHT)[1] > 7
+        assert ndimage.label(image > 0.5 * image.max(), EIGHT)[1] > 12
         assert not (image[~ndimage.binary_dilation(clean_drawing(drawing), EIGHT)]).any()
 
 
 def test_dots_are_the_whitest_and_tokens_are_pixels() -> None:
     drawing = next(drawings(7))
     image = render(drawing)
-    assert (image == 255).sum() >= 8
+    assert (image == 255).sum() >= 4
     np.testing.assert_array_equal(tokens(image).reshape(32, 32) - 1, image)
 
 
