@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nco_bench.reports.aggregate import CellSummary
-from nco_bench.reports.table import GAP_DEFINITIONS
+from nco_bench.reports.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
 
 
 def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
@@ -22,7 +22,9 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     """
     sentences = [f"{title}; instances in brackets"]
     if gap:
-        sentences.append(f"Gap: {GAP_DEFINITIONS[gap]}")
+        sentences.append(f"Gap: {gap_definition(gap, summaries)}")
+    elif any(s.group.cell.objective == "max" and s.gap_instances for s in summaries):
+        sentences.append("A positive gap is worse than the reference, also where higher is better")
     sentences.append(
         _fact("Reference", summaries, lambda s: s.group.cell.reference_solver or "none", by_dataset)
     )
@@ -37,6 +39,20 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
         )
     sentences.append("Best in bold, second underlined")
     return ". ".join(sentences) + "."
+
+
+def gap_definition(gap: str, summaries: list[CellSummary]) -> str:
+    """Say how gaps are computed: by objective, where cells with gaps differ in it."""
+    objectives = {s.group.cell.objective for s in summaries if s.gap_instances} or {"min"}
+    if objectives == {"min"}:
+        return GAP_DEFINITIONS[gap]
+    if objectives == {"max"}:
+        return f"{GAP_DEFINITIONS_MAX[gap]} (higher is better, a positive gap is worse)"
+    higher = list(dict.fromkeys(s.group.cell.dataset for s in summaries if s.group.cell.objective == "max"))
+    return (
+        f"{GAP_DEFINITIONS[gap]}; where higher is better ({', '.join(higher)}) {GAP_DEFINITIONS_MAX[gap]}, "
+        "so that a positive gap is worse everywhere"
+    )
 
 
 def by_dataset(summary: CellSummary) -> str:

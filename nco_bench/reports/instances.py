@@ -10,7 +10,7 @@ import pandas as pd
 from nco_bench.reports.aggregate import CellSummary, mean_by, summarise
 from nco_bench.reports.captions import caption, remarks
 from nco_bench.reports.load import OK, ResultFrame
-from nco_bench.reports.presets import cost_decimals
+from nco_bench.reports.presets import cost_decimals, cost_header
 from nco_bench.reports.rows import DatasetColumn, MethodRow, arrange
 from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, rank_values
 from nco_bench.runs.records import STATUSES
@@ -32,8 +32,13 @@ def instances_table(frame: ResultFrame, *, gap: str) -> Table:
     used = [m for m in methods if any(m.key in d.cells for d in datasets)]
     rows = [row for d in datasets for row in _dataset_rows(frame, d, used, notes, len(datasets) > 1)]
     columns = [Column("instance", "Instance"), Column("n", "n"), Column("reference", "Reference")]
+    headers = {cost_header(s) for s in summaries}
+    header, unit = headers.pop() if len(headers) == 1 else ("Cost", "")
+    if any(s.group.cell.objective == "max" for s in summaries) and header == "Cost":
+        header = "Cost or score"
+    header = "Cost" if header == "Length" else header
     for method in used:
-        columns.append(Column(f"{method.key}/cost", "Cost", method.name))
+        columns.append(Column(f"{method.key}/cost", header, method.name, unit))
         columns.append(Column(f"{method.key}/gap", "Gap", method.name, "%", unit_in_cells=True))
     title = "Cost and gap per instance, means over repeats; best and second per row"
     return Table(

@@ -21,7 +21,11 @@ LABEL_MARKS = {
         "size-OOD and distribution-OOD: trained on another size and distribution.",
     ),
 }
-COST_HEADERS = {"tsp": "Length", "cvrp": "Length"}
+COST_HEADERS = {"tsp": ("Length", ""), "cvrp": ("Length", ""), "bpp3d": ("Load rate", "%")}
+"""What a problem's costs are called, and their unit."""
+
+SCORE_HEADERS = {"accuracy": ("Accuracy", ""), "mse": ("MSE", "")}
+"""The same by scoring convention, for problems that have several."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ def main_table(frame: ResultFrame, *, gap: str) -> Table:
     summaries = summarise(frame, intervals=False)
 
     def quantities(column: Sequence[CellSummary]) -> tuple[Quantity, ...]:
+        header, unit = cost_header(column[0])
         objective = column[0].group.cell.objective
-        header = COST_HEADERS.get(column[0].group.cell.problem, "Score" if objective == "max" else "Cost")
         return (
-            Quantity("cost", header, lambda s: s.mean_cost, "", objective, cost_decimals),
+            Quantity("cost", header, lambda s: s.mean_cost, unit, objective, cost_decimals),
             gap_quantity(gap),
             Quantity("time", "Time", lambda s: s.seconds_total, "s"),
         )
@@ -83,6 +87,13 @@ def times_table(frame: ResultFrame, *, gap: str) -> Table:
         columns = (*columns, device)
     title = "Time for the set, per instance in batches, of one instance alone (median), and peak memory"
     return _table("times", title, summaries, lambda _: columns, frame, "")
+
+
+def cost_header(summary: CellSummary) -> tuple[str, str]:
+    """Return what the costs of a cell are called, and their unit."""
+    cell = summary.group.cell
+    plain = ("Score" if cell.objective == "max" else "Cost", "")
+    return COST_HEADERS.get(cell.problem) or SCORE_HEADERS.get(cell.convention, plain)
 
 
 def gap_quantity(gap: str) -> Quantity:

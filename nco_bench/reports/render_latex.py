@@ -8,10 +8,10 @@ from __future__ import annotations
 import unicodedata
 
 from nco_bench.reports.render_terminal import groups_of
-from nco_bench.reports.table import Number, Table, Value
+from nco_bench.reports.table import DASH, Number, Table, Value
 
 WIDE = 9
-"""From this many columns on, the table is scaled down to the line width."""
+"""From this many columns on, the table is scaled down to the line width where it is wider."""
 
 LONG = 50
 """From this many rows on, the table is a longtable, which breaks between pages."""
@@ -51,7 +51,8 @@ def render(table: Table, *, document: bool = False) -> str:
     text = _long_environment(table) if long else _environment(table)
     if not document:
         needs = ", ".join(["booktabs", *(["longtable"] if long else ["graphicx"] if wide else [])])
-        return f"% needs \\usepackage{{{needs}}}\n" + text
+        twice = "; columns are aligned after LaTeX has run twice or more" if long else ""
+        return f"% needs \\usepackage{{{needs}}}{twice}\n" + text
     return DOCUMENT % (",landscape" if wide else "", text)
 
 
@@ -88,7 +89,7 @@ def _environment(table: Table) -> str:
     wide = len(table.columns) >= WIDE
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
     lines += [rf"\label{{tab:{_label(table.name)}}}", r"\small", r"\smallskip"]
-    lines += [r"\resizebox{\linewidth}{!}{%"] if wide else []
+    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
     lines += _tabular(table)
     if wide:
         lines[-1] += "}"
@@ -115,7 +116,16 @@ def _tabular(table: Table) -> list[str]:
 
 
 def _begin(table: Table, environment: str) -> str:
-    return rf"\begin{{{environment}}}{{l{'r' * (len(table.columns) - 1)}}}"
+    return (
+        rf"\begin{{{environment}}}{{l{''.join(_alignment(table, i) for i in range(1, len(table.columns)))}}}"
+    )
+
+
+def _alignment(table: Table, index: int) -> str:
+    """Left for a column of words that stands alone; right for numbers, and for what stands in their place."""
+    column, cells = table.columns[index], [row.cells[index] for row in table.rows]
+    words = any(cell != DASH for cell in cells) and not any(isinstance(cell, Number) for cell in cells)
+    return "l" if words and not column.group and not column.unit else "r"
 
 
 def _head(table: Table) -> list[str]:

@@ -259,3 +259,10 @@ GAP_DEFINITIONS: dict[str, str] = {
     "mean-of-gaps": "mean over instances of 100 (cost − reference) / reference",
     "gap-of-means": "100 (mean cost − mean reference) / mean reference",
 }
+"""Where lower is better."""
+
+GAP_DEFINITIONS_MAX: dict[str, str] = {
+    "mean-of-gaps": "mean over instances of 100 (reference − score) / reference",
+    "gap-of-means": "100 (mean reference − mean score) / mean reference",
+}
+"""Where higher is better: a positive gap is worse there too."""

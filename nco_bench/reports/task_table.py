@@ -115,7 +115,7 @@ def tasks_table(frame: ResultFrame, *, gap: str) -> Table:
         for key, header, unit, better, value in _quantities(list(column.values())):
             columns.append(Column(f"{dataset.key}/{key}", header, dataset.title, unit, better))
             for row, body in zip(rows, bodies, strict=True):
-                body.append(_cell(column.get(row.key), value, better, notes))
+                body.append(_cell(column.get(row.key), value, unit, better, notes))
     found = {name for g in groups for name in METRICS if g.values(name)}
     text = caption("Algorithmic tasks, metrics pooled over all answers of a set", summaries, "")
     # Nothing here is timed or held against a reference.
@@ -185,7 +185,7 @@ def _quantities(column: list[SeedGroup]) -> list[tuple[str, str, str, str | None
     return found
 
 
-def _cell(group: SeedGroup | None, value: Value_, better: str | None, notes: Notes) -> Value:
+def _cell(group: SeedGroup | None, value: Value_, unit: str, better: str | None, notes: Notes) -> Value:
     if group is None:
         return DASH
     shown = group.shown
@@ -195,4 +195,5 @@ def _cell(group: SeedGroup | None, value: Value_, better: str | None, notes: Not
     if number is None:
         return DASH
     marks = tuple(dict.fromkeys(m for c in group.cells for m in cell_marks(c, notes))) if better else ()
-    return Number(number, 2 if number >= 1 else None, compete=group.complete, marks=marks)
+    decimals = 2 if unit == "%" or number >= 1 else None
+    return Number(number, decimals, compete=group.complete, marks=marks)

@@ -28,7 +28,8 @@ def reproduction_table(reproduction: Reproduction, *, reasons: str = "notes") ->
     reproduction
         From `nco_bench.reproduce.reproducing.reproduce`.
     reasons
-        ``column``: in a column of their own, for CSV and JSON; ``notes``: as footnotes, for reading.
+        ``column``: in a column of their own, for CSV and JSON; ``notes``: as footnotes, for reading, and without
+        the columns that no row fills.
     """
     published = reproduction.table
     marks = _Marks()
@@ -49,6 +50,10 @@ def reproduction_table(reproduction: Reproduction, *, reasons: str = "notes") ->
         Row((*_cells(entry), *_status(entry, marks, reasons)), section=entry.cell.row)
         for entry in reproduction.entries
     )
+    if reasons == "notes":
+        filled = [i for i in range(len(columns)) if any(row.cells[i] != DASH for row in rows)]
+        columns = [columns[i] for i in filled]
+        rows = tuple(Row(tuple(row.cells[i] for i in filled), row.section) for row in rows)
     notes = tuple(Note(mark, text) for text, mark in marks.known.items())
     remarks = [*reproduction.notes, *(f"Published table: {note}" for note in published.notes)]
     return Table(

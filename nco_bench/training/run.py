@@ -65,7 +65,8 @@ class TrainResult:
         """Say it in a line or two."""
         measured = "" if self.validation is None else f", {self.validation.describe()}"
         more = "" if self.complete else " Continue with --resume."
-        return f"{self.weights}: {self.steps:,} steps, {self.samples:,} samples, {self.seconds / 60:.1f} min{measured}.{more}"
+        done = f"{self.steps:,} steps, {self.samples:,} samples, {self.seconds / 60:.1f} min"
+        return f"{self.weights}: {done}{measured}.{more}"
 
 
 def train(

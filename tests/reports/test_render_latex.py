@@ -11,7 +11,7 @@ from run_folders import Results, make_cell, make_records
 
 from nco_bench.reports import render_latex
 from nco_bench.reports.load import load_frame
-from nco_bench.reports.table import PRESETS, Column, Note, Number, Row, Table, Text, build_table
+from nco_bench.reports.table import DASH, PRESETS, Column, Note, Number, Row, Table, Text, build_table
 
 GOLDEN = Path(__file__).parent / "golden" / "main.tex"
 
@@ -42,6 +42,29 @@ def awkward(results: Results) -> None:
     results.run("r1", *((c, make_records(c, costs, refs, n=n)) for c, costs, refs, n in cells))
 
 
+def answered(results: Results) -> None:
+    """A task whose answers were counted, for a baseline and for a network of two seeds; a second one with numbers."""
+    facts = {"problem": "algorithmic", "objective": "max", "convention": "accuracy", "reference_solver": None}
+    trained = {"steps": 10, "training_size": 8, "training_distribution": "id"}
+    seeds = [
+        {"label": f"tropical:weights={w}", "kind": "neural", "weights": {"name": w, "sha256": w, **trained}}
+        for w in ("a", "b")
+    ]
+    for run, more in zip("pqr", ({}, *seeds), strict=True):
+        name = "tropical" if more else "all_positive"
+        cell = make_cell(0, name, "knapsack:length-ood:n=16", config_sha256=run, **facts, **more)
+        records = make_records(cell, [0.5, 0.75], [None, None], n=16)
+        for index, record in enumerate(records):
+            record.counts = {"tp": 4 + index, "fp": 4, "fn": ord(run) - ord("p"), "tn": 4}
+        other = make_cell(
+            1, name, "floyd-warshall:n=8", config_sha256=run, **{**facts, **more, "objective": "min"}
+        )
+        squares = make_records(other, [0.01, 0.02], [None, None], n=8)
+        for record in squares:
+            record.counts = {"squared_error": 0.25, "tokens": 64}
+        results.run(f"tasks-{run}", (cell, records), (other, squares))
+
+
 def test_stable_output_for_stable_input(results: Results) -> None:
     awkward(results)
     text = render_latex.render(build_table("main", load_frame(results.folder)))
@@ -69,14 +92,26 @@ def test_negative_numbers_get_a_minus_sign() -> None:
     assert "x & $-$1.5 \\\\" in render_latex.render(table)
 
 
+def test_columns_of_words_are_left_aligned_and_numbers_right() -> None:
+    columns = (
+        Column("a", "A"),
+        Column("b", "B"),
+        Column("c", "Words"),
+        Column("d", "D", "group"),
+        Column("e", "E"),
+    )
+    rows = (Row((Text("x"), Number(1, 0), Text("differs"), Text("OOM"), DASH)),)
+    assert r"\begin{tabular}{lrlrr}" in render_latex.render(Table("t", "c", columns, rows))
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Path, name: str) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
     awkward(results)
-    (tmp_path / "table.tex").write_text(
-        render_latex.render(build_table(name, load_frame(results.folder)), document=True), encoding="utf-8"
-    )
+    answered(results)
+    table = build_table(name, load_frame(results.folder))
+    (tmp_path / "table.tex").write_text(render_latex.render(table, document=True), encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,

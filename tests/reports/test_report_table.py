@@ -197,3 +197,42 @@ def test_terminal_table_too_wide_is_cut_between_datasets(results: Results) -> No
     assert max(map(len, text.splitlines())) <= 80
     for i in range(4):
         assert f"tsp{100 * (i + 1)} (1)" in text
+
+
+def scored(results: Results) -> None:
+    """Load rates in percent, where higher is better: 75 against 80 is a gap of 6.25 % and not of -6.25 %."""
+    facts = {"problem": "bpp3d", "objective": "max", "convention": "load-rate"}
+    cells = [
+        (make_cell(i, s, "bpp3d20", **facts), [cost])
+        for i, (s, cost) in enumerate([("a", 75.0), ("b", 79.0)])
+    ]
+    results.run("packings", *((c, make_records(c, costs, [80.0], n=20)) for c, costs in cells))
+
+
+def test_a_load_rate_has_its_name_and_unit_and_the_highest_is_best(results: Results) -> None:
+    scored(results)
+    table = build_table("main", load_frame(results.folder))
+    assert [c.title for c in table.columns[1:3]] == ["Load rate (%)", "Gap"]
+    first, second = (row.cells for row in table.rows)
+    assert (first[1].rank, second[1].rank) == (2, 1)
+    assert (first[2].text, second[2].text) == ("6.250", "1.250")
+    assert (
+        "Gap: mean over instances of 100 (reference − score) / reference (higher is better" in table.caption
+    )
+    assert "(cost − reference)" not in table.caption
+
+
+def test_a_caption_of_both_objectives_says_where_higher_is_better(results: Results) -> None:
+    scored(results)
+    cell = make_cell(0, "lkh3", "tsp100")
+    results.run("tours", (cell, make_records(cell, [8.0], [7.5])))
+    frame = load_frame(results.folder)
+    caption = build_table("main", frame).caption
+    assert "100 (cost − reference) / reference; where higher is better (bpp3d20)" in caption
+    assert "100 (reference − score) / reference, so that a positive gap is worse everywhere" in caption
+    ratio = build_table("main", frame, gap="gap-of-means").caption
+    assert "where higher is better (bpp3d20) 100 (mean reference − mean score) / mean reference" in ratio
+    assert (
+        "A positive gap is worse than the reference, also where higher" in build_table("gaps", frame).caption
+    )
+    assert "Cost or score" in {c.header for c in build_table("instances", frame).columns}
