@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,68 @@ def streams(seeds: Tensor, first_sample: int, samples: int) -> Tensor:
 def uniform(stream: Tensor, step: int) -> Tensor:
     """Return the float64 draws of one step in [0, 1), of the streams' shape."""
     return (mixed(stream + step) >> 11 & (1 << 53) - 1).double() * 2.0**-53
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a search by iterations draws: a stream per instance, and one for what a batch must share.
+
+    Instances whose sub-problems are solved together must agree on the shape of these. Their shapes come from a stream
+    that knows neither the instances nor their seeds, so that an instance meets the same shapes in any batch.
+
+    Attributes
+    ----------
+    stream
+        ``(B,)`` int64 keys, see `streams`.
+    shared
+        Key of the shared stream.
+    """
+
+    stream: Tensor
+    shared: int = 0
+
+    def uniform(self, step: int, kind: int, count: int = 1) -> Tensor:
+        """Draw ``(B, count)`` float64 in [0, 1) for one step; draws of several kinds, 0 ... 7, are independent."""
+        key = mixed(self.stream + (step * KINDS + kind))
+        return uniform(key[:, None] + torch.arange(count, device=key.device), 0)
+
+    def below(self, step: int, kind: int, high: int | Tensor) -> Tensor:
+        """Draw ``(B,)`` int64 uniformly from ``0 ... high - 1``, one bound for all or ``(B,)``."""
+        return scaled(self.uniform(step, kind).squeeze(1), high)
+
+    def coins(self, step: int, kind: int, count: int) -> Tensor:
+        """Toss ``(B, count)`` fair coins."""
+        return self.uniform(step, kind, count) < 0.5
+
+    def permutations(self, step: int, kind: int, count: int) -> Tensor:
+        """Draw ``(B, count)`` permutations of ``0 ... count - 1``."""
+        return self.uniform(step, kind, count).argsort(dim=1, stable=True)
+
+    def shared_between(self, step: int, low: int, high: int) -> int:
+        """Draw an integer from ``low ... high`` for the whole batch, whatever is in it."""
+        key = streams(torch.tensor([self.shared]), 0, 1)
+        return low + int(scaled(uniform(key, step), high - low + 1))
+
+
+KINDS = 8
+"""How many kinds of draws one step has at most."""
+
+
+def instance_draws(seeds: Tensor) -> Draws:
+    """Give instance b the stream of ``seeds[b]``; the shared stream is the same in every run."""
+    return Draws(streams(seeds, 0, 1).squeeze(1))
+
+
+def drawn_draws(batch: int, generator: torch.Generator, device: torch.device) -> Draws:
+    """Draw all streams, the shared one too, from a generator: for training, which calls a search again and again."""
+    *keys, shared = torch.randint(2**62, (batch + 1,), generator=generator).tolist()
+    return Draws(torch.tensor(keys, dtype=torch.int64, device=device), shared)
+
+
+def scaled(fraction: Tensor, high: int | Tensor) -> Tensor:
+    """Scale [0, 1) to ``0 ... high - 1``; the bound holds whatever rounding does."""
+    top = torch.as_tensor(high, device=fraction.device)
+    return torch.minimum((fraction * top).long(), top - 1)
 
 
 def mixed(key: Tensor) -> Tensor:

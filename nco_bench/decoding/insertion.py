@@ -17,30 +17,32 @@ Float = NDArray[np.float32]
 
 @torch.inference_mode()
 def insert_tsp(coords: Tensor, order: Tensor) -> Tensor:
-    """Cheapest insertion of the nodes in a given order, the same for all instances.
+    """Cheapest insertion of the nodes in a given order.
 
     Parameters
     ----------
     coords
         ``(B, N, 2)``.
     order
-        ``(N,)`` permutation; a random one makes it random insertion. Among equally cheap places the first along the
-        tour, from ``order[0]`` on, is taken.
+        Permutation, ``(N,)`` for all instances or ``(B, N)``; a random one makes it random insertion. Among equally cheap
+        places the first along the tour, from the first node on, is taken.
 
     Returns
     -------
     Tensor
-        ``(B, N)`` tours that start with ``order[0]``.
+        ``(B, N)`` tours that start with the first node of the order.
     """
     batch, count, _ = coords.shape
     device = coords.device
-    tours = order[:2].to(device).expand(batch, -1)
-    points = coords[:, tours[0]].float()
+    order = order.to(device).expand(batch, -1)
     if count < 3:
-        return tours[:, :count]
+        return order
+    ordered = coords.gather(1, order[..., None].expand(-1, -1, 2)).float()
+    tours = torch.arange(2, device=device).expand(batch, -1)  # positions in the order, until the end
+    points = ordered[:, :2]
     edges = (points - points.flip(1)).norm(dim=2)  # from each node to the next
-    for node in order[2:].tolist():
-        new = coords[:, node, None].float()
+    for node in range(2, count):
+        new = ordered[:, node, None]
         to_new = (points - new).norm(dim=2)
         place = (to_new + to_new.roll(-1, 1) - edges).argmin(1, keepdim=True)  # the node after which it goes
         length = tours.shape[1]
@@ -52,7 +54,7 @@ def insert_tsp(coords: Tensor, order: Tensor) -> Tensor:
         edges = torch.where(here, after, torch.where(index == place, to_new.gather(1, place), edges))
         tours = torch.where(here, node, tours.gather(1, source))
         points = torch.where(here[..., None], new, points.gather(1, source[..., None].expand(-1, -1, 2)))
-    return tours
+    return order.gather(1, tours)
 
 
 @dataclass

@@ -31,7 +31,7 @@ def rrc_cvrp_step(
     instance: CvrpInstance,
     routes: Routes,
     *,
-    flip: bool,
+    flip: bool | Tensor,
     flip_routes: Tensor,
     length: int,
     end: Tensor,
@@ -44,7 +44,7 @@ def rrc_cvrp_step(
     routes
         B solutions of V customers.
     flip, flip_routes
-        Whether whole solutions are reversed, then ``(B, >= routes)`` which of their routes.
+        Whether whole solutions are reversed, one for all or ``(B,)``; then ``(B, >= routes)`` which of their routes.
     length
         Customers in the segment (4 ... V).
     end
@@ -58,7 +58,7 @@ def rrc_cvrp_step(
     routes, rebuilt
         Solutions rotated so that the segment is last, and what happened to it.
     """
-    routes = reverse_routes(reverse_all(routes) if flip else routes, flip_routes)
+    routes = reverse_routes(reverse_all(routes, flip), flip_routes)
     routes = rotate(routes, segment_follower(routes[1], end))
     order, via = routes
     begin = torch.full_like(order[:, :1], order.shape[1] - length)
@@ -119,7 +119,7 @@ def prc_cvrp_step(
     routes: Routes,
     *,
     length: int,
-    flip: bool,
+    flip: bool | Tensor,
     flip_routes: tuple[Tensor, Tensor],
     shift: Tensor,
     common_count: bool = False,
@@ -137,7 +137,8 @@ def prc_cvrp_step(
     length
         Customers in a segment.
     flip, flip_routes
-        Whether whole solutions are reversed; ``(B, >= routes)`` routes to reverse before and after the rotation.
+        Whether whole solutions are reversed, one for all or ``(B,)``; ``(B, >= routes)`` routes to reverse before and
+        after the rotation.
     shift
         ``(B,)`` number of routes to rotate by.
     common_count
@@ -146,7 +147,7 @@ def prc_cvrp_step(
         As in `greedy`.
     """
     routes = sort_by_angle(instance.coords, routes)
-    routes = reverse_routes(reverse_all(routes) if flip else routes, flip_routes[0])
+    routes = reverse_routes(reverse_all(routes, flip), flip_routes[0])
     routes = reverse_routes(rotate_routes(routes, shift), flip_routes[1])
     starts, count = segment_layout(routes[1], length)
     if common_count:

@@ -18,13 +18,22 @@ MAX_SEGMENTS = 250
 """Segments of one instance that PRC rebuilds at a time (as the official code, for memory)."""
 
 
+def turned(tours: Tensor, flip: bool | Tensor, start: int | Tensor) -> Tensor:
+    """Reverse tours ``(B, N)`` where `flip` says so, then rotate position `start` to the front; one for all or ``(B,)``."""
+    batch, count = tours.shape
+    backwards = torch.as_tensor(flip, device=tours.device).expand(batch)[:, None]
+    first = torch.as_tensor(start, device=tours.device).expand(batch)[:, None]
+    position = (torch.arange(count, device=tours.device) + first) % count
+    return tours.gather(1, torch.where(backwards, count - 1 - position, position))
+
+
 def rrc_tsp_step(
     policy: PathPolicy,
     coords: Tensor,
     tours: Tensor,
     *,
-    flip: bool,
-    start: int,
+    flip: bool | Tensor,
+    start: int | Tensor,
     length: int,
     knn: int | None = None,
 ) -> tuple[Tensor, Rebuilt]:
@@ -32,8 +41,10 @@ def rrc_tsp_step(
 
     Parameters
     ----------
-    flip, start, length
-        Whether all tours are reversed first; position and number of nodes of the segment (4 ... N).
+    flip, start
+        Whether tours are reversed first, and the position of the segment; one for all or ``(B,)``.
+    length
+        Number of nodes of the segment (4 ... N).
     knn
         As in `greedy`.
 
@@ -42,7 +53,7 @@ def rrc_tsp_step(
     tours, rebuilt
         Tours that begin with the segment, and what happened to it.
     """
-    tours = (tours.flip(1) if flip else tours).roll(-start, dims=1)
+    tours = turned(tours, flip, start)
     rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length], knn)
     segment = torch.where(rebuilt.accepted[:, None], rebuilt.order, tours[:, :length])
     return torch.cat([segment, tours[:, length:]], dim=1), rebuilt
@@ -53,8 +64,8 @@ def prc_tsp_step(
     coords: Tensor,
     tours: Tensor,
     *,
-    flip: bool,
-    start: int,
+    flip: bool | Tensor,
+    start: int | Tensor,
     length: int,
     knn: int | None = None,
 ) -> tuple[Tensor, Rebuilt]:
@@ -62,7 +73,7 @@ def prc_tsp_step(
 
     Parameters and returns are as for `rrc_tsp_step`, with F = min(N // length, 250) segments per instance.
     """
-    tours = (tours.flip(1) if flip else tours).roll(-start, dims=1)
+    tours = turned(tours, flip, start)
     batch, count = tours.shape
     segments = min(count // length, MAX_SEGMENTS)
     old = tours[:, : segments * length].view(batch, segments, length)

@@ -2,7 +2,13 @@
 
 Both take segments out of a complete solution, rebuild them greedily as path problems of their own, and keep the new
 ones where they are strictly shorter (`iterations_tsp`, `iterations_cvrp`). Here their draws are made and time is kept.
-Draws are shared by the batch, as in the official code: segments of a batch have one length.
+
+Every instance has draws of its own (direction, start of the segments, route ends), from its own seed, so its solution
+does not depend on the batch that it is solved in; the official codes share most draws of a batch. Only the length of
+the segments is shared, because sub-problems that are solved together must have one length, and waiting for a batch per
+length would cost the speed. The lengths are drawn from a stream that depends on the iteration alone: every instance of
+a size, in every batch and with every seed, meets the same lengths, uniform as in the papers. So the spread over seeds
+does not include that of the lengths.
 
 Letters in shapes: B batch, N nodes, V customers.
 """
@@ -16,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nco_bench.decoding.draws import Draws, drawn_draws
 from nco_bench.decoding.iterations_cvrp import prc_cvrp_step, rrc_cvrp_step
 from nco_bench.decoding.iterations_tsp import prc_tsp_step, rrc_tsp_step
 from nco_bench.decoding.problem import route_lengths, tour_lengths
@@ -25,6 +32,9 @@ from nco_bench.models.path import PathPolicy
 
 MAX_SEGMENT_LENGTH = 1000
 """l_max of PRC (SIT, section 5)."""
+
+FLIP, START, ROUTE_FLIP, SECOND_ROUTE_FLIP, ORDER = range(5)
+"""Kinds of draws of one iteration; the last one is for the initial insertion."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ def improve_tsp(
     coords: Tensor,
     tours: Tensor,
     budget: Budget,
-    generator: torch.Generator,
+    draws: Draws | torch.Generator,
     *,
     parallel: bool,
     max_length: int | None = None,
@@ -79,8 +89,10 @@ def improve_tsp(
     ----------
     coords, tours
         ``(B, N, 2)``, ``(B, N)``.
-    budget, generator
-        Limits, and the source of the draws: one draw of each kind per iteration, shared by the batch.
+    budget
+        Limits.
+    draws
+        One stream per instance; a generator (for training) has them drawn.
     max_length
         Longest segment; None is N for RRC and 1000 for PRC (l_max).
     knn
@@ -94,11 +106,13 @@ def improve_tsp(
     budget.note(tour_lengths(metric, tours))
     if count < 4:  # all tours are equal
         return tours
+    draws = _draws(draws, tours)
     step = prc_tsp_step if parallel else rrc_tsp_step
-    for _ in budget.steps():
-        length = _integer(4, longest + 1, generator)
-        start, flip = _integer(0, count, generator), bool(_integer(0, 2, generator))
-        tours, _ = step(policy, coords, tours, flip=flip, start=start, length=length, knn=knn)
+    for k in budget.steps():
+        tours, _ = step(
+            policy, coords, tours, flip=draws.coins(k, FLIP, 1).squeeze(1), start=draws.below(k, START, count),
+            length=draws.shared_between(k, 4, longest), knn=knn,
+        )  # fmt: skip
         budget.note(tour_lengths(metric, tours))
     return tours
 
@@ -109,7 +123,7 @@ def improve_cvrp(
     instance: CvrpInstance,
     routes: Routes,
     budget: Budget,
-    generator: torch.Generator,
+    draws: Draws | torch.Generator,
     *,
     parallel: bool,
     max_length: int | None = None,
@@ -120,39 +134,34 @@ def improve_cvrp(
 
     Parameters are as for `improve_tsp`; the solutions given must be feasible.
     """
-    batch, customers = routes[0].shape
-    device = routes[0].device
+    customers = routes[0].shape[1]
     shortest = min(4, customers)
     longest = max(shortest, min(customers, max_length or (MAX_SEGMENT_LENGTH if parallel else customers)))
     metric = instance.coords if metric is None else metric
     budget.note(route_lengths(metric, *routes))
     if customers < 2:
         return routes
-    for _ in budget.steps():
-        length = _integer(shortest, longest + 1, generator)
-        flip = bool(_integer(0, 2, generator))
-        first, second = (_coins(customers, generator, device).expand(batch, -1) for _ in range(2))
-        draw = float(torch.rand((), generator=generator))
+    draws = _draws(draws, routes[0])
+    for k in budget.steps():
+        length = draws.shared_between(k, shortest, longest)
+        flip = draws.coins(k, FLIP, 1).squeeze(1)
+        first = draws.coins(k, ROUTE_FLIP, customers)
         if parallel:
-            count = routes[1].sum(1)
             routes, _ = prc_cvrp_step(
-                policy, instance, routes, length=length, flip=flip, flip_routes=(first, second),
-                shift=(draw * count).long() + 1, knn=knn,
+                policy, instance, routes, length=length, flip=flip,
+                flip_routes=(first, draws.coins(k, SECOND_ROUTE_FLIP, customers)),
+                shift=draws.below(k, START, routes[1].sum(1)) + 1, knn=knn,
             )  # fmt: skip
         else:
-            end = torch.full((batch,), draw, device=device)
             routes, _ = rrc_cvrp_step(
-                policy, instance, routes, flip=flip, flip_routes=first, length=length, end=end, knn=knn
-            )
+                policy, instance, routes, flip=flip, flip_routes=first, length=length,
+                end=draws.uniform(k, START).squeeze(1), knn=knn,
+            )  # fmt: skip
         budget.note(route_lengths(metric, *routes))
     return routes
 
 
-def _integer(low: int, high: int, generator: torch.Generator) -> int:
-    """Draw uniformly from ``low ... high - 1``."""
-    return int(torch.randint(low, high, (), generator=generator))
-
-
-def _coins(count: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """Draw ``(1, count)`` fair coins."""
-    return (torch.rand(1, count, generator=generator) <= 0.5).to(device)
+def _draws(draws: Draws | torch.Generator, solutions: Tensor) -> Draws:
+    if isinstance(draws, Draws):
+        return draws
+    return drawn_draws(len(solutions), draws, solutions.device)

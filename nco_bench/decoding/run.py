@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nco_bench.decoding.augment import SYMMETRIES, best_of, symmetries
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.construct import greedy, sample
+from nco_bench.decoding.draws import Draws, instance_draws
 from nco_bench.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.decoding.problem import (
     PathProblem,
@@ -29,7 +30,7 @@ from nco_bench.decoding.problem import (
     tsp_problem,
 )
 from nco_bench.decoding.rebuild import CvrpInstance
-from nco_bench.decoding.reconstruct import Budget, improve_cvrp, improve_tsp
+from nco_bench.decoding.reconstruct import ORDER, Budget, improve_cvrp, improve_tsp
 from nco_bench.decoding.spec import Decoding
 from nco_bench.errors import BadInputError
 from nco_bench.models.path import PathPolicy
@@ -85,9 +86,9 @@ def decode_path(
     decoding
         From `parse_decoding`.
     seed
-        Seed of the first instance; instance b has ``seed + b``. Samples and the node vectors of PENS depend on the
-        seed of their instance, so a solution does not depend on the batch (but for rounding in matrix products of other
-        shapes). The segments of rrc and prc are drawn once for the batch from the first seed, as in the official codes.
+        Seed of the first instance; instance b has ``seed + b``. Samples, the segments of rrc and prc and the node
+        vectors of PENS depend on the seed of their instance, so a solution does not depend on the batch (but for rounding
+        in matrix products of other shapes). The lengths of segments depend on no seed, see `reconstruct`.
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no
         intermediate solution to stop at and ignore it.
@@ -114,8 +115,7 @@ def decode_path(
     reseed = getattr(policy, "reseed", None)
     if reseed is not None:
         reseed(seed + torch.arange(len(coords)))
-    generator = torch.Generator().manual_seed(seed)
-    task = _Task(cast("PathPolicy", policy), decoding, generator, seed, coordinate_scale, like.dtype)
+    task = _Task(cast("PathPolicy", policy), decoding, seed, coordinate_scale, like.dtype)
     budget = Budget(
         decoding.k if decoding.name in ("rrc", "prc") else 0,
         time_limit,
@@ -140,7 +140,6 @@ class _Task:
 
     policy: PathPolicy
     decoding: Decoding
-    generator: torch.Generator
     seed: int
     scale: float
     dtype: torch.dtype
@@ -149,11 +148,15 @@ class _Task:
         """Coordinates as the policy sees them."""
         return (coords * self.scale).to(self.dtype) if self.scale != 1 else coords.to(self.dtype)
 
-    def seeds(self, problem: PathProblem) -> Tensor:
+    def seeds(self, batch: int) -> Tensor:
         """One seed per problem, ``(B,)``; the eight versions of an instance draw apart."""
         copies = self.decoding.augmentation
-        count = problem.rows.shape[0] // copies
+        count = batch // copies
         return ((self.seed + torch.arange(count))[:, None] * SYMMETRIES + torch.arange(copies)).flatten()
+
+    def draws(self, coords: Tensor) -> Draws:
+        """What rrc and prc draw from, for problems ``(B, N, 2)``."""
+        return instance_draws(self.seeds(len(coords)).to(coords.device))
 
 
 def _check(
@@ -225,12 +228,13 @@ def _tours(task: _Task, coords: Tensor, metric: Tensor, budget: Budget) -> Tenso
     decoding, policy = task.decoding, task.policy
     seen = task.seen(coords)
     if decoding.name in ("rrc", "prc"):
+        draws = task.draws(seen)
         if decoding.init == "insertion":
-            tours = insert_tsp(seen, torch.randperm(seen.shape[1], generator=task.generator))
+            tours = insert_tsp(seen, draws.permutations(0, ORDER, seen.shape[1]))
         else:
             tours = _complete(tsp_problem(seen), greedy(policy, tsp_problem(seen), knn=decoding.knn).order)
         return improve_tsp(
-            policy, seen, tours, budget, task.generator,
+            policy, seen, tours, budget, draws,
             parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
         )  # fmt: skip
     if decoding.name == "multistart":
@@ -253,7 +257,7 @@ def _orders(task: _Task, problem: PathProblem) -> Tensor:
     if decoding.name == "beam":
         return beam(task.policy, problem, decoding.k, knn=decoding.knn).order
     if decoding.name == "sample":
-        seeds = task.seeds(problem)
+        seeds = task.seeds(len(problem.rows))
         groups = [
             sample(task.policy, problem, size, seeds, first=first, knn=decoding.knn).order.unflatten(
                 0, (-1, size)
@@ -323,7 +327,7 @@ def _routes(
     if decoding.name in ("rrc", "prc"):
         routes = _initial_routes(task, problem, seen, demand, capacity)
         return improve_cvrp(
-            policy, CvrpInstance(seen, demand, capacity), routes, budget, task.generator,
+            policy, CvrpInstance(seen, demand, capacity), routes, budget, task.draws(seen),
             parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
         )  # fmt: skip
     if decoding.name == "multistart":
@@ -343,7 +347,7 @@ def _routes(
 
 def _sampled_routes(task: _Task, problem: PathProblem, metric: Tensor) -> tuple[Tensor, Tensor]:
     """Draw solutions group by group, and keep the shortest of each instance."""
-    orders, flags, seeds = [], [], task.seeds(problem)
+    orders, flags, seeds = [], [], task.seeds(len(problem.rows))
     for first, size in _sample_groups(task.decoding.k, problem):
         path = sample(task.policy, problem, size, seeds, first=first, knn=task.decoding.knn)
         via = _opened(path.flags)

@@ -38,10 +38,11 @@ def ends_route(via: Tensor) -> Tensor:
     return torch.cat([via[:, 1:], torch.ones_like(via[:, :1])], dim=1)
 
 
-def reverse_all(routes: Routes) -> Routes:
-    """Run the whole solution backwards; every route keeps its customers."""
+def reverse_all(routes: Routes, chosen: bool | Tensor = True) -> Routes:
+    """Run whole solutions backwards, all or those chosen, ``(B,)`` bool; every route keeps its customers."""
     order, via = routes
-    return order.flip(1), ends_route(via).flip(1)
+    chosen = torch.as_tensor(chosen, device=via.device).expand(len(via))[:, None]
+    return torch.where(chosen, order.flip(1), order), torch.where(chosen, ends_route(via).flip(1), via)
 
 
 def reverse_routes(routes: Routes, chosen: Tensor) -> Routes:

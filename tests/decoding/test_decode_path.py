@@ -22,16 +22,67 @@ COORDS = torch.rand(3, 11, 2, generator=torch.Generator().manual_seed(1), dtype=
 
 @pytest.mark.parametrize(
     "text",
-    ["greedy", "beam:3", "sample:4", "sample:3+x8", "multistart:3", "rrc:3", "prc:3", "x8", "rrc:2+x8"],
+    [
+        "greedy",
+        "beam:3",
+        "sample:4",
+        "sample:3+x8",
+        "multistart:3",
+        "rrc:3",
+        "prc:3",
+        "x8",
+        "rrc:2+x8",
+        "prc:2+x8",
+    ],
 )
 def test_every_decoding_gives_tours_that_repeat_however_the_set_is_cut(text: str, make_policy: Make) -> None:
     policy, decoding = make_policy("lehd"), parse_decoding(text)
     together = decode_path(policy, COORDS, decoding=decoding, seed=7)
-    # Samples follow the seed of their instance; the segments of rrc and prc that of the batch.
-    seeds = [7, 8, 9] if text.startswith("sample") else [7, 7, 7]
-    parts = [decode_path(policy, COORDS[b : b + 1], decoding=decoding, seed=seeds[b])[0] for b in range(3)]
+    parts = [decode_path(policy, COORDS[b : b + 1], decoding=decoding, seed=7 + b)[0] for b in range(3)]
     assert [tour.tolist() for tour in together] == [tour.tolist() for tour in parts]
     assert all(sorted(tour) == list(range(11)) for tour in together)
+
+
+@pytest.mark.parametrize("name", ["lehd", "sit"])
+@pytest.mark.parametrize(
+    "text", ["rrc:8", "prc:8", "prc:8,init=greedy", "rrc:3+x8", "prc:4,length=6", "rrc:5,knn=4"]
+)
+def test_reconstruction_of_tours_does_not_depend_on_the_batch(
+    text: str, name: str, make_policy: Make
+) -> None:
+    policy, decoding = make_policy(name), parse_decoding(text)
+    coords = torch.rand(3, 30, 2, generator=torch.Generator().manual_seed(8))
+    together = decode_path(policy, coords, decoding=decoding, seed=41)
+    alone = [decode_path(policy, coords[b : b + 1], decoding=decoding, seed=41 + b)[0] for b in range(3)]
+    assert [tour.tolist() for tour in together] == [tour.tolist() for tour in alone]
+
+
+@pytest.mark.parametrize("name", ["lehd", "sit"])
+@pytest.mark.parametrize(
+    "text", ["rrc:8", "prc:8", "prc:8,init=greedy", "rrc:3+x8", "prc:4,length=6", "rrc:5,knn=4"]
+)
+def test_reconstruction_of_routes_does_not_depend_on_the_batch(
+    text: str, name: str, make_policy: Make, make_cvrp: MakeCvrp
+) -> None:
+    policy, decoding = make_policy(name, "cvrp"), parse_decoding(text)
+    batch = make_cvrp(3, 30, 25, seed=8)
+    together = decode_path(policy, *batch, decoding=decoding, seed=41)
+    alone = [
+        decode_path(policy, *(t[b : b + 1] for t in batch), decoding=decoding, seed=41 + b)[0]
+        for b in range(3)
+    ]
+    assert [routes.tolist() for routes in together] == [routes.tolist() for routes in alone]
+
+
+@pytest.mark.parametrize("text", ["rrc:8", "prc:8"])
+def test_equal_instances_of_a_batch_are_reconstructed_apart(
+    text: str, make_policy: Make, make_cvrp: MakeCvrp
+) -> None:
+    same = COORDS[:1].expand(6, -1, -1)
+    tours = decode_path(make_policy("lehd"), same, decoding=parse_decoding(text), seed=5)
+    batch = (t.expand(6, *t.shape[1:]) for t in make_cvrp(1, 30, 25, seed=8))
+    routes = decode_path(make_policy("lehd", "cvrp"), *batch, decoding=parse_decoding(text), seed=5)
+    assert all(len({tuple(solution) for solution in solutions}) > 1 for solutions in (tours, routes))
 
 
 @pytest.mark.parametrize("text", ["greedy", "beam:3", "sample:4", "rrc:3", "prc:3", "beam:2+x8"])

@@ -31,6 +31,16 @@ def test_each_node_goes_where_it_costs_least() -> None:
     assert insert_tsp(coords, order).tolist() == expected
 
 
+def test_every_instance_can_have_an_order_of_its_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    coords = torch.rand(3, 15, 2, generator=generator)
+    orders = torch.stack([torch.randperm(15, generator=generator) for _ in range(3)])
+    expected = [
+        plain_insertion(points, order) for points, order in zip(coords.tolist(), orders.tolist(), strict=True)
+    ]
+    assert insert_tsp(coords, orders).tolist() == expected
+
+
 def test_customers_are_inserted_within_the_capacity(make_cvrp: Callable[..., tuple[Tensor, ...]]) -> None:
     coords, demand, _ = make_cvrp(1, 40, 20, seed=1)
     order, via = insert_cvrp(coords[0].numpy(), demand[0].numpy(), 20)
