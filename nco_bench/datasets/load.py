@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nco_bench.datasets import ledger, tasks
+from nco_bench.datasets import ledger, lra, tasks
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import detect, read_file
 from nco_bench.datasets.generate import (
@@ -80,6 +80,8 @@ def _find(name: str, places: Places) -> Dataset:
     ):
         raise BadInputError(f"{name}: no such file.")
     found = resolve_library(name, places.instances, places.mirror)
+    if found is None:
+        found = lra.resolve(name, places.instances, places.mirror)
     if found is not None:
         return found
     spec = parse_generated(name)

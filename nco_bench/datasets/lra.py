@@ -20,7 +20,7 @@ from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.lra_files import RETRIEVAL_FILES, SPLITS, read_task
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems.lra import LRAInstance, pathfinder
-from nco_bench.problems.lra.listops import bounds, distinct
+from nco_bench.problems.lra.listops import LONGEST, SMALLEST_LONGEST, distinct
 
 if TYPE_CHECKING:
     from nco_bench.datasets.generate import GenerationSpec
@@ -31,6 +31,7 @@ COUNT = 2000
 """Test expressions of the published split; Pathfinder's is taken as large."""
 
 PIXELS = pathfinder.SIDE**2
+SMALLEST_LISTOPS, LONGEST_LISTOPS = SMALLEST_LONGEST, LONGEST
 EXAMPLES = ("lra-listops", "lra-listops64", "lra-pathfinder", *SPLITS)
 PIECE = 2**20
 
@@ -80,11 +81,6 @@ def no_distribution(text: str) -> str:
     if text != "uniform":
         raise UnknownNameError("distribution of Long Range Arena", text, ["uniform"])
     return text
-
-
-def check_listops(n: int) -> None:
-    """Refuse a setting that is not supported."""
-    bounds(n)
 
 
 def resolve(name: str, instances_dir: Path, mirror: Path | None = None) -> Dataset | None:
@@ -218,7 +214,9 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
         _refuse_other(part, md5)
         part.replace(target)
     except HTTPError as error:
-        raise BadInputError(f"{url}: the site answered {error.code} {error.reason}; {_by_hand(target)}.") from None
+        raise BadInputError(
+            f"{url}: the site answered {error.code} {error.reason}; {_by_hand(target)}."
+        ) from None
     except OSError as error:  # URLError, timeouts, resets, a full disk
         reason: Any = getattr(error, "reason", error)
         raise UnreachableError(f"cannot fetch {url} ({reason}); when offline, {_by_hand(target)}.") from None

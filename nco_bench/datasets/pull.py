@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from nco_bench.datasets import catalog
+from nco_bench.datasets import catalog, lra
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.formats.reading import (
@@ -94,6 +94,8 @@ def pull(
     BadInputError
         When the source cannot be reached or read at all, or the place cannot be written.
     """
+    if re.split("[:-]", name, maxsplit=1)[0] == lra.FOLDER:
+        return PullReport(*lra.pull_lra(name, instances_dir, mirror, archive, timeout_s, progress))
     wanted = _wanted(name)
     fetched: list[str] = []
     present: list[str] = []
@@ -124,7 +126,7 @@ def _wanted(name: str) -> Sequence[Entry | TestSet]:
     if name in sets:
         return [sets[name]]
     if re.split("[:/]", name, maxsplit=1)[0] not in SITES:
-        raise UnknownNameError("library", name, [*SITES, "testsets", *sets])
+        raise UnknownNameError("library", name, [*SITES, "testsets", "lra", *sets])
     return select(name)
 
 

@@ -27,6 +27,7 @@ from nco_bench.problems import Instance
 from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.lra import LRAInstance
 from nco_bench.problems.tsp import TSPInstance
 
 FORMAT_VERSION = 1
@@ -61,12 +62,17 @@ def _task(name: str, convention: str, arrays: Arrays) -> TaskInstance:
     return TaskInstance(name, task, variant, arrays["inputs"], arrays["targets"])
 
 
+def _lra(name: str, convention: str, arrays: Arrays) -> LRAInstance:
+    return LRAInstance(name, str(arrays["task"]), arrays["tokens"], int(arrays["label"]), int(arrays["second"]))
+
+
 BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {
     "tsp": _tsp,
     "cvrp": _cvrp,
     "bpp3d": _bpp3d,
     "algorithmic": _task,
     "algorithmic-regression": _task,
+    "lra": _lra,
 }
 """Problem name to the function that builds an instance from its stored arrays."""
 

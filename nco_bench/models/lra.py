@@ -3,7 +3,8 @@
 The Tropical Attention paper prints accuracies (Table 4) but no sizes, no pooling and no code for them. Layers, width and heads
 are those of the benchmark's own Transformers; the rest is our choice: pre-norm, fixed sinusoidal positions, the mean over
 tokens without padding, and for Retrieval the two encoded texts with their difference and product. The layers are those
-of `task_networks`; tropical ones share one attention module, as in the official code.
+of `task_networks`; each has an attention of its own, while the official code for the algorithmic tasks shares a tropical
+one among all layers (it publishes one layer only, where that is the same).
 """
 
 from __future__ import annotations
@@ -107,6 +108,12 @@ def masked_layer(layer: EncoderLayer, x: Tensor, padding: Tensor) -> Tensor:
     return result
 
 
+def _attention(config: LRAConfig) -> nn.Module:
+    if config.attention == "tropical":
+        return TropicalAttention(config.width, config.heads)
+    return SoftmaxAttention(config.width, config.heads, config.attention == "adaptive")
+
+
 class LRAClassifier(nn.Module):
     """From tokens to logits of classes.
 
@@ -126,17 +133,8 @@ class LRAClassifier(nn.Module):
         self.config = config
         self.embed = nn.Embedding(config.vocabulary, config.width, padding_idx=0)
         nn.init.normal_(self.embed.weight, std=1.0)
-        tropical = config.attention == "tropical"
-        shared = TropicalAttention(config.width, config.heads)
         self.layers = nn.ModuleList(
-            EncoderLayer(
-                shared
-                if tropical
-                else SoftmaxAttention(config.width, config.heads, config.attention == "adaptive"),
-                config.width,
-                config.pre_norm,
-            )
-            for _ in range(config.layers)
+            EncoderLayer(_attention(config), config.width, config.pre_norm) for _ in range(config.layers)
         )
         self.last_norm = nn.LayerNorm(config.width)
         joined = config.width * (4 if config.texts == 2 else 1)

@@ -20,6 +20,7 @@ PROBLEMS: dict[str, str] = {
     "bpp3d": "nco_bench.problems.bpp3d",
     "algorithmic": "nco_bench.problems.algorithmic",
     "algorithmic-regression": "nco_bench.problems.algorithmic_regression",
+    "lra": "nco_bench.problems.lra",
 }
 """Problem name to module; modules are imported when first asked for."""
 

@@ -117,6 +117,7 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
     from nco_bench.solvers.encode_once_table import encode_once_solvers
+    from nco_bench.solvers.lra_table import lra_solvers
     from nco_bench.solvers.neural_table import neural_solvers
     from nco_bench.solvers.packing_table import packing_solvers
     from nco_bench.solvers.task_baseline_table import TASK_BASELINES
@@ -124,7 +125,7 @@ def builtin_solvers() -> dict[str, SolverInfo]:
 
     table: dict[str, SolverInfo] = {}
     networks = (*encode_once_solvers(), *neural_solvers(), *packing_solvers(), *task_network_solvers())
-    for info in (*CLASSICAL, *TASK_BASELINES, *networks):
+    for info in (*CLASSICAL, *TASK_BASELINES, *networks, *lra_solvers()):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")
         table[info.name] = info

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.models.lra_table import LRA_NETWORKS
 from nco_bench.models.registry import PATH_MODELS
 from nco_bench.models.task_table import TASK_NETWORKS
 
@@ -153,6 +154,12 @@ COURSES: dict[str, CourseEntry] = {
         tuple(TASK_NETWORKS),
         needs_data=False,
         summary="answer freshly drawn instances of the algorithmic task that --data names",
+    ),
+    "lra": CourseEntry(
+        "nco_bench.training.lra:COURSE",
+        tuple(LRA_NETWORKS),
+        needs_data=False,
+        summary="classify the sequences of the Long Range Arena task that --data names",
     ),
 }
 """Ways to learn by the name that ``--config learner=NAME`` takes. For a model with several the first that its data fit."""

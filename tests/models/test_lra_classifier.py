@@ -33,9 +33,7 @@ def test_without_padding_a_layer_is_that_of_the_task_networks(attention: str) ->
 
 
 @pytest.mark.parametrize("attention", LRA_NETWORKS.values())
-def test_blocks_of_queries_give_what_the_whole_gives(
-    attention: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_queries_give_what_the_whole_gives(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(attention).double()  # double precision takes the torch path, not the compiled loops
     tokens = torch.randint(0, 16, (2, 30))
     tokens[:, 0] = 5

@@ -133,7 +133,9 @@ def _contour(rng: np.random.Generator, dashes: int, others: list[Points]) -> Poi
     near, far = np.concatenate([np.empty((0, 2)), *others]), np.concatenate([np.empty((0, 2)), *ends])
     for _ in range(TRIES_PER_CONTOUR):
         points = _walk(rng, steps, near, far)
-        if points is not None and (dashes < CONTOUR or all(_free(p, near, DOT_APART) for p in points[[0, -1]])):
+        if points is not None and (
+            dashes < CONTOUR or all(_free(p, near, DOT_APART) for p in points[[0, -1]])
+        ):
             return points
     return None
 
