@@ -57,8 +57,8 @@ def _solvers(places: Places) -> Objects:
 
 
 def _datasets(places: Places) -> Objects:
-    from nco_bench.datasets.generate import DISTRIBUTION_EXAMPLES, generated_aliases
     from nco_bench.datasets.libraries import library_entries
+    from nco_bench.datasets.names import DISTRIBUTION_EXAMPLES, generated_aliases
 
     stored = [
         {"name": path.stem.replace("_", ":"), "source": f"stored in {path}"}

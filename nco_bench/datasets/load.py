@@ -20,14 +20,14 @@ from pathlib import Path
 from nco_bench.datasets import ledger, lra, tasks
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import detect, read_file
-from nco_bench.datasets.generate import (
+from nco_bench.datasets.generate import generate_spec
+from nco_bench.datasets.libraries import library_names, resolve_library
+from nco_bench.datasets.names import (
     DISTRIBUTION_EXAMPLES,
     GenerationSpec,
-    generate_spec,
     generated_aliases,
     parse_generated,
 )
-from nco_bench.datasets.libraries import library_names, resolve_library
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, UnknownNameError
 

@@ -1,6 +1,6 @@
 """Datasets of Long Range Arena: ``lra-listops``, ``lra-listops64:count=100``, ``lra-pathfinder``, ``lra-text:count=100``.
 
-ListOps and Pathfinder are generated; they add themselves to `generate.GENERATORS`. A number behind ``lra-listops`` is the
+ListOps and Pathfinder are generated; they add themselves to `generators.GENERATORS`. A number behind ``lra-listops`` is the
 setting of shorter expressions (`nco_bench.problems.lra.listops`). Text, Retrieval and Image are read from public files in
 the folder ``lra`` of the instances folder or of the mirror; a name may choose a split, and ``count`` takes the first ones.
 """
@@ -23,7 +23,7 @@ from nco_bench.problems.lra import LRAInstance, pathfinder
 from nco_bench.problems.lra.listops import LONGEST, SMALLEST_LONGEST, distinct
 
 if TYPE_CHECKING:
-    from nco_bench.datasets.generate import GenerationSpec
+    from nco_bench.datasets.names import GenerationSpec
     from nco_bench.problems import Instance
 
 FOLDER = "lra"

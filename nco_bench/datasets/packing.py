@@ -17,7 +17,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems.bpp3d import BPP3DInstance
 
 if TYPE_CHECKING:
-    from nco_bench.datasets.generate import GenerationSpec
+    from nco_bench.datasets.names import GenerationSpec
     from nco_bench.problems import Instance
 
 STREAM_VERSION = 1

@@ -20,7 +20,7 @@ from nco_bench.problems.distributions import parse_distribution
 from nco_bench.problems.tsp import TSPInstance
 
 if TYPE_CHECKING:
-    from nco_bench.datasets.generate import GenerationSpec
+    from nco_bench.datasets.names import GenerationSpec
     from nco_bench.problems import Instance
 
 Text = Mapping[str, str]

@@ -16,7 +16,7 @@ from nco_bench.problems.tasks import TASKS, Task, generate, task
 from nco_bench.problems.tasks.table import STREAM_VERSION, check
 
 if TYPE_CHECKING:
-    from nco_bench.datasets.generate import GenerationSpec
+    from nco_bench.datasets.names import GenerationSpec
     from nco_bench.problems import Instance
 
 NAMES = frozenset(TASKS)

@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nco_bench.datasets.generate import (
-    GENERATOR_VERSION,
-    GENERATORS,
-    canonical_name,
-    default_count,
-    generate,
-    generate_spec,
-    generated_aliases,
-    parse_generated,
-    specify,
-)
+from nco_bench.datasets.generate import GENERATOR_VERSION, generate, generate_spec
+from nco_bench.datasets.generators import GENERATORS, default_count
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
+from nco_bench.datasets.names import canonical_name, generated_aliases, parse_generated, specify
 from nco_bench.datasets.routing import default_capacity
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems.distributions import DISTRIBUTIONS

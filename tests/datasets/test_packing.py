@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nco_bench.datasets.generate import generate, parse_generated
+from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset
+from nco_bench.datasets.names import parse_generated
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
 

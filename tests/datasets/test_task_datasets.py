@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nco_bench.datasets.generate import canonical_name, generate, parse_generated
+from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset, stored_path
+from nco_bench.datasets.names import canonical_name, parse_generated
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.tasks import VARIANTS

@@ -1,0 +1,121 @@
+"""How the instances of each problem are generated: one entry per problem in `GENERATORS`.
+
+A further problem adds itself by one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nco_bench.datasets import lra, packing, routing
+from nco_bench.problems import Instance
+from nco_bench.problems.distributions import DISTRIBUTIONS, parse_distribution
+
+if TYPE_CHECKING:
+    from nco_bench.datasets.names import GenerationSpec
+
+Text = Mapping[str, str]
+
+
+def default_count(n: int) -> int:
+    """Return the literature's usual number of test instances: 10,000 up to n = 100, 128 up to 1,000, 16 beyond."""
+    if n <= 100:
+        return 10000
+    return 128 if n <= 1000 else 16
+
+
+def _point_distribution_parameters(name: str) -> Collection[str]:
+    return DISTRIBUTIONS[name].parameters if name in DISTRIBUTIONS else ()
+
+
+@dataclass(frozen=True)
+class Generator:
+    """How the instances of one problem are made.
+
+    Attributes
+    ----------
+    build
+        `GenerationSpec` to instances; the spec has been checked.
+    smallest_n
+        Smallest size that makes sense.
+    bytes_per_node
+        Of the arrays of one instance, to refuse what does not fit into memory.
+    parameters
+        Name to a function that returns a value's canonical text or raises `BadInputError`.
+    defaults
+        ``(given, n)`` to the canonical text of every parameter's default; one may depend on another.
+    always_named
+        Parameters that stand in the name even at their defaults.
+    canonical_distribution
+        Text to canonical text; raises for an unknown one.
+    distribution_parameters
+        Names of the parameters of a distribution.
+    default_distribution, default_count, default_n
+        What a bare name means; a problem without a default size needs one in its name.
+    """
+
+    build: Callable[[GenerationSpec], list[Instance]]
+    smallest_n: int
+    bytes_per_node: int
+    parameters: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    defaults: Callable[[Text, int], Text] = lambda given, n: {}
+    always_named: frozenset[str] = frozenset()
+    canonical_distribution: Callable[[str], str] = lambda text: parse_distribution(text).name
+    distribution_parameters: Callable[[str], Collection[str]] = _point_distribution_parameters
+    default_distribution: str = "uniform"
+    default_count: Callable[[int], int] = default_count
+    default_n: int | None = None
+
+
+GENERATORS: dict[str, Generator] = {
+    "tsp": Generator(
+        build=routing.build_tsp,
+        smallest_n=2,
+        bytes_per_node=16,
+        parameters={"range": routing.parse_range},
+        defaults=lambda given, n: {"range": routing.UNIT_SQUARE},
+    ),
+    "cvrp": Generator(
+        build=routing.build_cvrp,
+        smallest_n=1,
+        bytes_per_node=24,
+        parameters={
+            "capacity": routing.parse_capacity,
+            "demand": routing.parse_demand,
+            "range": routing.parse_range,
+        },
+        defaults=routing.cvrp_defaults,
+        always_named=frozenset({"capacity"}),
+    ),
+    "bpp3d": Generator(
+        build=packing.build_bpp3d,
+        smallest_n=1,
+        bytes_per_node=24,
+        parameters={"sides": packing.parse_sides},
+        defaults=packing.defaults,
+        canonical_distribution=packing.parse_bin,
+        distribution_parameters=lambda name: (),
+        default_distribution="",  # so that the bin stands in every name
+    ),
+    "lra-listops": Generator(
+        build=lra.build_listops,
+        smallest_n=lra.SMALLEST_LISTOPS,
+        bytes_per_node=2,
+        canonical_distribution=lra.no_distribution,
+        distribution_parameters=lambda name: (),
+        default_count=lambda n: lra.COUNT,
+        default_n=lra.LONGEST_LISTOPS,
+    ),
+    "lra-pathfinder": Generator(
+        build=lra.build_pathfinder,
+        smallest_n=lra.PIXELS,
+        bytes_per_node=2,
+        canonical_distribution=lra.no_distribution,
+        distribution_parameters=lambda name: (),
+        default_count=lambda n: lra.COUNT,
+        default_n=lra.PIXELS,
+    ),
+}
+"""Problem name to how its instances are made."""

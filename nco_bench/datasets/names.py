@@ -1,0 +1,271 @@
+"""Names of generated sets: a name describes one set completely, and parses back.
+
+``tsp100``, ``tsp10000:clustered:seed=7``, ``cvrp1000:capacity=250``, ``tsp100:explosion:radius=0.2:count=1000``,
+``tsp100:range=-1..1``, ``cvrp100:capacity=10:demand=unit:range=-1..1``, ``kool-tsp100``: the problem with its size,
+then the distribution with its parameters, the problem's parameters, seed and count. What stands at its default is
+left out of the canonical name, but CVRP's capacity never is: papers differ in it for the same n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nco_bench.datasets import kool, lra, packing, tasks
+from nco_bench.datasets.generators import GENERATORS
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems.distributions import DISTRIBUTIONS
+
+DEFAULT_SEED = 1234
+"""Kool et al.'s test seed, kept as the default."""
+
+LARGEST_SEED = 2**32 - 1
+
+DISTRIBUTION_EXAMPLES = (
+    "tsp100",
+    "tsp1000",
+    "tsp10000",
+    "cvrp100",
+    "cvrp1000",
+    "tsp100:count=1000",
+    "cvrp1000:capacity=250",
+    "tsp10000:clustered:seed=7:count=16",
+    *(f"tsp100:{name}" for name in DISTRIBUTIONS if name != "uniform"),
+    *(f"bpp3d100:{base}" for base in packing.BINS),
+    "bpp3d400:120x100",
+    *tasks.EXAMPLES,
+    *lra.EXAMPLES,
+)
+"""Names to show and to match misspelt ones against."""
+
+
+@dataclass(frozen=True)
+class GenerationSpec:
+    """A complete description of a generated set; make one with `parse_generated` or `specify`.
+
+    Attributes
+    ----------
+    problem, n, count, seed
+        What, how large, how many, from which seed.
+    distribution
+        Canonical text, with its parameters that differ from the default.
+    params
+        The problem's parameters with their canonical text, all of them, in the order of its table entry.
+    count_given
+        Whether the user named a count; without one, a stored set of any count will do.
+    family
+        ``nco-bench``, ``tasks`` for the algorithmic tasks, or ``kool`` for the sets of Kool et al.
+    """
+
+    problem: str
+    n: int
+    count: int
+    distribution: str = "uniform"
+    seed: int = DEFAULT_SEED
+    params: tuple[tuple[str, str], ...] = ()
+    count_given: bool = False
+    family: str = "nco-bench"
+
+    @property
+    def name(self) -> str:
+        """The canonical name: equal sets have equal names."""
+        if self.family == "kool":
+            return kool.kool_name(self.problem, self.n, self.seed, self.count)
+        if self.family == tasks.FAMILY:
+            return tasks.canonical_name(self, DEFAULT_SEED)
+        generator = GENERATORS[self.problem]
+        parts = [self.problem if self.n == generator.default_n else f"{self.problem}{self.n}"]
+        if self.distribution != generator.default_distribution:
+            parts.append(self.distribution)
+        defaults = generator.defaults(dict(self.params), self.n)
+        parts += [f"{k}={v}" for k, v in self.params if k in generator.always_named or v != defaults[k]]
+        if self.seed != DEFAULT_SEED:
+            parts.append(f"seed={self.seed}")
+        if self.count != generator.default_count(self.n):
+            parts.append(f"count={self.count}")
+        return ":".join(parts)
+
+    def same_stream(self, other: GenerationSpec) -> bool:
+        """Whether the shorter of the two sets is the beginning of the longer one."""
+        if self.family == "kool" and self.problem != "tsp" and self.count != other.count:
+            return False
+        return replace(self, count=1, count_given=False) == replace(other, count=1, count_given=False)
+
+
+def specify(
+    problem: str,
+    n: int | None,
+    count: int | None = None,
+    distribution: str = "uniform",
+    seed: int = DEFAULT_SEED,
+    params: Mapping[str, Any] | None = None,
+) -> GenerationSpec:
+    """Check arguments as those of `generate` and return the set's description."""
+    if problem in tasks.NAMES:
+        _check_seed(problem, seed)
+        return GenerationSpec(**tasks.describe(problem, n, count, distribution, seed, params))
+    if problem not in GENERATORS:
+        raise UnknownNameError("problem", problem, (*GENERATORS, *tasks.NAMES))
+    if n is None:
+        raise BadInputError(f"{problem}: its size is missing; give n.")
+    generator = GENERATORS[problem]
+    _check_numbers(problem, n, count, seed, generator.smallest_n)
+    given = {}
+    for key, value in (params or {}).items():
+        if value is None:
+            continue
+        if key not in generator.parameters:
+            raise UnknownNameError(f"parameter of {problem}:", key, generator.parameters)
+        given[key] = generator.parameters[key](str(value))
+    defaults = generator.defaults(given, n)
+    return GenerationSpec(
+        problem=problem,
+        n=n,
+        count=generator.default_count(n) if count is None else count,
+        distribution=generator.canonical_distribution(distribution),
+        seed=seed,
+        params=tuple((key, given.get(key, defaults[key])) for key in generator.parameters),
+        count_given=count is not None,
+    )
+
+
+def _check_numbers(problem: str, n: int, count: int | None, seed: int, smallest_n: int) -> None:
+    if n < smallest_n:
+        unit = {"cvrp": "customer(s)", "bpp3d": "box(es)"}.get(problem, "nodes")
+        raise BadInputError(f"{problem}{n}: an instance needs at least {smallest_n} {unit}; give a larger n.")
+    if count is not None and count < 1:
+        raise BadInputError(f"{problem}{n}: count is {count}; a dataset needs at least 1 instance.")
+    _check_seed(f"{problem}{n}", seed)
+
+
+def _check_seed(name: str, seed: int) -> None:
+    if not 0 <= seed <= LARGEST_SEED:
+        raise BadInputError(f"{name}: seed is {seed}; expected a whole number in [0, {LARGEST_SEED}].")
+
+
+def canonical_name(
+    problem: str,
+    n: int,
+    count: int | None = None,
+    distribution: str = "uniform",
+    seed: int = DEFAULT_SEED,
+    params: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the one name of the set that `generate` makes of these arguments; raises as it does."""
+    return specify(problem, n, count, distribution, seed, params).name
+
+
+def parse_generated(name: str) -> GenerationSpec | None:
+    """Read the name of a generated set; the inverse of `canonical_name`, which also takes parts in any order.
+
+    Returns
+    -------
+    GenerationSpec or None
+        None when the name is not of this shape: a known problem (or ``kool-``), a number, then parts after colons.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown distribution or parameter.
+    BadInputError
+        For parts that make no sense, such as ``tsp1`` or ``tsp100:seed=x``.
+    """
+    head, *parts = name.split(":")
+    match = re.fullmatch(r"(kool-)?([a-z][a-z0-9-]*?)(\d{0,12})", head)
+    if match is None:
+        return None
+    prefix, problem, size = match.groups()
+    if prefix:
+        return _parse_kool(name, problem, size, parts)
+    if problem in tasks.NAMES:
+        return _parse_task(name, problem, size, parts)
+    if problem not in GENERATORS:
+        return None
+    default_n = GENERATORS[problem].default_n
+    if not size and default_n is None:
+        return None
+    distribution, settings = _sort_parts(name, parts, problem)
+    count, seed = (_take_int(name, settings, key) for key in ("count", "seed"))
+    n = int(size) if size else default_n
+    assert n is not None
+    return specify(problem, n, count, distribution, DEFAULT_SEED if seed is None else seed, settings)
+
+
+def _sort_parts(name: str, parts: list[str], problem: str) -> tuple[str, dict[str, str]]:
+    """Return the distribution with its own parameters, and all other settings."""
+    generator = GENERATORS[problem]
+    bare = [part for part in parts if "=" not in part]
+    if len(bare) > 1 or "" in bare:
+        raise BadInputError(
+            f"{name!r}: expected at most one distribution and then KEY=VALUE parts, separated by ':'."
+        )
+    base = bare[0] if bare else generator.default_distribution
+    if bare:
+        generator.canonical_distribution(base)
+    own = generator.distribution_parameters(base)
+    settings: dict[str, str] = {}
+    distribution = base
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals:
+            continue
+        if key in settings:
+            raise BadInputError(f"{name!r}: {key} is given twice.")
+        if key in own:
+            distribution += f":{part}"
+        elif key in (*generator.parameters, "seed", "count"):
+            settings[key] = value
+        else:
+            known = [*generator.parameters, *own, "seed", "count"]
+            raise UnknownNameError(f"part of dataset name {name!r}:", key, known)
+    return distribution, settings
+
+
+def _parse_task(name: str, problem: str, size: str, parts: list[str]) -> GenerationSpec:
+    setting, values = tasks.read_parts(name, [f"n={size}", *parts] if size else parts)
+    n, count, seed = (_take_int(name, values, key) for key in ("n", "count", "seed"))
+    return specify(problem, n, count, setting, DEFAULT_SEED if seed is None else seed, values)
+
+
+def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> GenerationSpec | None:
+    problems = {"tsp": "tsp", "vrp": "cvrp", "cvrp": "cvrp"}
+    if short_name not in problems or not size:
+        return None
+    settings: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if key not in ("seed", "count") or not equals:
+            raise UnknownNameError(f"part of dataset name {name!r}:", key, ["seed", "count"])
+        if key in settings:
+            raise BadInputError(f"{name!r}: {key} is given twice.")
+        settings[key] = value
+    count, seed = (_take_int(name, settings, key) for key in ("count", "seed"))
+    problem, n = problems[short_name], int(size)
+    chosen_count = kool.COUNT if count is None else count
+    chosen_seed = kool.TEST_SEED if seed is None else seed
+    kool.check(problem, n, chosen_seed, chosen_count)
+    params = (("capacity", f"{kool.CAPACITIES[n]:g}"),) if problem == "cvrp" else ()
+    return GenerationSpec(
+        problem, n, chosen_count, "uniform", chosen_seed, params, count_given=count is not None, family="kool"
+    )
+
+
+def _take_int(name: str, settings: dict[str, str], key: str) -> int | None:
+    text = settings.pop(key, None)
+    if text is None:
+        return None
+    if not re.fullmatch(r"-?\d{1,18}", text):
+        raise BadInputError(f"{name!r}: {key} is {text!r}; expected a whole number.")
+    return int(text)
+
+
+def generated_aliases() -> tuple[str, ...]:
+    """Return the catalogued names of sets with a meaning in the literature: Kool et al.'s, test and validation."""
+    return tuple(
+        kool.kool_name(problem, n, seed)
+        for seed in kool.SEEDS
+        for problem in kool.SHORT_NAMES
+        for n in kool.SIZES
+    )
