@@ -21,7 +21,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
         A gap definition, or empty where the columns name it.
     """
     sentences = [f"{title}; instances in brackets"]
-    if gap:
+    if gap and any(s.gap_instances for s in summaries):
         sentences.append(f"Gap: {gap_definition(gap, summaries)}")
     elif any(s.group.cell.objective == "max" and s.gap_instances for s in summaries):
         sentences.append("A positive gap is worse than the reference, also where higher is better")
@@ -43,7 +43,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
 
 def gap_definition(gap: str, summaries: list[CellSummary]) -> str:
     """Say how gaps are computed: by objective, where cells with gaps differ in it."""
-    objectives = {s.group.cell.objective for s in summaries if s.gap_instances} or {"min"}
+    objectives = {s.group.cell.objective for s in summaries if s.gap_instances}
     if objectives == {"min"}:
         return GAP_DEFINITIONS[gap]
     if objectives == {"max"}:

@@ -1,4 +1,4 @@
-"""Tour pictures of the HTML report: per dataset the best and the worst instance of the method in the focus."""
+"""Pictures of the HTML report, of tours and packings: per dataset the best and the worst of the method in the focus."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from nco_bench.reports.load import OK, ResultFrame
 from nco_bench.reports.rows import DatasetColumn
 
 MAX_DATASETS = 6
+DRAWN = ("tsp", "cvrp", "bpp3d")
+"""Problems whose solutions have a picture."""
 VECTOR_UP_TO = 1000
 """Nodes up to which a picture is SVG; larger ones are PNG, which stays small."""
 
@@ -35,10 +37,10 @@ class Picture:
 def best_and_worst(
     frame: ResultFrame, columns: Sequence[DatasetColumn], places: Places
 ) -> tuple[list[Picture], list[str]]:
-    """Draw the instances with the smallest and the largest gap.
+    """Draw the instances with the smallest and the largest gap; without references, packings by their load rate.
 
     The method in the focus is the neural one with the smallest mean gap, else the one with the largest: what
-    an exact solver does best and worst tells nothing.
+    an exact solver does best and worst tells nothing. Load rates compare between instances, lengths do not.
 
     Returns
     -------
@@ -61,29 +63,41 @@ def best_and_worst(
 
 
 def focus(column: DatasetColumn) -> CellSummary | None:
-    """Choose the method whose tours are drawn."""
-    known = [s for s in column.cells.values() if s.mean_gap_percent is not None]
+    """Choose the method whose solutions are drawn; None where nothing can be ordered or drawn."""
+    known = [s for s in column.cells.values() if _badness(s) is not None]
     neural = [s for s in known if s.group.cell.kind == "neural"]
     if neural:
-        return min(neural, key=lambda s: s.mean_gap_percent or 0.0)
-    return max(known, key=lambda s: s.mean_gap_percent or 0.0, default=None)
+        return min(neural, key=lambda s: _badness(s) or 0.0)
+    return max(known, key=lambda s: _badness(s) or 0.0, default=None)
+
+
+def _badness(summary: CellSummary) -> float | None:
+    """The mean gap, or for packings without references minus the load rate."""
+    if summary.group.cell.problem not in DRAWN:
+        return None
+    if summary.mean_gap_percent is None and summary.group.cell.problem == "bpp3d":
+        return None if summary.mean_cost is None else -summary.mean_cost
+    return summary.mean_gap_percent
 
 
 def _pictures(frame: ResultFrame, summary: CellSummary, places: Places) -> list[Picture]:
     values = instance_values(frame, summary)
-    known = np.flatnonzero(~np.isnan(values.gap_percent))
-    order = known[np.argsort(values.gap_percent[known], kind="stable")]
+    by_gap = summary.mean_gap_percent is not None
+    badness = values.gap_percent if by_gap else -values.cost
+    known = np.flatnonzero(~np.isnan(badness))
+    order = known[np.argsort(badness[known], kind="stable")]
     chosen = {"best": order[0], "worst": order[-1]} if len(order) > 1 else {"only": order[0]}
     dataset = load_dataset(summary.group.cell.dataset, places)
     if dataset.sha256 != summary.group.cell.dataset_sha256:
         raise BadInputError("the dataset of this name is not the one that was solved; its hash differs.")
-    return [
-        Picture(
-            _draw(dataset, int(values.instance[i]), _solution(frame, summary, int(values.instance[i]))),
-            f"{summary.method} on {frame.names[int(values.name[i])]}: gap {values.gap_percent[i]:.3f} % ({word})",
+    pictures = []
+    for word, i in chosen.items():
+        image = _draw(dataset, int(values.instance[i]), _solution(frame, summary, int(values.instance[i])))
+        told = f"gap {values.gap_percent[i]:.3f} %" if by_gap else f"load rate {values.cost[i]:.3f} %"
+        pictures.append(
+            Picture(image, f"{summary.method} on {frame.names[int(values.name[i])]}: {told} ({word})")
         )
-        for word, i in chosen.items()
-    ]
+    return pictures
 
 
 def _solution(frame: ResultFrame, summary: CellSummary, instance: int) -> NDArray[np.int32]:
@@ -107,6 +121,7 @@ def _solution(frame: ResultFrame, summary: CellSummary, instance: int) -> NDArra
 
 
 def _draw(dataset: Dataset, instance: int, solution: NDArray[np.int32]) -> str:
+    from nco_bench.reports.packing_pictures import draw_packing
     from nco_bench.reports.pictures import draw
 
     position = instance - dataset.first_index
@@ -115,5 +130,9 @@ def _draw(dataset: Dataset, instance: int, solution: NDArray[np.int32]) -> str:
     drawn = dataset.instances[position]
     suffix, kind = (".svg", "image/svg+xml") if drawn.n <= VECTOR_UP_TO else (".png", "image/png")
     with tempfile.TemporaryDirectory() as folder:
-        path = draw(drawn, Path(folder) / f"tour{suffix}", solution, size_inches=3.5, dpi=110)
+        path = Path(folder) / f"solution{suffix}"
+        if drawn.problem == "bpp3d":
+            draw_packing(drawn, path, solution)
+        else:
+            draw(drawn, path, solution, size_inches=3.5, dpi=110)
         return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -1,7 +1,7 @@
 """The HTML report: one page that holds everything, opens from disk, and needs no network.
 
 Sortable tables, gap against time, gap against size, per-instance scatter of any two methods, pictures of best and worst
-tours, environments and hashes. Style and script of the page are files in ``page/``.
+solutions, environments and hashes. Style and script of the page are files in ``page/``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nco_bench.reports.html_plots import (
     scatter_figure,
 )
 from nco_bench.reports.html_tables import plain_table, table_html
-from nco_bench.reports.load import ResultFrame
+from nco_bench.reports.load import COUNT_PREFIX, ResultFrame
 from nco_bench.reports.rows import MethodRow, arrange
 from nco_bench.reports.table import build_table
 
@@ -38,7 +38,7 @@ MAX_PLOTS = 12
 MAX_OUTLIERS = 200
 SECTIONS = (
     ("tables", "Tables"), ("pareto", "Gap against time"), ("scaling", "Gap against size"),
-    ("scatter", "Instance by instance"), ("outliers", "Outliers"), ("pictures", "Best and worst tours"),
+    ("scatter", "Instance by instance"), ("outliers", "Outliers"), ("pictures", "Best and worst solutions"),
     ("environment", "Environment and hashes"),
 )  # fmt: skip
 
@@ -125,7 +125,11 @@ def _nothing(need: str) -> str:
 
 
 def _tables(frame: ResultFrame, gap: str) -> str:
-    titles = {"main": "Length, gap, time", "gaps": "Gaps with intervals", "times": "Times and memory"}
+    titles = {"main": "Cost, gap, time", "gaps": "Gaps with intervals", "times": "Times and memory"}
+    if frame.records["gap_percent"].isna().all():
+        del titles["gaps"]
+    if any(name.startswith(COUNT_PREFIX) for name in frame.records.columns):
+        titles["tasks"] = "Algorithmic tasks"
     return "".join(
         f"<h3>{title}</h3>{table_html(build_table(name, frame, gap=gap))}" for name, title in titles.items()
     )

@@ -108,6 +108,27 @@ def test_best_and_worst_tours_are_drawn_from_stored_solutions(results: Results, 
     assert text.count('<img src="data:image/svg+xml;base64,') == 2
 
 
+def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_tasks(tmp_path: Path) -> None:
+    from nco_bench.runs.executors import QuietDisplay
+    from nco_bench.runs.request import RunRequest
+    from nco_bench.runs.runner import run
+
+    places = Places(tmp_path / "instances")
+    for solvers, data in (
+        (("extreme-point",), "bpp3d8:120x100:count=3"),
+        (("majority",), "quickselect:count=4"),
+    ):
+        run(RunRequest(solvers, (data,), tmp_path / "runs", places), QuietDisplay())
+    frame = load_frame(tmp_path / "runs")
+    text = render_html.render(frame, places=places)
+    rates = frame.records["cost"][frame.records["n"] == 8].iloc[:3]
+    captions = re.findall(r"<figcaption>.*?load rate (.*?) % \((.*?)\)</figcaption>", text)
+    assert captions == [(f"{rates.max():.3f}", "best"), (f"{rates.min():.3f}", "worst")]
+    assert "Load rate (%)" in text
+    assert 'id="table-tasks"' in text
+    assert 'id="table-gaps"' not in text  # nothing has a reference
+
+
 @pytest.mark.slow
 def test_hundred_thousand_records_stay_below_five_megabytes(results: Results) -> None:
     """Ten solvers on ten sets of 1,000."""
