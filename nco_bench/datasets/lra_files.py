@@ -6,7 +6,8 @@
 - Image: ``cifar-10-binary.tar.gz`` (Krizhevsky, 2009): records of a label byte and 3,072 colour bytes; grey by the weights
   0.2989, 0.5870, 0.1140 and truncation, as ``tf.image.rgb_to_grayscale`` with the benchmark's cast to whole numbers.
 
-Splits: ``test`` and ``train``; of Image, ``train`` is the first 45,000 of 50,000 and ``valid`` the rest, as in the benchmark.
+Splits: ``test`` and ``train``; of Image, ``train`` is the first 45,000 of 50,000 and ``valid`` the rest, as in the
+benchmark.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def grey(colour: NDArray[np.uint8]) -> NDArray[np.int16]:
 
 def _reviews(path: Path, split: str) -> Iterator[LRAInstance]:
     """Read the reviews; a split is in the order of labels in the archive, so positives and negatives alternate here."""
-    length, texts = lra_task("lra-text").length, {"neg": [], "pos": []}  # type: dict[str, list[tuple[str, bytes]]]
+    length = lra_task("lra-text").length
+    texts: dict[str, list[tuple[str, bytes]]] = {"neg": [], "pos": []}
     with tarfile.open(path) as tar:
         for member in tar:
             parts = member.name.removeprefix("./").split("/")

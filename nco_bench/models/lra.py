@@ -1,7 +1,7 @@
 """Classifiers for Long Range Arena: token and position embeddings, encoder layers, mean over tokens, a linear head.
 
-The Tropical Attention paper prints accuracies (Table 4) but no sizes, no pooling and no code for them. Layers, width and heads
-are those of the benchmark's own Transformers; the rest is our choice: pre-norm, fixed sinusoidal positions, the mean over
+The Tropical Attention paper prints accuracies (Table 4) but no sizes, no pooling and no code for them. Layers, width
+and heads are those of the benchmark's own Transformers; the rest is our choice: pre-norm, fixed sinusoidal positions, the mean over
 tokens without padding, and for Retrieval the two encoded texts with their difference and product. The layers are those
 of `task_networks`; each has an attention of its own, while the official code for the algorithmic tasks shares a tropical
 one among all layers (it publishes one layer only, where that is the same).
@@ -10,7 +10,7 @@ one among all layers (it publishes one layer only, where that is the same).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +85,8 @@ def masked_attention(attention: nn.Module, x: Tensor, padding: Tensor) -> Tensor
         context = _adaptive(q, k, v, padding)
     else:
         context = functional.scaled_dot_product_attention(q, k, v, ~padding[:, None, None])
-    result = attention.out(context.transpose(1, 2).flatten(2))
-    return result
+    mixed: Tensor = attention.out(context.transpose(1, 2).flatten(2))
+    return mixed
 
 
 def _adaptive(q: Tensor, k: Tensor, v: Tensor, padding: Tensor) -> Tensor:
@@ -179,4 +179,5 @@ def lra_config(
     if network not in LRA_NETWORKS:
         raise UnknownNameError("network", network, LRA_NETWORKS)
     sizes = {**SIZES[task], **{key: value for key, value in overrides.items() if value > 0}}
-    return LRAConfig(LRA_NETWORKS[network], vocabulary, classes, texts, **sizes)
+    config = LRAConfig(LRA_NETWORKS[network], vocabulary, classes, texts)
+    return replace(config, layers=sizes["layers"], width=sizes["width"], heads=sizes["heads"])

@@ -1,9 +1,9 @@
 """ListOps of Long Range Arena by the rule of its public generator (``lra_benchmarks/data/listops.py``; Tay et al., 2021,
 after Nangia and Bowman, 2018).
 
-A node at depth 1..9 is an operator with probability 0.25, else a digit; at depth 10 it is a digit. Operators MIN, MAX, MED (median, of
-an even number of arguments the mean of the middle two, truncated) and SM (sum modulo 10) are equally likely and have
-2 to 10 arguments. An expression is kept if its length, 2 per operator and 1 per digit, is above 500 and below 2000;
+A node at depth 1..9 is an operator with probability 0.25, else a digit; at depth 10 it is a digit. Operators MIN, MAX,
+MED (median, of an even number of arguments the mean of the middle two, truncated) and SM (sum modulo 10) are equally
+likely and have 2 to 10 arguments. An expression is kept if its length, 2 per operator and 1 per digit, is above 500 and below 2000;
 that is also its number of tokens, because the brackets of the original's binary form carry nothing and are dropped, as the
 original's tokeniser does. Expressions of a set differ from each other.
 
@@ -136,9 +136,8 @@ def _forest(rng: np.random.Generator, high: int) -> list[_Level]:
 
 def _kept(levels: list[_Level], low: int, high: int) -> list[_Level]:
     """Drop the trees whose length is not between `low` and `high`."""
-    length = sum(
-        np.bincount(level.root, weights=1 + (level.operator >= 0), minlength=ROOTS) for level in levels
-    )
+    parts = [np.bincount(i.root, weights=1 + (i.operator >= 0), minlength=ROOTS) for i in levels]
+    length = np.sum(parts, axis=0)
     good = (length > low) & (length < high)
     kept, position = [], np.zeros(ROOTS, dtype=np.int64)
     for level in levels:
