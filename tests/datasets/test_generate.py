@@ -14,6 +14,7 @@ from nco_bench.datasets.generate import GENERATOR_VERSION, generate, generate_sp
 from nco_bench.datasets.generators import GENERATORS, default_count
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.datasets.names import canonical_name, generated_aliases, parse_generated, specify
+from nco_bench.datasets.packing import BINS
 from nco_bench.datasets.routing import default_capacity
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems.distributions import DISTRIBUTIONS
@@ -97,16 +98,25 @@ def test_published_elg_set_is_kools_stream_for_its_own_count(shared):
     assert np.array_equal(ours, published)
 
 
-@pytest.mark.parametrize("problem", GENERATORS)
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def distributions_of(problem):
+    """The distributions that a problem has: point sets for routing, bins for packing, one for the rest."""
+    if problem in ("tsp", "cvrp"):
+        return list(DISTRIBUTIONS)
+    return list(BINS) if problem == "bpp3d" else ["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "distribution"), [(p, d) for p in GENERATORS for d in distributions_of(p)]
+)
 def test_shorter_set_is_the_beginning_of_the_longer_one(problem, distribution):
-    few, many = generate(problem, 30, 5, distribution), generate(problem, 30, 12, distribution)
+    n = max(30, GENERATORS[problem].smallest_n)
+    few, many = generate(problem, n, 5, distribution), generate(problem, n, 12, distribution)
     for short, long in zip(few, many, strict=False):
         assert short.name == long.name
         for key, array in short.arrays().items():
             assert np.array_equal(array, long.arrays()[key])
     assert (
-        generate(problem, 30, 12, distribution).sha256
+        generate(problem, n, 12, distribution).sha256
         == many.sha256
         == generate_spec(parse_generated(many.name)).sha256
     )
@@ -221,18 +231,32 @@ def test_equal_sets_have_one_name(given_name, canonical):
     assert (again.name, again.same_stream(spec), again.count) == (canonical, True, spec.count)
 
 
+PARAMETERS = {
+    "tsp": {"range": st.just("-1..1")},
+    "cvrp": {"range": st.just("-1..1"), "capacity": st.integers(9, 10**6)},
+    "bpp3d": {"sides": st.sampled_from(["1..9", "20..20"])},
+}
+FURTHER_DISTRIBUTIONS = {
+    "tsp": ["explosion:radius=0.2", "gaussian-mixture:c=7"],
+    "cvrp": ["explosion:radius=0.2", "gaussian-mixture:c=7"],
+    "bpp3d": ["1x1", "7x300"],
+}
+
+
+@st.composite
+def descriptions(draw):
+    """A problem with a size, a distribution and parameters of its own."""
+    problem = draw(st.sampled_from(sorted(GENERATORS)))
+    n = draw(st.integers(max(2, GENERATORS[problem].smallest_n), 10**6))
+    own = [*distributions_of(problem), *FURTHER_DISTRIBUTIONS.get(problem, [])]
+    params = draw(st.fixed_dictionaries({}, optional=PARAMETERS.get(problem, {})))
+    return problem, n, draw(st.sampled_from(own)), params
+
+
 @settings(deadline=None)
-@given(
-    problem=st.sampled_from(sorted(GENERATORS)),
-    n=st.integers(2, 10**6),
-    count=st.integers(1, 10**6),
-    distribution=st.sampled_from([*DISTRIBUTIONS, "explosion:radius=0.2", "gaussian-mixture:c=7"]),
-    seed=st.integers(0, 2**32 - 1),
-    params=st.fixed_dictionaries({}, optional={"range": st.just("-1..1"), "capacity": st.integers(9, 10**6)}),
-)
-def test_names_parse_back_to_what_they_were_made_of(problem, n, count, distribution, seed, params):
-    if problem == "tsp":
-        params.pop("capacity", None)
+@given(description=descriptions(), count=st.integers(1, 10**6), seed=st.integers(0, 2**32 - 1))
+def test_names_parse_back_to_what_they_were_made_of(description, count, seed):
+    problem, n, distribution, params = description
     name = canonical_name(problem, n, count, distribution, seed, params)
     spec = parse_generated(name)
     assert (spec.problem, spec.n, spec.count, spec.distribution, spec.seed) == (
