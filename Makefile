@@ -5,7 +5,7 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint install clean
+.PHONY: demo test lint reproduce-smoke install clean
 
 install: $(STAMP)
 
@@ -31,6 +31,11 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
+
+# One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
+reproduce-smoke: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/nco-bench reproduce all --scale smoke --limit 1 --markdown --out demo/tables \
+	    --instances demo/instances --results demo/reproduced
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
