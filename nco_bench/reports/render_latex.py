@@ -74,7 +74,7 @@ def _long_environment(table: Table) -> str:
     """A table over several pages; it cannot be scaled, so many columns get smaller type and less air."""
     size = r"\tiny\setlength{\tabcolsep}{2pt}" if len(table.columns) >= WIDE else r"\small"
     head = _head(table)
-    lines = [rf"{{{size}", _begin(table, "longtable")]
+    lines = [rf"{{{size}\setlength{{\LTcapwidth}}{{\linewidth}}", _begin(table, "longtable")]
     lines += [
         rf"\caption{{{escape(table.caption)}}}\label{{tab:{_label(table.name)}}}\\",
         *head,
@@ -156,7 +156,8 @@ def _cell(cell: Value) -> str:
     marks = _marks(cell.marks)
     if not isinstance(cell, Number):
         return escape(cell.text) + marks
-    text = cell.text.replace("-", "$-$") + escape(cell.suffix)
+    space = r"\," if cell.suffix.startswith(" ") else ""
+    text = cell.text.replace("-", "$-$") + space + escape(cell.suffix)
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(cell.rank, text)
     return text + marks
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nco_bench.reports.table import Column, Number, Table, Value
+from nco_bench.reports.table import DASH, Column, Number, Row, Table, Value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +57,7 @@ def _lines(table: Table, width: int) -> list[RichText]:
 
     lines: list[RichText] = []
     for indices in _pages(table, width):
-        lines.extend(_page(table, indices))
+        lines.extend(_page(_without_empty_rows(table, indices), indices))
         lines.append(RichText(""))
     for note in table.notes:
         lines.extend(
@@ -94,6 +95,17 @@ def _pages(table: Table, width: int) -> list[list[int]]:
             page, used = list(first), sum(widths[i] + GAP for i in first)
         page, used = page + members, used + need
     return [*pages, page]
+
+
+def _without_empty_rows(table: Table, indices: list[int]) -> Table:
+    """Leave out rows that hold nothing on this page, but something on another one."""
+
+    def empty(row: Row, shown: Sequence[int]) -> bool:
+        return all(row.cells[i] == DASH for i in shown if i)
+
+    every = range(len(table.columns))
+    rows = [row for row in table.rows if not empty(row, indices) or empty(row, every)]
+    return replace(table, rows=tuple(rows)) if rows else table
 
 
 def _page(table: Table, indices: list[int]) -> list[RichText]:

@@ -92,6 +92,12 @@ def test_negative_numbers_get_a_minus_sign() -> None:
     assert "x & $-$1.5 \\\\" in render_latex.render(table)
 
 
+def test_a_unit_of_letters_stands_apart_from_its_number() -> None:
+    row = Row((Text("x"), Number(9.65, 2, " MB"), Number(12.5, 1, "%")))
+    table = Table("t", "c", (Column("a", "A"), Column("b", "B"), Column("c", "C")), (row,))
+    assert r"x & 9.65\,MB & 12.5\% \\" in render_latex.render(table)
+
+
 def test_columns_of_words_are_left_aligned_and_numbers_right() -> None:
     columns = (
         Column("a", "A"),
