@@ -3,9 +3,9 @@ after Nangia and Bowman, 2018).
 
 A node at depth 1..9 is an operator with probability 0.25, else a digit; at depth 10 it is a digit. Operators MIN, MAX,
 MED (median, of an even number of arguments the mean of the middle two, truncated) and SM (sum modulo 10) are equally
-likely and have 2 to 10 arguments. An expression is kept if its length, 2 per operator and 1 per digit, is above 500 and below 2000;
-that is also its number of tokens, because the brackets of the original's binary form carry nothing and are dropped, as the
-original's tokeniser does. Expressions of a set differ from each other.
+likely and have 2 to 10 arguments. An expression is kept if its length, 2 per operator and 1 per digit, is above 500 and
+below 2000; that is also its number of tokens, because the brackets of the original's binary form carry nothing and are
+dropped, as the original's tokeniser does. Expressions of a set differ from each other.
 
 Trees are drawn many at once, level by level. They fall as in the original: those that cannot be kept are dropped early.
 
