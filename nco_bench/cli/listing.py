@@ -8,6 +8,11 @@ import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
+IN_SHORT = {
+    "weights": ("name", "model", "problem", "samples", "share_of_paper", "training_size", "gap_percent", "shipped")
+}
+"""What a terminal shows of objects with many facts; --json and ``show NAME`` give the rest."""
+
 
 def listing(
     what: Annotated[
@@ -30,7 +35,10 @@ def listing(
         return
     from nco_bench.cli.tables import print_objects
 
-    print_objects(objects)
+    keys = IN_SHORT.get(what)
+    print_objects([{key: one.get(key) for key in keys} for one in objects] if keys else objects)
+    if keys:
+        typer.echo("nco-bench show NAME tells the rest.")
 
 
 def add_to(app: typer.Typer) -> None:
