@@ -3,8 +3,8 @@
 The Tropical Attention paper prints accuracies (Table 4) but no sizes, no pooling and no code for them. Layers, width
 and heads are those of the benchmark's own Transformers; the rest is our choice: pre-norm, fixed sinusoidal positions,
 the mean over tokens without padding, and for Retrieval the two encoded texts with their difference and product. The
-layers are those of `task_networks`; each has an attention of its own, while the official code for the algorithmic tasks shares a tropical
-one among all layers (it publishes one layer only, where that is the same).
+layers are those of `task_networks`; each has an attention of its own, while the official code for the algorithmic tasks
+shares a tropical one among all layers (it publishes one layer only, where that is the same).
 """
 
 from __future__ import annotations
