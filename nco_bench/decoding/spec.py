@@ -34,6 +34,12 @@ class DecodingKind:
     options: tuple[str, ...] = ()
     families: tuple[str, ...] = ("path",)
 
+    def __str__(self) -> str:
+        """Return the meaning with the number and the options that may follow the name."""
+        number = f":{self.counts.upper()}" if self.counts else ""
+        options = "".join(f",{option}=..." for option in self.options)
+        return f"{self.meaning}; NAME{number}[{options}]"
+
 
 _BOTH = ("path", "encode-once")
 
