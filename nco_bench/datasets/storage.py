@@ -63,7 +63,9 @@ def _task(name: str, convention: str, arrays: Arrays) -> TaskInstance:
 
 
 def _lra(name: str, convention: str, arrays: Arrays) -> LRAInstance:
-    return LRAInstance(name, str(arrays["task"]), arrays["tokens"], int(arrays["label"]), int(arrays["second"]))
+    return LRAInstance(
+        name, str(arrays["task"]), arrays["tokens"], int(arrays["label"]), int(arrays["second"])
+    )
 
 
 BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {
