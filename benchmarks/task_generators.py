@@ -56,7 +56,8 @@ def main() -> None:
                 slowest = max(wall for _, wall, _ in results)
                 total, processor = sum(r[0] for r in results), sum(r[2] for r in results)
                 print(
-                    f"{name + ':' + variant:<36}{setting:<12}{tokens:>7}{total / processor:>10,.0f}/s{total / slowest:>13,.0f}/s",
+                    f"{name + ':' + variant:<36}{setting:<12}{tokens:>7}"
+                    f"{total / processor:>10,.0f}/s{total / slowest:>13,.0f}/s",
                     flush=True,
                 )
                 assert slowest <= time.perf_counter() - start

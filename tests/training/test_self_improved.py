@@ -85,7 +85,10 @@ def test_labels_never_get_longer_and_stay_solutions(problem: str, method: str) -
         lengths.append(labels.lengths())
     for before, after in itertools.pairwise(lengths):
         assert (after <= before + 1e-9).all()
-    if (method, problem) == ("prc", "tsp"):  # an untrained policy rarely beats insertion by samples, or with loads
+    if (method, problem) == (
+        "prc",
+        "tsp",
+    ):  # an untrained policy rarely beats insertion by samples, or with loads
         assert lengths[-1].sum() < lengths[0].sum()
     if problem == "tsp":
         assert torch.equal(labels.order.sort(1).values, torch.arange(12).expand(8, -1))
