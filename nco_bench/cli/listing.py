@@ -9,7 +9,16 @@ import typer
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 IN_SHORT = {
-    "weights": ("name", "model", "problem", "samples", "share_of_paper", "training_size", "gap_percent", "shipped")
+    "weights": (
+        "name",
+        "model",
+        "problem",
+        "samples",
+        "share_of_paper",
+        "training_size",
+        "gap_percent",
+        "shipped",
+    )
 }
 """What a terminal shows of objects with many facts; --json and ``show NAME`` give the rest."""
 
