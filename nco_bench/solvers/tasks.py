@@ -70,7 +70,8 @@ class TaskNetworkSolver:
         """Return what a record says about the weights."""
         if self.weights is None:
             return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        # The manifest names task and variant, which `solve` insists on; the distribution is the setting of training.
+        return {**self.weights.facts(), "training_distribution": "id"}
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are answered together; one at a time where lengths differ."""
