@@ -1,4 +1,4 @@
-"""``nco-bench plot tour|pareto|scaling|training|scatter|attention|calibration|sightedness|features``."""
+"""``nco-bench plot tour|pareto|anytime|scaling|training|scatter|attention|calibration|sightedness|features``."""
 
 from __future__ import annotations
 
@@ -60,6 +60,16 @@ def packing(
 def pareto(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
     """Gap against time."""
     _records_plot("pareto", out, data, solver, results)
+
+
+@group.command()
+def anytime(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+    """Mean gap against time, for solvers that improve their solution (rrc, prc)."""
+    from nco_bench.cli.output import say
+    from nco_bench.reports.anytime import anytime_curves
+    from nco_bench.reports.plots import anytime as draw
+
+    say(f"written to {draw(anytime_curves(results, data or (), solver or ()), out)}")
 
 
 @group.command()

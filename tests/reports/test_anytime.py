@@ -1,0 +1,58 @@
+"""Anytime curves: the mean over solves of the best gap so far, on the scale of the recomputed cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.datasets.dataset import Reference
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import ResultsError
+from nco_bench.problems import tsp
+from nco_bench.reports.anytime import anytime_curves
+from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.request import RunRequest
+from nco_bench.runs.runner import run
+
+SOLVER = '''
+import numpy as np
+from nco_bench.solvers import Solved, register
+
+@register("improver", problems=("tsp",))
+class Improver:
+    """Says that its cost falls from 6 to 4 to 3, in a unit of its own; the second instance is slower."""
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def batch_size(self, dataset): return 2
+    def solve(self, batch, *, seed, time_limit, progress):
+        return [
+            Solved(np.arange(i.n), trace=((1.0 + j, 6.0), (2.0 + j, 4.0), (3.0 + j, 3.0))) for j, i in enumerate(batch)
+        ]
+'''
+
+
+def test_traces_become_mean_gaps_of_the_recomputed_cost(tmp_path: Path) -> None:
+    dataset = generate("tsp", 8, 2, "uniform", 3)
+    costs = [tsp.score(i, np.arange(8)) for i in dataset.instances]  # type: ignore[arg-type]
+    # The final tour is 50 % above the reference, so the trace 6, 4, 3 is 200 %, 100 %, 50 % above it.
+    data = save_dataset(
+        dataset.with_references([Reference(cost / 1.5, "made up") for cost in costs]), tmp_path / "set.npz"
+    )
+    solver = tmp_path / "improver.py"
+    solver.write_text(SOLVER)
+    run(RunRequest((str(solver),), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
+    (curve,) = anytime_curves(tmp_path / "runs").values()
+    seconds, gaps = curve
+    # Both have a solution from second 2 on: (100 + 200) / 2, (50 + 100) / 2, (50 + 50) / 2.
+    assert seconds == [2.0, 3.0, 4.0]
+    assert gaps == pytest.approx([150.0, 75.0, 50.0])
+
+
+def test_results_without_traces_say_what_makes_some(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="--decoding prc:50"):
+        anytime_curves(tmp_path)
