@@ -57,6 +57,5 @@ def test_a_run_on_a_full_disk_ends_with_one_line_and_resumes(tmp_path: Path) -> 
     run(RunRequest((str(solver),), (str(data),), results, Places(tmp_path)), QuietDisplay())
 
     after = [record.instance for one in find_runs(results) for record in one.records()]
-    assert after[: len(before)] == before
     assert sorted(after) == list(range(INSTANCES))
     assert verify(results, (), Places(tmp_path)).findings == ()
