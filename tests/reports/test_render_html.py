@@ -168,7 +168,10 @@ def test_page_sorts_and_hovers_without_console_errors(
 ) -> None:
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
-    seen, console = use_in_chromium(path, *flags)
+    for _ in range(3):  # on a busy machine the browser's virtual time may end before the tooltip is drawn
+        seen, console = use_in_chromium(path, *flags)
+        if any("10.0000 %" in tip for tip in seen.get("tooltips", ())):
+            break
     assert "error" not in seen
     assert console == []
     assert seen["ascending"] == ["lkh3", "net greedy", "<b>solver"]  # 0, 15, 30 %
