@@ -53,7 +53,8 @@ class RunWriter:
     """
 
     def __init__(self, results: Path, info: dict[str, Any]) -> None:
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        # Folders are read in order of their names, and the latest record of a key counts: the order must be that of time.
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         self.run_id = f"{stamp}-{os.getpid()}-{secrets.token_hex(3)}"
         self.folder = results / self.run_id
         self._last_sync = time.monotonic()

@@ -121,7 +121,8 @@ def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_ta
         run(RunRequest(solvers, (data,), tmp_path / "runs", places), QuietDisplay())
     frame = load_frame(tmp_path / "runs")
     text = render_html.render(frame, places=places)
-    rates = frame.records["cost"][frame.records["n"] == 8].iloc[:3]
+    [packings] = [i for i, group in enumerate(frame.groups) if group.cell.problem == "bpp3d"]
+    rates = frame.records["cost"][frame.records["group"] == packings]
     captions = re.findall(r"<figcaption>.*?load rate (.*?) % \((.*?)\)</figcaption>", text)
     assert captions == [(f"{rates.max():.3f}", "best"), (f"{rates.min():.3f}", "worst")]
     assert "Load rate (%)" in text
