@@ -17,7 +17,8 @@ group = typer.Typer(
 @group.command()
 def pull(
     library: Annotated[
-        str, typer.Argument(help="tsplib, cvrplib:X, tsplib:pens-100, testsets, or one test set.")
+        str,
+        typer.Argument(help="tsplib, cvrplib:X, tsplib:pens-100, testsets, one test set, lra or lra-text."),
     ],
     archive: Annotated[
         Path | None,
@@ -58,16 +59,23 @@ def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> Non
 @group.command()
 def verify(
     library: Annotated[
-        str | None, typer.Argument(help="A library or test set; default: the stored generated datasets.")
+        str | None,
+        typer.Argument(help="A library, a test set, or lra; default: the stored generated datasets."),
     ] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:
     """Check stored datasets, or the files of a library, against their hashes; status 1 if one is not whole."""
     from nco_bench.cli.output import print_json, say
+    from nco_bench.datasets import lra
     from nco_bench.datasets.checking import verify_library, verify_stored
 
-    states = verify_stored(instances) if library is None else verify_library(library, instances)
+    if library is None:
+        states = verify_stored(instances)
+    elif library.partition("-")[0] == lra.FOLDER:
+        states = lra.verify_lra(library, instances)
+    else:
+        states = verify_library(library, instances)
     wrong = {name: state for name, state in states.items() if state != "ok"}
     if json:
         print_json([{"name": name, "ok": state == "ok", "state": state} for name, state in states.items()])

@@ -19,6 +19,7 @@ EXTRAS = (
     ("slurm", "submitit", "--executor slurm", "pip install 'nco-bench[slurm]'"),
     ("tensorboard", "tensorboard", "TensorBoard logs of training", "pip install 'nco-bench[tensorboard]'"),
 )
+EXAMPLE = "generated on demand (an example)"
 Objects = list[dict[str, Any]]
 
 
@@ -57,6 +58,7 @@ def _solvers(places: Places) -> Objects:
 
 
 def _datasets(places: Places) -> Objects:
+    from nco_bench.datasets import lra
     from nco_bench.datasets.libraries import library_entries
     from nco_bench.datasets.names import DISTRIBUTION_EXAMPLES, generated_aliases
 
@@ -68,7 +70,8 @@ def _datasets(places: Places) -> Objects:
         *stored,
         *({"name": e["name"], "source": e.get("description") or "library"} for e in library_entries()),
         *({"name": name, "source": "published set, made from its seed"} for name in generated_aliases()),
-        *({"name": name, "source": "generated on demand (an example)"} for name in DISTRIBUTION_EXAMPLES),
+        *({"name": name, "source": EXAMPLE} for name in DISTRIBUTION_EXAMPLES if name not in lra.SPLITS),
+        *({"name": name, "source": "public data: nco-bench instances pull lra"} for name in lra.SPLITS),
     ]
 
 
@@ -89,9 +92,12 @@ def _decodings(places: Places) -> Objects:
 
 def _models(places: Places) -> Objects:
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+    from nco_bench.models.lra_table import LRA_MODELS
     from nco_bench.models.packing_table import PACKING_MODELS
     from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.models.task_table import TASK_MODELS
 
+    known = ENCODE_ONCE_MODELS | PATH_MODELS | PACKING_MODELS | TASK_MODELS | LRA_MODELS
     return [
         {
             "name": name,
@@ -102,7 +108,7 @@ def _models(places: Places) -> Objects:
             "repository": entry.repository or None,
             "note": entry.note or None,
         }
-        for name, entry in (ENCODE_ONCE_MODELS | PATH_MODELS | PACKING_MODELS).items()
+        for name, entry in known.items()
     ]
 
 

@@ -117,7 +117,7 @@ def resolve(name: str, instances_dir: Path, mirror: Path | None = None) -> Datas
 
 def locate(task: str, split: str, instances_dir: Path, mirror: Path | None = None) -> Path:
     """Return the file that holds a split; raises `BadInputError` where it is missing or not the published one."""
-    file = RETRIEVAL_FILES[split] if task == "lra-retrieval" else ARCHIVES[task][0]
+    file = file_of(task, split)
     folders = [instances_dir] if mirror is None else [instances_dir, mirror / "instances"]
     for folder in folders:
         path = folder / FOLDER / file
@@ -198,6 +198,46 @@ def pull_lra(
         except NcoBenchError as error:
             failed.append((task, str(error)))
     return tuple(fetched), tuple(present), tuple(failed)
+
+
+def verify_lra(name: str, instances_dir: Path) -> dict[str, str]:
+    """Check the public files of ``lra``, or of one of its tasks, in the instances folder.
+
+    Returns
+    -------
+    dict
+        Task and split to ``ok``, ``missing`` or what is wrong; ListOps and Pathfinder are generated and have no files.
+
+    Raises
+    ------
+    UnknownNameError
+        For another name.
+    """
+    if name not in (FOLDER, *SPLITS):
+        raise UnknownNameError("part of Long Range Arena with files", name, [FOLDER, *SPLITS])
+    states = {}
+    for task in SPLITS if name == FOLDER else [name]:
+        for split in SPLITS[task] if task == "lra-retrieval" else SPLITS[task][:1]:
+            label = f"{task}:{split}" if task == "lra-retrieval" else task
+            states[label] = _state(task, split, instances_dir)
+    return states
+
+
+def _state(task: str, split: str, instances_dir: Path) -> str:
+    if not (instances_dir / FOLDER / file_of(task, split)).is_file():
+        return "missing"
+    try:
+        path = locate(task, split, instances_dir)
+        if task not in ARCHIVES:  # no published checksum: its first line must be well-formed
+            read_task(task, split, path, 1)
+    except NcoBenchError as error:
+        return str(error)
+    return "ok"
+
+
+def file_of(task: str, split: str) -> str:
+    """Return the name of the file that holds a split."""
+    return RETRIEVAL_FILES[split] if task == "lra-retrieval" else ARCHIVES[task][0]
 
 
 def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:

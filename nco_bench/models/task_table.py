@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nco_bench.models.registry import ModelEntry
+
 PAPER = "Tropical Attention: Neural Algorithmic Reasoning for Combinatorial Algorithms (Hashemi et al.)"
 
 
@@ -39,3 +41,17 @@ TASK_NETWORKS: dict[str, TaskNetworkInfo] = {
     "ut-vanilla": TaskNetworkInfo("vanilla", True, _RECURRENT, "UT Vanilla w/ ACT"),
     "ut-adaptive": TaskNetworkInfo("adaptive", True, _RECURRENT, "UT Adaptive w/ ACT"),
 }
+
+TASK_MODELS: dict[str, ModelEntry] = {
+    name: ModelEntry(
+        "nco_bench.models.task_networks",
+        ("algorithmic", "algorithmic-regression"),
+        PAPER,
+        "NeurIPS 2025",
+        {f"features={features}": count for features, count in info.parameters.items()},
+        repository="" if info.recurrent else "https://github.com/Baran-phys/Tropical-Attention",
+        note="the paper's count is that of three features; weights belong to one task",
+    )
+    for name, info in TASK_NETWORKS.items()
+}
+"""What listings say of them."""

@@ -179,15 +179,22 @@ def run_round(
         yield from pool.map(train_member, *zip(*arguments, strict=True))
 
 
-def next_round(samples: int, seconds_per_sample: float, left: float) -> int:
-    """Return the samples of the round after one of `samples`: twice as many, or what the time allows; 0 for none."""
+def next_round(samples: int, seconds_per_sample: float, left: float, most: int = PAPER_SAMPLES) -> int:
+    """Return the samples of the next round: twice as many, or what the time and `most` allow; 0 for none."""
     affordable = samples + int(RESERVE * left / seconds_per_sample)
-    goal = min(2 * samples, affordable, PAPER_SAMPLES) // 2000 * 2000
+    goal = min(2 * samples, affordable, most) // 2000 * 2000
     return goal if goal >= (1 + SMALLEST_ROUND) * samples else 0
 
 
 def campaign(
-    members: Sequence[Member], *, start: int, budget_s: float, folder: Path, out: Path, jobs: int = 1
+    members: Sequence[Member],
+    *,
+    start: int,
+    budget_s: float,
+    folder: Path,
+    out: Path,
+    jobs: int = 1,
+    most: int = PAPER_SAMPLES,
 ) -> int:
     """Train all members round after round until the budget is spent.
 
@@ -197,6 +204,8 @@ def campaign(
         Samples of the first round; a campaign that goes on starts at its last complete round.
     folder, out
         Of checkpoints, and where the weights of complete rounds go.
+    most
+        Samples at which to stop: further seeds are compared with the first at equal training.
 
     Returns
     -------
@@ -204,7 +213,7 @@ def campaign(
         Samples of the last complete round, 0 when there is none.
     """
     until, state = time.time() + budget_s, _read_state(folder, members)
-    samples = next_round(state.samples, state.pace, budget_s) if state.samples else start
+    samples = next_round(state.samples, state.pace, budget_s, most) if state.samples else start
     while samples:
         seconds = 0.0
         for done in run_round(members, samples, folder, until, jobs):
@@ -215,7 +224,7 @@ def campaign(
             seconds += done.seconds
         state = Complete(samples, seconds / samples / jobs)
         _publish(members, state, folder, out)
-        samples = next_round(state.samples, state.pace, until - time.time())
+        samples = next_round(state.samples, state.pace, until - time.time(), most)
     return state.samples
 
 
@@ -282,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", default=",".join(TASK_NETWORKS), help="comma-separated; default all")
     parser.add_argument("--seeds", default="0", help="comma-separated whole numbers")
     parser.add_argument("--start", type=int, default=64_000, help="samples of the first round")
+    parser.add_argument("--most", type=int, default=PAPER_SAMPLES, help="samples at which to stop")
     parser.add_argument("--budget", type=_seconds, required=True, help="such as 70m")
     parser.add_argument("--folder", type=Path, default=Path("task-campaign"), help="checkpoints and curves")
     parser.add_argument("--out", type=Path, default=SHIPPED, help="where weights of complete rounds go")
@@ -297,6 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder=given.folder,
             out=given.out,
             jobs=given.jobs,
+            most=given.most,
         )
     except (NcoBenchError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -122,6 +122,24 @@ def test_names_choose_split_and_count(tmp_path: Path, monkeypatch: pytest.Monkey
     assert pull("lra-text", tmp_path).present == ("lra-text",)
 
 
+def test_verify_tells_whole_from_missing_and_foreign_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = reviews(tmp_path / "lra" / "aclImdb_v1.tar.gz")
+    archive(tmp_path / "lra" / "cifar-10-binary.tar.gz", {"x": b"another file"})
+    (tmp_path / "lra" / "new_aan_pairs.test.tsv").write_bytes(b"1\tP1\tP2\tfirst\tother\n")
+    (tmp_path / "lra" / "new_aan_pairs.eval.tsv").write_bytes(b"1\tP1\tP2\tfirst\n")
+    md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    monkeypatch.setitem(lra.ARCHIVES, "lra-text", (path.name, "http://127.0.0.1:9/x", md5))
+    states = lra.verify_lra("lra", tmp_path)
+    assert states["lra-text"] == states["lra-retrieval:test"] == "ok"
+    assert states["lra-retrieval:train"] == "missing"
+    assert "4 columns" in states["lra-retrieval:valid"]
+    assert "not the published file" in states["lra-image"]
+    with pytest.raises(UnknownNameError, match="lra-text"):
+        lra.verify_lra("lra-txt", tmp_path)
+
+
 def test_pull_offline_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, _, md5 = lra.ARCHIVES["lra-image"]
     monkeypatch.setitem(lra.ARCHIVES, "lra-image", (file, "http://127.0.0.1:9/x.tar.gz", md5))

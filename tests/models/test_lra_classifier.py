@@ -8,7 +8,8 @@ import torch
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models import lra, tropical
 from nco_bench.models.lra import LRAClassifier, LRAConfig, lra_config, masked_layer
-from nco_bench.models.lra_table import LRA_NETWORKS
+from nco_bench.models.lra_table import LRA_MODELS, LRA_NETWORKS
+from nco_bench.problems.lra import lra_task
 
 
 def small(attention: str, **sizes: int) -> LRAClassifier:
@@ -96,3 +97,12 @@ def test_published_sizes_and_wrong_ones() -> None:
         lra_config("lra-tropcal", "lra-listops", 16, 10, 1)
     with pytest.raises(BadInputError, match="multiple of twice the heads"):
         LRAClassifier(LRAConfig("tropical", 16, 10, width=30, heads=4))
+
+
+@pytest.mark.parametrize("name", LRA_MODELS)
+def test_listed_parameters_are_those_of_the_networks(name: str) -> None:
+    for task, listed in LRA_MODELS[name].parameters.items():
+        facts = lra_task(task)
+        with torch.device("meta"):
+            network = LRAClassifier(lra_config(name, task, facts.vocabulary, facts.classes, facts.texts))
+        assert sum(p.numel() for p in network.parameters()) == listed
