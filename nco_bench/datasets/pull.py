@@ -7,14 +7,10 @@ appear whole or not at all, are written only below the instances folder, and tho
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import re
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,28 +21,11 @@ from pathlib import Path, PurePosixPath
 from nco_bench.datasets import catalog, lra
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.formats import read_solution
-from nco_bench.datasets.formats.reading import (
-    GZIP_MAGIC,
-    MAX_BINARY_BYTES,
-    MAX_TEXT_BYTES,
-    read_bytes,
-    write_bytes,
-)
+from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MAX_TEXT_BYTES, read_bytes, write_bytes
 from nco_bench.datasets.libraries import find_file, read_checked, select
+from nco_bench.datasets.sites import SITES, Fetch, SourceUnreachableError, plain, site_files
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems import problem
-
-SITES = {
-    "tsplib": "http://comopt.ifi.uni-heidelberg.de/software/TSPLIB95/tsp",
-    "cvrplib": "http://vrp.galgos.inf.puc-rio.br/media/com_vrp/instances",
-}
-"""Folders of the official sites that hold the files."""
-
-SITE_FOLDERS = {"Taillard": "tai"}
-"""Where CVRPLIB's site calls a set otherwise than we do."""
-
-Fetch = Callable[[str, str], bytes | None]
-"""Folder and file name to uncompressed content, None where the source has no such file."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +45,7 @@ def pull(
     archive: Path | None = None,
     sites: dict[str, str] | None = None,
     timeout_s: float = 30.0,
+    pause_s: float = 1.0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PullReport:
     """Fetch the files of a library, a part of it, or test sets; what is there and whole stays.
@@ -79,11 +59,12 @@ def pull(
     mirror
         Folder laid out like ``NCO_BENCH_MIRROR``; used in place of the network.
     archive
-        A .zip, .tar, .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz; used in place of both.
+        A .zip, .tar, .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz, or a folder with unpacked files, such as those
+        of CVRPLIB's .7z archives; used in place of both.
     sites
         Addresses to use in place of `SITES`.
-    timeout_s
-        For each request.
+    timeout_s, pause_s
+        For each request, and between attempts at one that broke off.
     progress
         Called with done, total and the name of the instance.
 
@@ -100,7 +81,7 @@ def pull(
     fetched: list[str] = []
     present: list[str] = []
     failed: list[tuple[str, str]] = []
-    with _source(mirror, archive, sites or SITES, timeout_s) as fetch:
+    with _source(mirror, archive, sites or SITES, timeout_s, pause_s) as fetch:
         for done, entry in enumerate(wanted):
             if progress:
                 progress(done, len(wanted), entry.name)
@@ -113,10 +94,6 @@ def pull(
             except NcoBenchError as error:
                 failed.append((entry.name, str(error)))
     return PullReport(tuple(fetched), tuple(present), tuple(failed))
-
-
-class SourceUnreachableError(BadInputError):
-    """The source as a whole cannot be reached; trying the next file would only wait longer."""
 
 
 def _wanted(name: str) -> Sequence[Entry | TestSet]:
@@ -238,9 +215,12 @@ def _whole_testset(entry: TestSet, instances_dir: Path) -> bool:
 
 @contextmanager
 def _source(
-    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float
+    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float, pause_s: float
 ) -> Iterator[Fetch]:
-    if archive is not None:
+    if archive is not None and archive.is_dir():
+        index = {path.name: path for path in sorted(archive.rglob("*")) if path.is_file()}
+        yield lambda folder, file: _unpacked(index, file)
+    elif archive is not None:
         with _archive_members(archive) as read:
             yield lambda folder, file: read(file)
     elif mirror is not None:
@@ -250,53 +230,17 @@ def _source(
             )
         yield lambda folder, file: _from_folder(mirror / "instances", folder, file)
     else:
-        yield lambda folder, file: _download(sites, folder, file, timeout_s)
+        yield site_files(sites, timeout_s, pause_s)
+
+
+def _unpacked(index: dict[str, Path], file: str) -> bytes | None:
+    path = index.get(file) or index.get(f"{file}.gz")
+    return None if path is None else read_bytes(path, MAX_TEXT_BYTES)
 
 
 def _from_folder(root: Path, folder: str, file: str) -> bytes | None:
     path = find_file([root], folder, file)
     return None if path is None else read_bytes(path, MAX_BINARY_BYTES)
-
-
-def _download(sites: dict[str, str], folder: str, file: str, timeout_s: float) -> bytes | None:
-    """Get one file; None for 404, `SourceUnreachableError` when the site does not answer."""
-    library, _, group = folder.partition("/")
-    if library not in sites:
-        return None
-    base = sites[library].rstrip("/")
-    url = f"{base}/{file}.gz" if library == "tsplib" else f"{base}/{SITE_FOLDERS.get(group, group)}/{file}"
-    request = urllib.request.Request(url, headers={"User-Agent": "nco-bench"})
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            content: bytes = answer.read(MAX_TEXT_BYTES + 1)
-            length = answer.headers.get("Content-Length", "")
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        raise BadInputError(
-            f"{url}: the site answered {error.code} {error.reason}; try again later."
-        ) from None
-    except (OSError, ValueError) as error:  # URLError, timeouts and resets are all OSError
-        reason = getattr(error, "reason", error)
-        raise SourceUnreachableError(
-            f"cannot reach {url} ({reason}); when offline, set NCO_BENCH_MIRROR to a folder with the files."
-        ) from None
-    if length.isdigit() and len(content) < int(length):
-        raise BadInputError(f"{url}: cut off after {len(content)} of {length} bytes; run the command again.")
-    return _plain(content, url)
-
-
-def _plain(content: bytes, source: str) -> bytes:
-    if content[:2] != GZIP_MAGIC:
-        return content
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            plain = stream.read(MAX_TEXT_BYTES + 1)
-    except (OSError, EOFError, zlib.error):
-        raise BadInputError(f"{source}: damaged gzip data; run the command again.") from None
-    if len(plain) > MAX_TEXT_BYTES:
-        raise BadInputError(f"{source}: more than {MAX_TEXT_BYTES >> 20} MiB when uncompressed.")
-    return plain
 
 
 @contextmanager
@@ -320,7 +264,9 @@ def _archive_members(archive: Path) -> Iterator[Callable[[str], bytes | None]]:
                 index = _index(archive, sizes)
                 yield lambda file: _member(archive, index, sizes, file, lambda name: _tar_bytes(tar, name))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise SourceUnreachableError(f"{archive}: not a readable .zip or .tar archive ({error}).") from None
+        raise SourceUnreachableError(
+            f"{archive}: not a readable .zip or .tar archive ({error}); unpack a .7z and pass the folder."
+        ) from None
     except FileNotFoundError:
         raise SourceUnreachableError(f"{archive}: no such file.") from None
 
@@ -350,5 +296,5 @@ def _member(
         if base in index:
             if sizes[index[base]] > MAX_TEXT_BYTES:
                 raise BadInputError(f"{archive}: member {base} is larger than {MAX_TEXT_BYTES >> 20} MiB.")
-            return _plain(read(index[base]), f"{archive}: {base}")
+            return plain(read(index[base]), f"{archive}: {base}")
     return None
