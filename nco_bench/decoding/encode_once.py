@@ -9,7 +9,7 @@ Letters in shapes: B instances, P trajectories, N nodes (depot first), T moves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nco_bench.decoding.draws import mixed, streams
 from nco_bench.errors import BadInputError
-from nco_bench.models.encode_once import EncodeOncePolicy, RouteState, RoutingNodes
+from nco_bench.models.encode_once import EncodeOncePolicy, RouteState, RoutingNodes, factored
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks nodes: ``(B, P, N)`` logits and the number of the move to ``(B, P)`` indices."""
@@ -258,6 +258,8 @@ def roll_out(
         if problem.demands is None and len(moves) == count - 1 and not log_prob:
             node = progress.state.blocked.argmax(dim=2)
         else:
+            if len(moves) == 1:
+                encoded = factored(encoded, progress.state)
             logits = policy.logits(encoded, progress.state)
             node = choose(logits, len(moves))
             if log_prob:
@@ -266,6 +268,53 @@ def roll_out(
         progress = move(problem, progress, node)
         moves.append(node)
     return Trajectories(torch.stack(moves, dim=2), total)
+
+
+def log_probabilities(
+    policy: EncodeOncePolicy, problem: RoutingProblem, encoded: Any, nodes: Tensor, *, given: int = 0
+) -> Tensor:
+    """Return log-probabilities of finished trajectories, ``(B, P)``, with all moves in one pass of the network.
+
+    A policy that encodes once sees a state and not how it came about, so the states of all moves may stand side by side as
+    trajectories. Gradients are those of `roll_out` with ``log_prob=True``, without its steps.
+
+    Parameters
+    ----------
+    nodes
+        ``(B, P, T)`` moves.
+    given
+        How many of the first moves were given and not chosen by the policy.
+    """
+    progress, states, opening = begin(problem, nodes.shape[1]), [], None
+    for step, node in enumerate(nodes.unbind(2)):
+        state = replace(progress.state, blocked=progress.state.blocked.clone())
+        if step >= given and state.current is None:
+            opening = _chosen(policy.logits(encoded, state), node)
+        elif step >= given:
+            states.append(state)
+        with torch.no_grad():
+            progress = move(problem, progress, node)
+    batch, trajectories, moves = nodes.shape
+    joined = RouteState(
+        *(_side_by_side([getattr(state, name) for state in states]) for name in ("first", "current")),
+        blocked=torch.cat([state.blocked for state in states], dim=1),
+        room=_side_by_side([state.room for state in states]),
+    )
+    begun = moves - len(states)
+    chosen = nodes[:, :, begun:].transpose(1, 2).reshape(batch, -1)
+    steps = _chosen(policy.logits(encoded, joined), chosen).view(batch, -1, trajectories)
+    return steps.sum(dim=1) if opening is None else opening + steps.sum(dim=1)
+
+
+def _chosen(logits: Tensor, node: Tensor) -> Tensor:
+    """Log-probabilities of nodes ``(B, P)`` under logits ``(B, P, N)``."""
+    return logits.gather(2, node[..., None]).squeeze(2) - logits.logsumexp(dim=2)
+
+
+def _side_by_side(values: list[Tensor | None]) -> Tensor | None:
+    """Join ``(B, P)`` tensors of all steps to ``(B, T P)``; None if they are None."""
+    present = [value for value in values if value is not None]
+    return torch.cat(present, dim=1) if present else None
 
 
 def complete(problem: RoutingProblem, progress: Progress, moves: int) -> bool:

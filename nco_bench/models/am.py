@@ -23,6 +23,7 @@ from nco_bench.models.encode_once import (
     RouteState,
     RoutingNodes,
     attention_scale,
+    clipped,
     pointer_scores,
     split_heads,
 )
@@ -179,7 +180,7 @@ class Am(nn.Module):
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)`` (Equation 7)."""
-        return torch.add(state.blocked, pointer_scores(encoded, state).tanh(), alpha=self.config.clip)
+        return clipped(pointer_scores(encoded, state), state, self.config.clip)
 
 
 def build(config: AmConfig, logit_scale: LogitScale | None = None) -> Am:

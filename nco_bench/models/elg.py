@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.models.encode_once import Glimpse, RouteState, RoutingNodes, attention_scale, pointer_scores
+from nco_bench.models.encode_once import Glimpse, RouteState, RoutingNodes, attention_scale, clipped, pointer_scores
 from nco_bench.models.logit_scale import LogitScale, none
 from nco_bench.models.pomo import Decoder, Encoder, PomoConfig
 from nco_bench.models.pomo import from_official as pomo_from_official
@@ -150,7 +150,7 @@ class Elg(nn.Module):
     def logits(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Return ``C tanh(global + penalty + local)``, ``-inf`` where blocked, ``(B, P, N)``."""
         scores = pointer_scores(encoded.glimpse, state) + self.nearby(encoded, state)
-        return torch.add(state.blocked, scores.tanh(), alpha=self.config.clip)
+        return clipped(scores, state, self.config.clip)
 
     def nearby(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Penalty plus local score of every node, ``(B, P, N)``."""

@@ -14,7 +14,7 @@ Letters in shapes: B instances, P trajectories, N nodes (the depot first for the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -25,6 +25,12 @@ from nco_bench.models.logit_scale import LogitScale, ScaleContext
 
 MANY_TRAJECTORIES = 32
 """From here on the fused attention kernel is faster than two products, on the CPU."""
+
+FACTORED_NODES = 512
+"""Up to this many nodes attention weights of all pairs of nodes are worth their memory."""
+
+SAFE_SUM = 1e-30
+"""Below this sum of float32 attention weights some of the terms may have been lost to underflow."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ class Glimpse:
         ``(D,)`` contribution of "nothing visited yet", or None.
     room
         ``(D,)`` contribution of one unit of capacity left, or None.
+    factors
+        Attention weights that are ready for one roll-out, see `factored`; or None.
 
     All contributions to the query hold the factor of the attention logits.
     """
@@ -126,6 +134,33 @@ class Glimpse:
     base: Tensor | None = None
     opening: Tensor | None = None
     room: Tensor | None = None
+    factors: Factors | None = None
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Attention weights of tours as products: exp((f + c) . k) = exp(f . k) exp(c . k).
+
+    The first node of a trajectory never changes and the current one is one of N, so all exponentials are taken once.
+    A step picks rows, multiplies, and is left with no product of queries and keys, no exponential and no mask.
+
+    Attributes
+    ----------
+    current
+        ``(B H N, N)``: exp(c . k) of all pairs, each row divided by its largest.
+    first
+        ``(B, H, P, N)``: exp(f . k) likewise, the constant part of the query included; 0 for visited nodes. Changed in
+        place by every step, so it serves one roll-out, whose steps come in order.
+    rows
+        ``(B, H, 1)``: where the rows of an instance and head begin in `current`.
+    entries
+        ``(B, H, P)``: where the row of a trajectory begins in `first`, flattened.
+    """
+
+    current: Tensor
+    first: Tensor
+    rows: Tensor
+    entries: Tensor
 
 
 def split_heads(rows: Tensor, heads: int) -> Tensor:
@@ -141,6 +176,24 @@ def pointer_scores(glimpse: Glimpse, state: RouteState) -> Tensor:
     Tensor
         ``(B, P, N)`` scores before clipping and without mask.
     """
+    mixed = None if glimpse.factors is None else _mixed_by_factors(glimpse, glimpse.factors, state)
+    if mixed is None:
+        mixed = _mixed(glimpse, state)
+    if glimpse.offset is None:
+        return torch.bmm(mixed, glimpse.pointer)
+    return torch.baddbmm(glimpse.offset, mixed, glimpse.pointer)
+
+
+def clipped(scores: Tensor, state: RouteState, clip: float) -> Tensor:
+    """Return ``clip * tanh(scores)``, ``-inf`` where blocked, in the memory of `scores` where no gradient is recorded."""
+    if torch.is_grad_enabled():
+        return torch.add(state.blocked, scores.tanh(), alpha=clip)
+    scores = scores.tanh_()
+    return torch.add(state.blocked, scores, alpha=clip, out=scores)
+
+
+def _mixed(glimpse: Glimpse, state: RouteState) -> Tensor:
+    """Attend over the nodes that are not blocked, ``(B, P, D)``."""
     query = _query(glimpse, state)
     batch, trajectories, _ = query.shape
     heads = query.unflatten(2, (glimpse.keys.shape[1], -1)).transpose(1, 2)  # (B, H, P, K)
@@ -152,8 +205,62 @@ def pointer_scores(glimpse: Glimpse, state: RouteState) -> Tensor:
     else:
         weights = torch.matmul(heads, glimpse.keys_across).add_(blocked)
         mixed = torch.matmul(weights.softmax(dim=3), glimpse.values)
-    scores = torch.bmm(mixed.transpose(1, 2).reshape(batch, trajectories, -1), glimpse.pointer)
-    return scores if glimpse.offset is None else scores + glimpse.offset
+    return mixed.transpose(1, 2).reshape(batch, trajectories, -1)
+
+
+def factored(encoded: Any, state: RouteState) -> Any:
+    """Make what a policy encoded ready for one roll-out of many tours from `state`, where that is worth it.
+
+    Parameters
+    ----------
+    encoded
+        A `Glimpse`, or a dataclass that holds one as ``glimpse``; anything else is returned as it is.
+    state
+        The trajectories after their first move; no other node may be blocked.
+    """
+    inner = getattr(encoded, "glimpse", None)
+    if isinstance(inner, Glimpse):
+        return replace(encoded, glimpse=factored(inner, state))
+    if not isinstance(encoded, Glimpse) or encoded.first is None or state.first is None:
+        return encoded
+    trajectories, nodes = state.blocked.shape[1:]
+    # On a GPU the fused kernel is fast, and looking for underflow would make it wait.
+    worth = trajectories >= MANY_TRAJECTORIES and nodes <= FACTORED_NODES
+    if not worth or torch.is_grad_enabled() or encoded.keys.is_cuda:
+        return encoded
+    batch, heads = encoded.keys.shape[:2]
+    first = take_nodes(encoded.first, state.first)
+    first = first if encoded.base is None else first + encoded.base
+    factors = Factors(
+        current=_weights(split_heads(encoded.current, heads), encoded.keys_across).flatten(0, 2),
+        first=_weights(split_heads(first, heads), encoded.keys_across),
+        rows=torch.arange(0, batch * heads * nodes, nodes).view(batch, heads, 1),
+        entries=torch.arange(0, batch * heads * trajectories * nodes, nodes).view(batch, heads, -1),
+    )
+    return replace(encoded, factors=factors)
+
+
+def _weights(queries: Tensor, keys_across: Tensor) -> Tensor:
+    """exp(q . k), each row divided by its largest: ``(B, H, Q, K)`` and ``(B, H, K, N)`` to ``(B, H, Q, N)``."""
+    scores = torch.matmul(queries, keys_across)
+    return scores.sub_(scores.amax(dim=3, keepdim=True)).exp_()
+
+
+def _mixed_by_factors(glimpse: Glimpse, factors: Factors, state: RouteState) -> Tensor | None:
+    """Attend with weights that are ready, ``(B, P, D)``; None where they are too small to add up."""
+    assert state.current is not None
+    batch, heads, trajectories, nodes = factors.first.shape
+    current = state.current[:, None]
+    factors.first.view(-1).index_fill_(0, (current + factors.entries).flatten(), 0.0)
+    weights = factors.current.index_select(0, (current + factors.rows).flatten())
+    weights = weights.view_as(factors.first).mul_(factors.first)
+    total = weights.sum(dim=3, keepdim=True)
+    if float(total.min()) < SAFE_SUM:
+        return None
+    mixed = torch.matmul(weights, glimpse.values)
+    joined = mixed.new_empty(batch, trajectories, heads, mixed.shape[3])
+    torch.div(mixed, total, out=joined.transpose(1, 2))
+    return joined.flatten(2)
 
 
 def _query(glimpse: Glimpse, state: RouteState) -> Tensor:

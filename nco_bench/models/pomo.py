@@ -22,6 +22,7 @@ from nco_bench.models.encode_once import (
     RouteState,
     RoutingNodes,
     attention_scale,
+    clipped,
     pointer_scores,
     split_heads,
 )
@@ -170,7 +171,7 @@ class Pomo(nn.Module):
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)``."""
-        return torch.add(state.blocked, pointer_scores(encoded, state).tanh(), alpha=self.config.clip)
+        return clipped(pointer_scores(encoded, state), state, self.config.clip)
 
 
 def build(config: PomoConfig, logit_scale: LogitScale | None = None) -> Pomo:

@@ -31,19 +31,20 @@ from nco_bench.decoding.encode_once import (
     RoutingProblem,
     cvrp_demands,
     greedy_choice,
+    log_probabilities,
     roll_out,
     sampling,
 )
 from nco_bench.decoding.multistart import trajectory_lengths
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.encode_once import EncodeOncePolicy
+from nco_bench.models.encode_once import MANY_TRAJECTORIES, EncodeOncePolicy
 from nco_bench.training.learner import Loss
 from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
 DEMANDS = ("integer", "unit")
-EVALUATION_NODES = 2**15
-"""Nodes that are decoded together where no gradient is needed."""
+EVALUATION_NODES = {"cpu": 2**12, "cuda": 2**18}
+"""Nodes that are decoded together where no gradient is needed: on a CPU as many as its cache holds."""
 
 
 @dataclass(frozen=True)
@@ -198,10 +199,16 @@ class PolicyGradient:
         seeds = torch.arange(first, first + len(problem.coords), device=self.device)
         network = cast("EncodeOncePolicy", self.policy)
         encoded = network.encode(problem.nodes())
-        choose = _without_gradient(sampling(seeds, 0, trajectories))
-        done = roll_out(network, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
-        assert done.log_prob is not None
-        return _costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
+        choose = sampling(seeds, 0, trajectories)
+        if trajectories >= MANY_TRAJECTORIES:  # enough work in a step: not worth two passes
+            choose = _without_gradient(choose)
+            done = roll_out(network, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
+            assert done.log_prob is not None
+            return _costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
+        with torch.no_grad():
+            nodes = roll_out(network, problem, encoded, trajectories, choose, starts=starts).nodes
+        log_prob = log_probabilities(network, problem, encoded, nodes, given=int(starts is not None))
+        return _costs(problem, nodes).to(log_prob.dtype), log_prob
 
     def _baseline(self, problem: RoutingProblem, cost: Tensor, epoch: int) -> Tensor:
         """Return what the costs ``(B, 1)`` are compared with."""
@@ -271,7 +278,7 @@ def p_value(candidate: NDArray[np.float64], baseline: NDArray[np.float64]) -> fl
 def greedy_costs(policy: nn.Module, problem: RoutingProblem) -> Tensor:
     """Return the costs of greedy solutions, ``(B,)`` float64; POMO starts at its first node."""
     network, costs = cast("EncodeOncePolicy", policy), []
-    group = max(1, EVALUATION_NODES // problem.coords.shape[1])
+    group = max(1, EVALUATION_NODES.get(problem.coords.device.type, 2**15) // problem.coords.shape[1])
     for begin in range(0, len(problem.coords), group):
         part = problem.take(slice(begin, begin + group))
         starts = None

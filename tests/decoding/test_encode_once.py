@@ -15,13 +15,17 @@ from nco_bench.decoding.encode_once import (
     begin,
     cvrp_demands,
     float32_demands,
+    log_probabilities,
     move,
+    roll_out,
     sampling,
 )
 from nco_bench.decoding.multistart import decode_encode_once
 from nco_bench.decoding.spec import parse_decoding
 from nco_bench.decoding.trajectory_beam import final_beams
 from nco_bench.errors import BadInputError
+from nco_bench.models import encode_once
+from nco_bench.models.encode_once import Glimpse
 from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.cvrp import score as cvrp_score
@@ -141,6 +145,71 @@ def test_solutions_depend_on_neither_batch_nor_groups(
     for a, b, c in zip(together, alone, grouped, strict=True):
         assert np.array_equal(a, b)
         assert np.array_equal(a, c)
+
+
+def problem_of(problem: str) -> RoutingProblem:
+    coords, *capacities = batch_of(problem)
+    return RoutingProblem(coords.float(), cvrp_demands(*capacities) if capacities else None)
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize("model", MODELS)
+def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(model: str, problem: str) -> None:
+    policy, instances, trajectories = policy_of(model, problem), problem_of(problem), 3
+    starts = torch.tensor([[1, 4, 7]]).expand(3, -1) if model != "am" else None
+    choose = sampling(torch.tensor([5, 6, 7]), 0, trajectories)
+    weight = torch.randn(3, trajectories, generator=torch.Generator().manual_seed(3))
+
+    def gradients(log_prob: Tensor) -> list[Tensor]:
+        policy.zero_grad()
+        (log_prob * weight).sum().backward()
+        return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in policy.parameters()]
+
+    done = roll_out(
+        policy, instances, policy.encode(instances.nodes()), trajectories,
+        lambda logits, step: choose(logits.detach(), step), starts=starts, log_prob=True,
+    )  # fmt: skip
+    stepwise = gradients(done.log_prob)
+    given = int(starts is not None)
+    encoded = policy.encode(instances.nodes())
+    at_once = log_probabilities(policy, instances, encoded, done.nodes, given=given)
+    torch.testing.assert_close(at_once, done.log_prob, rtol=1e-5, atol=1e-5)
+    largest = max(float(g.abs().max()) for g in stepwise)
+    assert largest > 0.1
+    for mine, theirs in zip(gradients(at_once), stepwise, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize("model", ["am", "pomo", "elg"])
+def test_attention_by_factors_follows_the_same_tours(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = tsp_batch(size=40)  # enough starts
+    ready = solve(model, "tsp", "multistart+x8", batch)
+    monkeypatch.setattr(encode_once, "FACTORED_NODES", 0)
+    plain = solve(model, "tsp", "multistart+x8", batch)
+    assert all(np.array_equal(a, b) for a, b in zip(ready, plain, strict=True))
+
+
+def test_attention_by_factors_gives_way_where_weights_underflow() -> None:
+    """Every node but the visited ones is 100 nats below them, for the first and the current node alike."""
+    nodes = trajectories = 40
+    generator = torch.Generator().manual_seed(8)
+    keys, values = torch.zeros(1, 1, nodes, 4), torch.randn(1, 1, nodes, 4, generator=generator)
+    keys[:, :, :2, 0] = 100.0
+    keys[..., 1] = torch.linspace(-1, 1, nodes)
+    query = torch.tensor([1.0, 1.0, 0.0, 0.0]).expand(1, nodes, 4)
+    pointer = torch.randn(1, 4, nodes, generator=generator)
+    glimpse = Glimpse(keys, keys.transpose(2, 3).contiguous(), values, pointer, current=query, first=query)
+    visited = torch.zeros(1, trajectories, dtype=torch.int64)
+    with torch.inference_mode():
+        problem = RoutingProblem(torch.rand(1, nodes, 2, generator=generator))
+        progress = move(problem, begin(problem, trajectories), visited)
+        ready = encode_once.factored(glimpse, progress.state)
+        assert ready.factors is not None
+        for node in (visited, visited + 1):
+            progress = progress if node is visited else move(problem, progress, node)
+            found = encode_once.pointer_scores(ready, progress.state)
+            expected = encode_once.pointer_scores(glimpse, progress.state)
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_samples_follow_the_probabilities_and_avoid_blocked_nodes() -> None:
