@@ -227,13 +227,16 @@ class Pens(nn.Module):
         self.embedding = (
             nn.Linear(2, config.width, bias=False) if config.initialisation == "coordinates" else None
         )
-        # The vectors e_o and e_d are drawn small against the node vectors of unit variance [our choice].
-        self.origin = nn.Parameter(torch.randn(config.width) / math.sqrt(config.width))
-        self.destination = nn.Parameter(torch.randn(config.width) / math.sqrt(config.width))
+        # The vectors e_o and e_d are as large as the node vectors they mark, and the first scores are near 0 [our choice]:
+        # with smaller marks and PyTorch's default scores training starts at three times the loss of a uniform choice.
+        self.origin = nn.Parameter(torch.randn(config.width))
+        self.destination = nn.Parameter(torch.randn(config.width))
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.width)
         self.query = nn.Linear(config.width, config.width, bias=False)
         self.key = nn.Linear(config.width, config.width, bias=False)
+        with torch.no_grad():
+            self.query.weight.mul_(0.1)
         slopes = config.max_slope * 2.0 ** (-torch.arange(config.heads) / 2)
         quarter = max(1, config.head_dim // 4)
         frequencies = config.max_frequency * config.base ** (-torch.arange(quarter) / quarter)
