@@ -19,6 +19,8 @@ CHECKERS: dict[str, str] = {
     "am": "nco_bench.models.parity.am:check",
     "pomo": "nco_bench.models.parity.pomo:check",
     "elg": "nco_bench.models.parity.elg:check",
+    "invit": "nco_bench.models.parity.invit:check",
+    "dgl": "nco_bench.models.parity.dgl:check",
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",
