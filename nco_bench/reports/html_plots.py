@@ -74,9 +74,13 @@ def pareto_figures(
         if not known:
             continue
         floor = _floor([s.mean_gap_percent or 0.0 for s in known.values()])
+        shown = [s.mean_gap_percent or 0.0 for s in known.values()]
         plot = _figure(
-            column.title, "time per instance (s)", "gap (%)", "@name: gap @gap{0.0000} %, @x{0.000000} s"
-        )
+            column.title, "time per instance (s)", "gap (%)", "@name: gap @gap{0.0000} %, @x{0.000000} s",
+            y_log=max(shown) > 0,
+        )  # fmt: skip
+        if max(shown) <= 0:
+            floor = min(shown)
         points = [(s.seconds_per_instance, max(s.mean_gap_percent or 0.0, floor)) for s in known.values()]
         front = pareto_front(points)
         steps = [p for a, b in pairwise(front) for p in (a, (b[0], a[1]))] + front[-1:]
@@ -221,13 +225,17 @@ def _marks(
     plot.hover[0].renderers = [drawn]
 
 
-def _figure(title: str, xlabel: str, ylabel: str, tip: str, *, log: bool = True) -> Figure:
+def _figure(
+    title: str, xlabel: str, ylabel: str, tip: str, *, log: bool = True, y_log: bool = True
+) -> Figure:
+    """Return an empty plot that hovers; `log`: both axes logarithmic, the upward one only with `y_log`."""
     from bokeh.models import DataRange1d, HoverTool
     from bokeh.plotting import figure
 
     kind: Literal["log", "linear"] = "log" if log else "linear"
+    upward: Literal["log", "linear"] = "log" if log and y_log else "linear"
     plot = figure(
-        title=title, x_axis_label=xlabel, y_axis_label=ylabel, x_axis_type=kind, y_axis_type=kind, height=320,
+        title=title, x_axis_label=xlabel, y_axis_label=ylabel, x_axis_type=kind, y_axis_type=upward, height=320,
         sizing_mode="stretch_width", tools="pan,box_zoom,reset,save", toolbar_location="above",
         background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
     )  # fmt: skip

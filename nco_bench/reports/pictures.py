@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,9 @@ ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9
 """Okabe and Ito's palette without its yellow, which is too pale for lines on white."""
 
 DEPOT_COLOUR = "#000000"
+LETTERS_PER_INCH = 13
+"""Of a caption of 9 points."""
+
 NODE_COLOUR = "#333333"
 FORMATS = (".png", ".pdf", ".svg")
 RASTERISE_FROM = 5000
@@ -76,9 +80,11 @@ def draw(
     """
     target = _target(path)
     figure = _figure(size_inches, size_inches)
-    axes = figure.add_axes((0.02, 0.02, 0.96, 0.91))
+    text = textwrap.fill(title or _caption(instance, solution), max(24, int(LETTERS_PER_INCH * size_inches)))
+    top = 0.98 - 0.2 * (text.count("\n") + 1) / size_inches
+    axes = figure.add_axes((0.02, 0.02, 0.96, top - 0.02))
     _draw_on(axes, instance, solution, size_inches)
-    axes.set_title(title or _caption(instance, solution), fontsize=10)
+    axes.set_title(text, fontsize=9)
     return _save(figure, target, dpi)
 
 

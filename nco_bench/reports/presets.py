@@ -161,7 +161,7 @@ def _value(summary: CellSummary | None, quantity: Quantity, decimals: int | None
         return Text(failure_word(summary)) if quantity.key in ("cost", "gap") else DASH
     value = quantity.value(summary)
     marks = tuple(cell_marks(summary, notes)) if quantity.key in ("cost", "gap") else ()
-    if quantity.key == "gap":
+    if quantity.key == ("cost" if summary.mean_gap_percent is None else "gap"):  # not on a dash
         marks += tuple(label_marks(summary, notes))
     if value is None:
         return Text(DASH.text, marks if quantity.key == "gap" else ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 import orjson
@@ -193,7 +194,7 @@ def _pictures(pictures: Sequence[Picture], remarks: Sequence[str]) -> str:
 
 def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
     used = {run for s in summaries for run in s.group.runs}
-    runs = []
+    runs, installed = [], _Letters()
     for run in frame.runs:
         if run.run_id not in used:
             continue
@@ -202,7 +203,8 @@ def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
         revision = e.get("revision") or {}
         commit = str(revision.get("commit", ""))[:12] if isinstance(revision, dict) else str(revision)
         packages = ", ".join(f"{name} {version}" for name, version in (e.get("packages") or {}).items())
-        machine = f"{e.get('cpu', '')}, {e.get('cpu_affinity') or e.get('cpu_count') or '?'} cores; {gpus or 'no GPU'}"
+        cores = e.get("cpu_affinity") or e.get("cpu_count") or "?"
+        machine = f"{e.get('cpu', '')}, {cores} core{'' if cores == 1 else 's'}; {gpus or 'no GPU'}"
         version = f"{run.info.get('version', '')} {commit}".strip()
         runs.append(
             (
@@ -211,7 +213,7 @@ def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
                 _command(run.info.get("command")),
                 machine,
                 version,
-                packages,
+                installed.letter(packages) if packages else "",
             )
         )
     hashes = []
@@ -225,11 +227,23 @@ def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
     return (
         "<h3>Runs</h3>"
         + plain_table("Runs", ("Run", "Date", "Command", "Machine", "nco-bench", "Packages"), runs)
+        + "".join(f'<p class="note">Packages {k}: {escape(text)}</p>' for text, k in installed.known.items())
         + "<h3>Hashes</h3>"
         + plain_table(
             "Hashes", ("Method", "Dataset", "Data sha256", "Weights", "Configuration", "Runs"), hashes
         )
     )
+
+
+class _Letters:
+    """A, B, ... for long texts that many rows share."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def letter(self, text: str) -> str:
+        index = len(self.known)
+        return self.known.setdefault(text, f"{index // 26 or ''}{ascii_uppercase[index % 26]}")
 
 
 def _command(command: object) -> str:

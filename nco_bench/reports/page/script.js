@@ -115,10 +115,11 @@ function start() {
   dark.addEventListener("change", paint);
   document.documentElement.dataset.ready = "yes";
 }
-function waitForPlots(tries) {
+// However long a busy machine takes: nothing here works before Bokeh has made its documents, and sorting does not wait for it.
+function waitForPlots() {
   const expected = document.querySelectorAll("[data-root-id]").length;
   const drawn = window.Bokeh ? Bokeh.documents.reduce((sum, doc) => sum + doc.roots().length, 0) : 0;
-  if (drawn >= expected || tries === 0) start();
-  else setTimeout(() => waitForPlots(tries - 1), 50);
+  if (drawn >= expected) start();
+  else setTimeout(waitForPlots, 50);
 }
-waitForPlots(200);
+waitForPlots();
