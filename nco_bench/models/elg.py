@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.models.encode_once import Glimpse, RouteState, RoutingNodes, attention_scale, clipped, pointer_scores
+from nco_bench.models.encode_once import (
+    Glimpse,
+    RouteState,
+    RoutingNodes,
+    attention_scale,
+    clipped,
+    pointer_scores,
+)
 from nco_bench.models.logit_scale import LogitScale, none
 from nco_bench.models.pomo import Decoder, Encoder, PomoConfig
 from nco_bench.models.pomo import from_official as pomo_from_official

@@ -249,7 +249,7 @@ def _weights(queries: Tensor, keys_across: Tensor) -> Tensor:
 def _mixed_by_factors(glimpse: Glimpse, factors: Factors, state: RouteState) -> Tensor | None:
     """Attend with weights that are ready, ``(B, P, D)``; None where they are too small to add up."""
     assert state.current is not None
-    batch, heads, trajectories, nodes = factors.first.shape
+    batch, heads, trajectories, _ = factors.first.shape
     current = state.current[:, None]
     factors.first.view(-1).index_fill_(0, (current + factors.entries).flatten(), 0.0)
     weights = factors.current.index_select(0, (current + factors.rows).flatten())
