@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nco_bench.datasets.dataset import Dataset, Origin
-from nco_bench.datasets.formats import cvrplib, tsplib
+from nco_bench.datasets.formats import cvrplib, testset, tsplib
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.problems.cvrp import CVRPInstance
@@ -227,6 +227,13 @@ def test_heuristics_are_as_good_as_the_literature_says(name, at_most):
     instances = [random_tsp(1000, k) for k in range(2)]
     bound = 0.7080 * np.sqrt(1000) * (1 + 0.551 / 1000) * 1.04
     assert np.mean(costs(instances, solve(name, instances))) < at_most * bound
+
+
+def test_sits_insertion_gives_the_lengths_of_its_own_code(shared):
+    """Lengths of the first three of LEHD's CVRP-200 by SIT's C++ module, compiled and called as its code does."""
+    instances = testset.read(shared / "instances" / "testsets" / "lehd_cvrp200.npz").instances[:3]
+    lengths = costs(instances, solve("random-insertion", instances, order="sit"))
+    assert lengths == pytest.approx([27.382813245, 30.284122915, 21.574327550], rel=1e-9)
 
 
 def test_two_opt_leaves_no_crossing_edges():

@@ -5,8 +5,10 @@ works in float32, so coordinates are moved and scaled to the unit square first. 
 ``numpy.random.default_rng(seed)``: the same seed gives the same tour.
 
 CVRP: the package visits customers in the given order and keeps routes within the capacity. Its own default order is
-by angle around the depot (``order=angle``, deterministic, what GLOP uses); ``order=random`` draws it. Distances are
-Euclidean whatever the rounding; GEO and matrix instances of the TSP are solved on their matrix.
+by angle around the depot (``order=angle``, deterministic, what GLOP uses); ``order=random`` draws it; ``order=sit`` is
+by angle too, with the older code that SIT shipped and measured, whose quirk `nco_bench.decoding.insertion` explains:
+its routes are far longer. Distances are Euclidean whatever the rounding; GEO and matrix instances of the TSP are
+solved on their matrix.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from nco_bench.solvers.classical.small import (
     join_routes,
 )
 
-ORDERS = ("angle", "random")
+ORDERS = ("angle", "random", "sit")
 MATRIX_CONVENTIONS = ("explicit", "geo")
 MATRIX_NODES = 5000
 
@@ -49,7 +51,13 @@ class RandomInsertion(ChildSolver):
     def __init__(self, options: SolverOptions) -> None:
         super().__init__(options)
         if self.params["order"] not in ("", *ORDERS):
-            raise BadInputError(f"{self.NAME}: order={self.params['order']!r} is neither angle nor random.")
+            raise BadInputError(
+                f"{self.NAME}: order={self.params['order']!r} is none of {', '.join(ORDERS)}."
+            )
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Instances per call; SIT's variant is not native code and takes a second for 1,000 customers."""
+        return 1 if self.params["order"] == "sit" else super().batch_size(dataset)
 
     def check(self, dataset: Dataset, backend: Backend) -> str | None:
         """Refuse route length limits, CVRP matrices and matrices that do not fit."""
@@ -58,8 +66,8 @@ class RandomInsertion(ChildSolver):
                 return f"{self.NAME} knows no limit on route lengths, which {dataset.name} has"
             if any(i.customers is None for i in dataset if isinstance(i, CVRPInstance)):
                 return f"{self.NAME} needs coordinates for the CVRP, {dataset.name} has matrices only"
-        elif self.params["order"] == "angle":
-            return f"{self.NAME}: order=angle is for the CVRP"
+        elif self.params["order"] in ("angle", "sit"):
+            return f"{self.NAME}: order={self.params['order']} is for the CVRP"
         return None
 
 
@@ -104,12 +112,23 @@ def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer
     demand, capacity = integer_demand(instance, positive=True)
     if capacity >= 2**32:
         return Failure("failed", "demands of 0 among real ones do not fit the package's 32-bit loads")
+    if order == "sit":
+        return join_routes(_insert_as_sit(points, demand, capacity))
     if order == "random":
         visits = np.random.default_rng(seed).permutation(instance.n)
     else:
         away = points[1:] - points[0]
         visits = np.argsort(np.arctan2(away[:, 1], away[:, 0]), kind="stable")
     return join_routes([route + 1 for route in _insert(points, demand, capacity, visits)])
+
+
+def _insert_as_sit(
+    points: NDArray[np.float64], demand: NDArray[np.int64], capacity: int
+) -> list[NDArray[np.int64]]:
+    from nco_bench.decoding.insertion import insert_cvrp
+
+    customers, starts = insert_cvrp(points.astype(np.float32), np.concatenate([[0], demand]), capacity)
+    return np.split(customers, np.flatnonzero(starts)[1:])
 
 
 def _insert(

@@ -124,7 +124,12 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         packages=(("random_insertion",),),
         licence="MIT",
         install="pip install random-insertion",
-        params=(("order", "CVRP only: angle (the package's own order, no randomness) or random (angle)"),),
+        params=(
+            (
+                "order",
+                "CVRP only: angle (the package's own order, no randomness), random, or sit, SIT's code (angle)",
+            ),
+        ),
     ),
     SolverInfo(
         name="farthest-insertion",
