@@ -106,6 +106,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _message(error: BaseException) -> str:
-    """Return a usage error's message on one line."""
+    """Return a usage error's message on one line, as a sentence."""
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    return " ".join(text.split())
+    line = " ".join(text.split())
+    return line if line.endswith((".", "?", ")")) else f"{line}."

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, TimeLimit
+from nco_bench.cli.options import DEFAULT_INSTANCES, AllJobs, Instances, Json, Seed, TimeLimit
 
 
 def generate(
@@ -20,8 +20,11 @@ def generate(
         int | None, typer.Option("--count", help="Instances; default: the literature's.")
     ] = None,
     distribution: Annotated[
-        str, typer.Option("--distribution", help="See 'nco-bench list distributions'.")
-    ] = "uniform",
+        str | None,
+        typer.Option(
+            "--distribution", help="See 'nco-bench list distributions'; default: uniform, or a task's id."
+        ),
+    ] = None,
     seed: Seed = 1234,
     capacity: Annotated[
         float | None, typer.Option("--capacity", help="CVRP; default: the literature's.")
@@ -36,9 +39,7 @@ def generate(
         str | None, typer.Option("--reference", help="Solver for the references, such as lkh3:runs=10.")
     ] = None,
     time_limit: TimeLimit = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Processes for --reference; default: all cores.")
-    ] = None,
+    jobs: AllJobs = None,
     shards: Annotated[
         int | None,
         typer.Option(
@@ -59,16 +60,21 @@ def generate(
     from nco_bench.cli.output import RunDisplay, print_json, say
     from nco_bench.cli.parsing import key_values
     from nco_bench.datasets.load import Places
+    from nco_bench.errors import BadInputError
     from nco_bench.runs.environment import command_line
     from nco_bench.runs.generating import GenerateRequest, generate_dataset
 
     params = key_values("--param", param)
     if capacity is not None:
         params["capacity"] = f"{capacity:g}"
-    if bin_base is not None:
-        distribution = bin_base
+    if bin_base is not None and problem != "bpp3d":
+        raise BadInputError(f"--bin {bin_base}: belongs to bpp3d, not to {problem}; leave it out.")
+    if bin_base is not None and distribution is not None:
+        raise BadInputError("--bin and --distribution exclude each other; give one of them.")
+    if check is not None and shards is None:
+        raise BadInputError(f"--check {check}: judges labels in shards; add --shards, or leave it out.")
     request = GenerateRequest(
-        problem, n, count, distribution, seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
+        problem, n, count, bin_base or distribution or "uniform", seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
         command_line(),
     )  # fmt: skip
     if shards is not None:

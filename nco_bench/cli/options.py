@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nco_bench.cli.parsing import positive_seconds
+
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
@@ -17,9 +19,14 @@ Instances = Annotated[
     Path,
     typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.", min=0)]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Seed; the same seed gives the same result.", min=0, max=2**32 - 1)
+]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes at once.", min=1)]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Seconds per instance.", min=0.0)]
+AllJobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; default: all cores.", min=1)]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", help="Seconds per instance.", callback=positive_seconds)
+]
 
 DEFAULT_RESULTS = Path("results/runs")
 DEFAULT_INSTANCES = Path("instances")

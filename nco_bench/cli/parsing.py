@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from nco_bench.errors import BadInputError
@@ -13,14 +14,17 @@ def key_values(option: str, items: list[str] | None) -> dict[str, str]:
     Raises
     ------
     BadInputError
-        For an item without ``=``.
+        For an item without ``=``, or a key that is given twice.
     """
-    out = {}
+    out: dict[str, str] = {}
     for item in items or []:
         key, equals, value = item.partition("=")
+        name = key.replace("-", "_")
         if not equals or not key:
             raise BadInputError(f"{option} {item!r}: expected KEY=VALUE.")
-        out[key.replace("-", "_")] = value
+        if name in out:
+            raise BadInputError(f"{option} {item!r}: {key} is given twice; keep one.")
+        out[name] = value
     return out
 
 
@@ -34,7 +38,7 @@ def parse_batch_size(text: str) -> int | None:
     """
     if text == "auto":
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not _is_whole(text) or int(text) < 1:
         raise BadInputError(f"--batch-size {text!r}: expected auto or a whole number >= 1.")
     return int(text)
 
@@ -53,6 +57,21 @@ def parse_duration(text: str | None) -> float | None:
     if not match or float(match[1]) <= 0:
         raise BadInputError(f"--budget {text!r}: expected a positive number with s, m or h, for instance 9m.")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def positive_seconds(value: float | None) -> float | None:
+    """Check ``--time-limit`` as an option's callback: a positive, finite number of seconds.
+
+    Raises
+    ------
+    BadInputError
+        For anything else; zero would end a solver before it starts, and no clock waits for ever.
+    """
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise BadInputError(
+            f"--time-limit {value:g}: expected a positive number of seconds; leave it out for no limit."
+        )
+    return value
 
 
 def one_of(**flags: bool) -> str | None:
@@ -78,6 +97,11 @@ def whole_numbers(option: str, text: str, *, least: int) -> list[int]:
         For anything else, or a number below `least`.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) >= least for part in parts):
+    if not all(_is_whole(part) and int(part) >= least for part in parts):
         raise BadInputError(f"{option} {text!r}: expected whole numbers >= {least}, separated by commas.")
     return [int(part) for part in parts]
+
+
+def _is_whole(text: str) -> bool:
+    """Tell whether `int` reads the text as a number >= 0; `str.isdigit` alone also takes the superscripts."""
+    return text.isascii() and text.isdigit()

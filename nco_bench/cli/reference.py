@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed, TimeLimit
+from nco_bench.cli.options import DEFAULT_INSTANCES, AllJobs, Instances, Json, Seed, TimeLimit
 
 
 def reference(
@@ -15,7 +15,7 @@ def reference(
     solver: Annotated[str, typer.Option("--solver", help="Solver, such as concorde or lkh3:runs=10.")],
     time_limit: TimeLimit = None,
     seed: Seed = 1234,
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Processes at once; default: all cores.")] = None,
+    jobs: AllJobs = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> None:

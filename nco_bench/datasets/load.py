@@ -78,7 +78,7 @@ def _find(name: str, places: Places) -> Dataset:
     if path.suffix in (".npz", ".tsp", ".vrp", ".txt", ".pkl", ".pickle", ".pt", ".gz") or name.startswith(
         (".", "/")
     ):
-        raise BadInputError(f"{name}: no such file.")
+        raise BadInputError(f"{name}: {'is a folder, not a file' if path.is_dir() else 'no such file'}.")
     found = resolve_library(name, places.instances, places.mirror)
     if found is None:
         found = lra.resolve(name, places.instances, places.mirror)
@@ -87,7 +87,12 @@ def _find(name: str, places: Places) -> Dataset:
     spec = parse_generated(name)
     if spec is None:
         known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
-        raise UnknownNameError("dataset", name, known, hint="See 'nco-bench list datasets'.")
+        hint = (
+            "It is a folder; name a file in it."
+            if name and path.is_dir()
+            else "See 'nco-bench list datasets'."
+        )
+        raise UnknownNameError("dataset", name, known, hint)
     return _from_store(spec, places.instances) or generate_spec(spec)
 
 

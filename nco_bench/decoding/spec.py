@@ -62,6 +62,9 @@ DECODINGS: dict[str, DecodingKind] = {
         "parallel local re-construction of all segments (SIT)", "iterations", None, ("init", "length", "knn")
     ),
 }
+MOST = 10_000_000
+"""Of samples, beams, iterations, ...: more is a slip of the keyboard, and would fill the memory before it fails."""
+
 INITIAL = {"rrc": "greedy", "prc": "insertion"}
 
 
@@ -120,6 +123,8 @@ def parse_decoding(text: str) -> Decoding:
     augmented = head == "x8" or head.endswith("+x8")
     head = "greedy" if head == "x8" else head.removesuffix("+x8")
     name, colon, number = head.partition(":")
+    if name == "x8":
+        raise BadInputError(f"Decoding {text!r}: x8 takes no number; write x8, or NAME+x8 as in beam:16+x8.")
     if name not in DECODINGS:
         raise UnknownNameError("decoding", name, [*DECODINGS, "x8"], "See `nco-bench list decodings`.")
     kind = DECODINGS[name]
@@ -161,4 +166,6 @@ def _integer(text: str, what: str, value: str, *, least: int) -> int:
         raise BadInputError(f"Decoding {text!r}: {what} is {value!r}, expected a whole number.") from None
     if number < least:
         raise BadInputError(f"Decoding {text!r}: {what} is {number}, expected at least {least}.")
+    if number > MOST:
+        raise BadInputError(f"Decoding {text!r}: {what} is {number}, expected at most {MOST:,}.")
     return number

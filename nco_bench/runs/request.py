@@ -71,7 +71,7 @@ def parse_limit(text: str | None) -> tuple[int, int | None] | None:
     """
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    match = re.fullmatch(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", text)
     if not match:
         raise BadInputError(f"--limit {text!r}: expected K or A-B, for instance 100 or 11-20.")
     first, last = int(match[1]), match[2]
@@ -89,10 +89,9 @@ def resolve_device(name: str) -> str:
     BadInputError
         For an unknown device, or a GPU that is not there.
     """
+    _check_device(name)
     if name == "cpu":
         return name
-    if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
-        raise BadInputError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N.")
     try:
         import torch
     except ImportError:
@@ -108,13 +107,28 @@ def resolve_device(name: str) -> str:
     return name
 
 
+def _check_device(name: str) -> None:
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", name):
+        raise BadInputError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N.")
+
+
 def load_datasets(request: RunRequest) -> list[Dataset]:
-    """Load the datasets of a request and cut them to its limit."""
+    """Load the datasets of a request and cut them to its limit.
+
+    Raises
+    ------
+    BadInputError
+        When the limit begins behind a dataset's last instance.
+    """
     out = []
     for name in request.datasets:
         dataset = load_dataset(name, request.places)
         if request.limit is not None:
             start, stop = request.limit
+            if start >= len(dataset):
+                raise BadInputError(
+                    f"--limit {start + 1}-{stop}: {dataset.name} holds only {len(dataset)} instances."
+                )
             dataset = dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
         out.append(dataset)
     return out
@@ -127,13 +141,34 @@ def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
     ------
     UnknownNameError
         For an unknown solver or decoding.
+    BadInputError
+        For an option that only networks have, where no solver is one.
     """
     choices = [choice for text in request.solvers for choice in _choices(request, text)]
+    _refuse_unused(request, choices)
     return [
         CellPlan(choice, dataset, source)
         for dataset, source in zip(datasets, request.datasets, strict=True)
         for choice in choices
     ]
+
+
+def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
+    """Refuse options of networks where none would read them; beside a network, classical solvers do without them."""
+    given = {
+        "--decoding": ", ".join(request.decodings),
+        "--weights": request.weights,
+        "--logit-scale": request.logit_scale,
+        "--coordinate-scale": request.coordinate_scale,
+    }
+    if any(choice.info.decodings for choice in choices):
+        return
+    for option, value in given.items():
+        if value:
+            names = " and ".join(dict.fromkeys(choice.info.name for choice in choices))
+            raise BadInputError(
+                f"{option} {value}: {names} is no network and has no use for it; leave it out."
+            )
 
 
 def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
@@ -150,15 +185,16 @@ def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
     choice = choose(text, defaults)
     options = replace(choice.options, device=_device_for(choice, request.device))
     if not choice.info.decodings:
-        return [replace(choice, options=replace(options, decoding=None, weights=None))]
+        # What only networks read must not stand in the record's key: the same solution would be computed again.
+        bare = replace(options, decoding=None, weights=None, logit_scale=None, coordinate_scale=None)
+        return [replace(choice, options=bare)]
     named = (options.decoding,) if options.decoding else request.decodings or (choice.info.decodings[0],)
     return [replace(choice, options=replace(options, decoding=d)) for d in named]
 
 
 def _device_for(choice: SolverChoice, device: str) -> str:
     """Classical solvers run on the CPU whatever the device; asking torch for them would cost its import."""
-    return (
-        resolve_device(device)
-        if choice.info.kind in ("neural", "external") and choice.info.decodings
-        else "cpu"
-    )
+    if choice.info.kind in ("neural", "external") and choice.info.decodings:
+        return resolve_device(device)
+    _check_device(device)
+    return "cpu"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -117,6 +118,7 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
     from nco_bench.solvers.encode_once_table import encode_once_solvers
+    from nco_bench.solvers.local_view_table import local_view_solvers
     from nco_bench.solvers.lra_table import lra_solvers
     from nco_bench.solvers.neural_table import neural_solvers
     from nco_bench.solvers.packing_table import packing_solvers
@@ -124,7 +126,8 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     from nco_bench.solvers.task_network_table import task_network_solvers
 
     table: dict[str, SolverInfo] = {}
-    networks = (*encode_once_solvers(), *neural_solvers(), *packing_solvers(), *task_network_solvers())
+    routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers())
+    networks = (*routing, *packing_solvers(), *task_network_solvers())
     for info in (*CLASSICAL, *TASK_BASELINES, *networks, *lra_solvers()):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")
@@ -163,7 +166,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     UnknownNameError
         For an unknown solver.
     BadInputError
-        For options that are not ``KEY=VALUE``.
+        For options that are not ``KEY=VALUE``, or given twice.
     """
     name, *rest = text.split(":")
     if name.endswith(".py"):
@@ -174,7 +177,12 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         if name not in table:
             raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
         info = table[name]
-    given: dict[str, str] = dict(_key_value(item, text) for item in rest)
+    given: dict[str, str] = {}
+    for item in rest:
+        key, value = _key_value(item, text)
+        if key in given:
+            raise BadInputError(f"{text!r}: {key} is given twice; keep one.")
+        given[key] = value
     special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
     label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
@@ -200,7 +208,7 @@ def _import_class(info: SolverInfo) -> type:
 
 
 def load_file(path: Path, name: str | None = None) -> SolverInfo:
-    """Import a user's file and return the solver it registers.
+    """Import a user's file and return the solver it registers; its version holds the file's hash.
 
     Raises
     ------
@@ -213,7 +221,13 @@ def load_file(path: Path, name: str | None = None) -> SolverInfo:
     if module not in _of_file:
         known = dict(_registered)
         _execute(path)
-        _of_file[module] = {n: info for n, info in _registered.items() if known.get(n) is not info}
+        # The file's hash is part of the version: an edited solver must not be answered with the records of the old one.
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+        _of_file[module] = {
+            n: replace(info, version=f"{info.version}-{digest}")
+            for n, info in _registered.items()
+            if known.get(n) is not info
+        }
     mine = _of_file[module]
     _registered.update(mine)
     if not mine:

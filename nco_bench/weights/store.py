@@ -7,6 +7,7 @@ loaded whose hash is not the manifest's.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import errno
 import os
 from collections.abc import Mapping
@@ -117,15 +118,17 @@ def _find(name_or_path: str, model: str) -> Path:
     if path.suffix == SUFFIX or path.parent != Path("."):
         if path.is_file():
             return path
-        raise BadWeightsError(f"{path}: no such weights file.")
+        what = "is a folder, not a weights file" if path.is_dir() else "no such weights file"
+        raise BadWeightsError(f"{path}: {what}; 'nco-bench weights list' shows what there is.")
     for folder in (SHIPPED, cache_folder()):
         candidate = folder / f"{name_or_path}{SUFFIX}"
         if candidate.is_file():
             return candidate
-    known = sorted(file.stem for file in _files()) or ["none"]
+    near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
+    meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise BadWeightsError(
-        f"No weights called {name_or_path!r} for {model} (there are: {', '.join(known)}). Get official ones with "
-        f"`nco-bench weights pull {name_or_path}`, or make them with `nco-bench train {model} --data DATASET`."
+        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows which there are and which "
+        f"can be pulled; 'nco-bench train {model}' makes them."
     )
 
 

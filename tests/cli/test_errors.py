@@ -63,7 +63,10 @@ def assert_refused(done: Done, *fragments: str) -> None:
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--batch-size", "0"], ["--batch-size"]),
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--param", "colour=red"], ["colour"]),
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--param", "colour"], ["KEY=VALUE"]),
-        (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--limit", "3-4"], ["cannot take"]),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp20:count=2", "--limit", "3-4"],
+            ["--limit 3-4", "only 2 instances"],
+        ),
         (["run", "nearest-neighbor"], ["--data"]),
         (["run", "nearest-neighbor", "--data", "tsp20", "--colour"], ["--colour"]),
         (["generate", "tsp", "--n", "1"], ["at least 2 nodes"]),
@@ -77,6 +80,44 @@ def assert_refused(done: Done, *fragments: str) -> None:
         (["train", "decoder-6x129", "--data", "tsp20"], ["decoder-6x128"]),
         (["train", "decoder-6x128", "--data", "tsp20", "--budget", "soon"], ["--budget"]),
         (["generat"], ["generat"]),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--batch-size", "\u00b2"], ["--batch-size"]),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--time-limit", "0"], ["--time-limit 0"]),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--time-limit", "inf"], ["--time-limit inf"]),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--time-limit", "nan"], ["--time-limit nan"]),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--seed", "9" * 20], ["--seed", "4294967295"]),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp9:count=2", "--device", "gpu"],
+            ["--device 'gpu'", "cuda:N"],
+        ),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp9:count=2", "--decoding", "greedy"],
+            ["--decoding greedy"],
+        ),
+        (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--weights", "random"], ["--weights random"]),
+        (["run", "lkh3:runs=1:runs=2", "--data", "tsp9:count=2"], ["runs is given twice"]),
+        (
+            ["run", "lkh3", "--param", "runs=1", "--param", "runs=2", "--data", "tsp9"],
+            ["runs is given twice"],
+        ),
+        (["run", "decoder-6x128", "--data", "tsp9:count=2", "--decoding", "sample:" + "9" * 20], ["at most"]),
+        (
+            ["run", "decoder-6x128", "--data", "tsp9:count=2", "--decoding", "x8:greedy"],
+            ["x8 takes no number"],
+        ),
+        (
+            ["run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "decoder-6x129"],
+            ["'decoder-6x128'"],
+        ),
+        (["run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "/"], ["folder"]),
+        (["run", "nearest-neighbor", "--data", "."], ["is a folder"]),
+        (["generate", "tsp", "--n", "9", "--bin", "120x100"], ["--bin 120x100", "bpp3d"]),
+        (
+            ["generate", "bpp3d", "--n", "9", "--bin", "9x9", "--distribution", "8x8"],
+            ["--bin", "--distribution"],
+        ),
+        (["generate", "tsp", "--n", "9", "--check", "lkh3"], ["--check lkh3", "--shards"]),
+        (["generate", "tsp", "--n", "9", "--jobs", "0"], ["--jobs"]),
+        (["reference", "tsp9:count=2", "--solver", "two-opt", "--jobs", "0"], ["--jobs"]),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
@@ -114,6 +155,14 @@ def test_a_weights_file_of_another_model_or_damaged_is_refused(
     (tmp_path / "noise.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00nonsense")
     done = nco_bench("run", "decoder-6x128", "--data", "tsp20:count=2", "--weights", "noise.safetensors")
     assert_refused(done, "noise.safetensors")
+
+
+def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
+    nco_bench: Callable[..., Done],
+) -> None:
+    done = nco_bench("run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "nonsense")
+    assert_refused(done, "'nonsense'", "nco-bench weights list")
+    assert len(done.stderr) < 240
 
 
 def test_typer_mistakes_do_not_touch_the_results(nco_bench: Callable[..., Done], tmp_path: Path) -> None:

@@ -204,3 +204,26 @@ def test_a_results_folder_that_is_a_file_is_refused(slow: Path, dataset: Path, t
     (tmp_path / "runs").write_text("not a folder")
     with pytest.raises(ResultsError, match="--results"):
         run(request(slow, dataset, tmp_path), QuietDisplay())
+
+
+def test_an_edited_solver_file_is_not_answered_with_the_records_of_the_old_one(
+    tmp_path: Path, dataset: Path
+) -> None:
+    solver = tmp_path / "mine.py"
+    text = (
+        "import numpy as np\nfrom nco_bench.solvers import register\n"
+        '@register("mine", problems=("tsp",))\nclass Mine:\n'
+        "    def __init__(self, options): pass\n    def unsupported(self, dataset): return None\n"
+        "    def prepare(self, dataset): pass\n"
+        "    def solve(self, batch, *, seed, time_limit, progress):\n"
+        "        return [np.arange(i.n) for i in batch]\n"
+    )
+    keys = []
+    for version in (text, text.replace("np.arange(i.n)", "np.arange(i.n)[::-1]"), text):
+        solver.write_text(version)
+        done = subprocess.run(
+            [sys.executable, "-m", "nco_bench", "run", "mine.py", "--data", "set.npz", "--limit", "1", "--json"],
+            cwd=tmp_path, capture_output=True, check=True,
+        )  # fmt: skip
+        keys.append(len(done.stdout) > 0 and "stored before" in done.stderr.decode())
+    assert keys == [False, False, True]
