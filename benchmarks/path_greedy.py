@@ -90,7 +90,8 @@ def official_sit(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
 
 def official_bq(checkout: Path, coords: Tensor) -> tuple[nn.Module, Step]:
     sys.path.insert(0, str(checkout))
-    if importlib.util.find_spec("entmax") is None:  # imported there, used only by a variant of its attention
+    # Imported there, used only by a variant of its attention. (`find_spec` would raise on our empty module.)
+    if "entmax" not in sys.modules and importlib.util.find_spec("entmax") is None:
         sys.modules["entmax"] = types.ModuleType("entmax")
     from learning.tsp.decoding import DecodingSubPb, greedy_decoding_step  # type: ignore[import-not-found]
     from model.model import BQModel  # type: ignore[import-not-found]
