@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from nco_bench.solvers.child_clock import descendants
+
 T = TypeVar("T")
 CHILD_SAMPLE_SECONDS = 0.5
 
@@ -58,17 +60,12 @@ class PeakMemory:
         if now < self._next_sample and not force:
             return
         self._next_sample = now + CHILD_SAMPLE_SECONDS
-        self._peak_sampled = max(self._peak_sampled, self._process.memory_info().rss)
-        children = 0.0
-        for child in self._process.children(recursive=True):
-            try:
-                children += child.memory_info().rss
-            except psutil.Error:
-                continue
-        self._peak_children = max(self._peak_children, children)
+        if not self._resettable:
+            self._peak_sampled = max(self._peak_sampled, self._process.memory_info().rss)
+        self._peak_children = max(self._peak_children, _children_bytes(self._process))
 
     def host_mb(self) -> float:
-        """Peak of this process plus peak of its children."""
+        """Peak of this process plus peak of what its children have for themselves."""
         self.sample(force=True)
         own = _high_water_mark() if self._resettable else None
         return round(((own or self._peak_sampled) + self._peak_children) / 2**20, 1)
@@ -77,6 +74,27 @@ class PeakMemory:
         """Peak of allocated CUDA memory, None without a GPU."""
         torch = self._torch()
         return None if torch is None else round(torch.cuda.max_memory_allocated(self._device) / 2**20, 1)
+
+
+def _children_bytes(process: psutil.Process) -> float:
+    """Memory of all processes below one, without what they share: a fork's pages count for whom it was forked from."""
+    if sys.platform.startswith("linux"):
+        return sum(map(_private_bytes, descendants(process.pid)))
+    total = 0.0
+    for child in process.children(recursive=True):
+        try:
+            total += child.memory_info().rss
+        except psutil.Error:
+            continue
+    return total
+
+
+def _private_bytes(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 def _reset_high_water_mark() -> bool:

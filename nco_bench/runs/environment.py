@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +19,91 @@ PACKAGES = (
     "numpy", "scipy", "pandas", "torch", "elkai", "LKHpy", "random-insertion", "fast-tsp", "hygese", "pyvrp",
     "ml4co-kit", "ortools", "numba",
 )  # fmt: skip
+SMI = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+ANSWER_SECONDS = 10.0
+
+
+class Capture:
+    """The environment of a run; git and nvidia-smi are asked at the start and answer while the run prepares itself.
+
+    Use as a context manager, so that nothing of them is left behind.
+    """
+
+    def __init__(self) -> None:
+        self._git = None if _checkout() is None else _ask(_git_status(_checkout()))
+        self._smi = _ask(SMI) if shutil.which(SMI[0]) else None
+        self._done = False
+        self.facts: dict[str, Any] = {
+            "nco_bench": __version__,
+            "revision": {},
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "cpu": cpu_model(),
+            "cpu_count": os.cpu_count(),
+            "cpu_affinity": len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count(),
+            "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+            "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else [],
+            "threads": {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")},
+            "packages": package_versions(),
+            "gpu": [],
+        }
+
+    def finish(self) -> dict[str, Any] | None:
+        """Wait for the answers and return all facts; None where that was done before."""
+        if self._done:
+            return None
+        self._done = True
+        self.facts |= {"revision": _revision(_answer(self._git)), "gpu": _gpus(_answer(self._smi))}
+        return self.facts
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (self._git, self._smi):
+            if process is not None and process.returncode is None:
+                process.kill()
+                process.communicate()
 
 
 def capture() -> dict[str, Any]:
     """Return what a reader needs to judge a time: processor, memory, threads, versions, GPU, code revision."""
-    return {
-        "nco_bench": __version__,
-        "revision": code_revision(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": cpu_model(),
-        "cpu_count": os.cpu_count(),
-        "cpu_affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else [],
-        "threads": {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")},
-        "packages": package_versions(),
-        "gpu": gpus(),
-    }
+    with Capture() as environment:
+        environment.finish()
+    return environment.facts
 
 
 def package_versions() -> dict[str, str]:
-    """Return versions of the installed packages that can move a number."""
-    found = {}
-    for name in PACKAGES:
+    """Return versions of the installed packages that can move a number.
+
+    An installed package's folder is called NAME-VERSION.dist-info, so listing the folders of the path is enough;
+    asking `importlib.metadata` for each package takes ten times as long.
+    """
+    wanted = {name.lower().replace("-", "_"): name for name in PACKAGES}
+    found: dict[str, str] = {}
+    for entry in sys.path:
         try:
-            found[name] = _version(metadata.distribution(name))
-        except metadata.PackageNotFoundError:
+            folders = os.listdir(entry or ".")
+        except OSError:
             continue
-    return found
-
-
-def _version(package: metadata.Distribution) -> str:
-    """Read the version line alone: `metadata.version` parses all metadata as an e-mail, which takes ten times as long."""
-    for line in (package.read_text("METADATA") or "").splitlines():
-        if line.startswith("Version:"):
-            return line.partition(":")[2].strip()
-    return package.version
+        for folder in folders:
+            name, _, version = folder.removesuffix(".dist-info").partition("-")
+            known = wanted.get(name.lower().replace(".", "_"))
+            if known is not None and version and folder.endswith(".dist-info"):
+                found.setdefault(known, version)
+    return {name: found[name] for name in PACKAGES if name in found}
 
 
 def cpu_model() -> str:
     """Return the processor's name."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        with open("/proc/cpuinfo") as lines:  # the first one is enough, and hundreds take long
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
     except OSError:
         pass
     return platform.processor() or platform.machine()
@@ -72,34 +111,63 @@ def cpu_model() -> str:
 
 def gpus() -> list[dict[str, str]]:
     """Return name, memory and driver of each NVIDIA GPU, from nvidia-smi; empty where there is none."""
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        out = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
+    return _gpus(_answer(_ask(SMI)))
+
+
+def _gpus(answer: str) -> list[dict[str, str]]:
     keys = ("name", "memory", "driver")
-    return [dict(zip(keys, (f.strip() for f in line.split(",")), strict=False)) for line in out.splitlines()]
+    return [
+        dict(zip(keys, (f.strip() for f in line.split(",")), strict=False)) for line in answer.splitlines()
+    ]
 
 
 def code_revision() -> dict[str, Any]:
     """Return commit and dirty flag where nco-bench runs from a git checkout, else an empty dict."""
+    folder = _checkout()
+    return {} if folder is None else _revision(_answer(_ask(_git_status(folder))))
+
+
+def _checkout() -> Path | None:
     folder = Path(__file__).resolve().parents[2]
-    if not (folder / ".git").exists():
-        return {}
-    try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        return {
-            "commit": commit,
-            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
-        }
-    except (OSError, subprocess.SubprocessError):
-        return {}
+    return folder if (folder / ".git").exists() else None
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _git_status(folder: Path | None) -> list[str]:
     # Without optional locks: a status that is killed half-way must not leave the checkout locked.
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    return ["git", "--no-optional-locks", "-C", str(folder), *status]
+
+
+def _revision(status: str) -> dict[str, Any]:
+    """Read commit and dirty flag from ``git status --porcelain=v2 --branch``."""
+    lines = status.splitlines()
+    commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid ")), None)
+    if commit is None:
+        return {}
+    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
+
+
+def _ask(command: list[str]) -> subprocess.Popen[str] | None:
+    """Start a program whose output is wanted later; None where there is none."""
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    except OSError:
+        return None
+
+
+def _answer(process: subprocess.Popen[str] | None) -> str:
+    """Wait for a program's output; empty where it failed or took too long."""
+    if process is None:
+        return ""
+    try:
+        output, _ = process.communicate(timeout=ANSWER_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return ""
+    return output if process.returncode == 0 else ""
 
 
 def command_line() -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,18 @@ from nco_bench.runs.records import Record
 from nco_bench.solvers.base import Failure, Outcome, Solved
 
 
-@dataclass(frozen=True)
-class Judged:
+class Place(NamedTuple):
+    """What is known of a record without looking at the outcome; a tuple, since many are made."""
+
+    key: str
+    cell: int
+    instance: int
+    repeat: int
+    seed: int
+    seconds: float
+
+
+class Judged(NamedTuple):
     """A record whose solution is still to be stored, with that solution."""
 
     record: Record
@@ -39,7 +48,7 @@ def judge(
     instance: Instance,
     reference: Reference | None,
     outcome: Outcome,
-    facts: dict[str, Any],
+    place: Place,
     cost: float | None = None,
 ) -> Judged:
     """Score one outcome.
@@ -50,39 +59,31 @@ def judge(
         The referee, the raw instance, its reference.
     outcome
         What the solver returned.
-    facts
-        The record's fields that are known without looking at the outcome: key, cell, instance, repeat, seed, seconds.
+    place
+        Which record it is.
     cost
         What `batch_costs` found for this outcome, or None to judge it here.
     """
     known = None if reference is None else reference.cost
-    common = {
-        "name": instance.name,
-        "n": instance.n,
-        "convention": instance.convention,
-        "reference": known,
-        **facts,
-    }
     if isinstance(outcome, Failure):
-        return Judged(_without_cost(common, outcome.status, outcome.message), None)
-    solution = outcome.solution if isinstance(outcome, Solved) else outcome
-    array = np.asarray(solution)
-    wrong = problem.violations(instance, array) if cost is None else ()
-    if wrong:
-        storable = array.ndim == 1 and np.issubdtype(array.dtype, np.integer) and _fits_int32(array)
-        return Judged(_without_cost(common, "infeasible", "; ".join(wrong)), array if storable else None)
+        return Judged(_without_cost(instance, known, place, outcome.status, outcome.message), None)
+    optimal = isinstance(outcome, Solved) and outcome.optimal
+    array = np.asarray(outcome.solution if isinstance(outcome, Solved) else outcome)
     if cost is None:
+        wrong = problem.violations(instance, array)
+        if wrong:
+            storable = array.ndim == 1 and np.issubdtype(array.dtype, np.integer) and _fits_int32(array)
+            record = _without_cost(instance, known, place, "infeasible", "; ".join(wrong))
+            return Judged(record, array if storable else None)
         cost = problem.score(instance, array)
+    key, cell, index, repeat, seed, seconds = place
     record = Record(
-        status="ok",
-        cost=cost,
+        key=key, cell=cell, instance=index, name=instance.name, n=instance.n, repeat=repeat, seed=seed, status="ok",
+        cost=cost, reference=known,
         gap_percent=None if known is None else gap_percent(cost, known, problem.OBJECTIVE),
-        optimal=isinstance(outcome, Solved) and outcome.optimal,
-        solution=None,
-        solution_sha256=None,
-        counts=counts_of(problem, instance, array),
-        **common,
-    )
+        seconds=seconds, optimal=optimal, solution=None, solution_sha256=None,
+        convention=instance.convention, counts=counts_of(problem, instance, array),
+    )  # fmt: skip
     return Judged(record, array)
 
 
@@ -104,10 +105,13 @@ def batch_costs(
     return [None] * len(instances) if costs is None else costs.tolist()
 
 
-def _without_cost(common: dict[str, Any], status: str, message: str) -> Record:
+def _without_cost(
+    instance: Instance, reference: float | None, place: Place, status: str, message: str
+) -> Record:
     return Record(
+        **place._asdict(), name=instance.name, n=instance.n, convention=instance.convention, reference=reference,
         status=status, cost=None, gap_percent=None, optimal=False, solution=None, solution_sha256=None,
-        message=" ".join(message.split())[:2000], **common,
+        message=" ".join(message.split())[:2000],
     )  # fmt: skip
 
 

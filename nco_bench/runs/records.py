@@ -19,7 +19,7 @@ Solutions are written before their record, so a record that can be read has its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,15 @@ def record_key(parts: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
+def record_keys(config: str, dataset: str, seed: int, indices: range, repeat: int) -> list[str]:
+    """Return the keys of neighbouring instances: what `record_key` gives for their parts, at a fraction of the time."""
+    parts = {"config": config, "dataset": dataset, "instance": 0, "repeat": repeat, "seed": seed}
+    before, after = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).split(b'"instance":0', 1)
+    return [
+        hashlib.sha256(b'%b"instance":%d%b' % (before, index, after)).hexdigest()[:32] for index in indices
+    ]
+
+
 def solution_bytes(solution: NDArray[np.integer]) -> bytes:
     """Return a solution's canonical bytes: little-endian int32."""
     return np.ascontiguousarray(solution, dtype="<i4").tobytes()
@@ -201,23 +210,48 @@ class Run:
     def cells(self) -> list[Cell]:
         """Return the cells, later lines merged over earlier ones."""
         merged: dict[int, dict[str, Any]] = {}
-        for line in _lines(self.folder / "cells.jsonl"):
-            merged.setdefault(line["cell"], {}).update(line)
         try:
+            for line in _lines(self.folder / "cells.jsonl"):
+                merged.setdefault(line["cell"], {}).update(line)
             return [Cell(**merged[index]) for index in sorted(merged)]
-        except TypeError as error:
-            raise ResultsError(
-                f"{self.folder / 'cells.jsonl'}: not the cells of this version ({error}); move the run's folder away."
-            ) from error
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise self._unknown("cells.jsonl", "cells", error) from error
 
     def records(self) -> Iterator[Record]:
         """Yield the records in the order they were written; a torn last line is left out."""
         for line in _lines(self.folder / "records.jsonl"):
-            yield Record(**line)
+            try:
+                record = Record(**line)
+            except TypeError as error:
+                raise self._unknown("records.jsonl", "records", error) from error
+            yield record
 
     def raw_records(self) -> Iterator[dict[str, Any]]:
         """Yield the records as plain dicts, for bulk readers."""
         return _lines(self.folder / "records.jsonl")
+
+    def keys(self, cells: Collection[int], statuses: Collection[str]) -> set[str]:
+        """Return the keys of the records of some cells with some statuses.
+
+        Raises
+        ------
+        ResultsError
+            If a line is no record.
+        """
+        try:
+            return {
+                line["key"]
+                for line in self.raw_records()
+                if line["cell"] in cells and line["status"] in statuses
+            }
+        except (TypeError, KeyError) as error:
+            raise self._unknown("records.jsonl", "records", error) from error
+
+    def _unknown(self, file: str, what: str, error: Exception) -> ResultsError:
+        return ResultsError(
+            f"{self.folder / file}: not the {what} of this version ({type(error).__name__}: {error}); "
+            "move the run's folder away."
+        )
 
     def solution(self, record: Record) -> NDArray[np.int32]:
         """Read the stored solution of a record.
@@ -244,9 +278,15 @@ class Run:
 
 def find_runs(results: Path) -> list[Run]:
     """Return all runs below a results folder, by name; an absent folder has none."""
-    if not results.exists():
-        return []
-    return [Run(path.parent) for path in sorted(results.glob("*/run.json"))]
+    runs = []
+    for path in sorted(results.glob("*/run.json")) if results.exists() else ():
+        try:
+            runs.append(Run(path.parent))
+        except ResultsError:
+            # Another process takes its folder away when it finds nothing to do.
+            if path.exists():
+                raise
+    return runs
 
 
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
@@ -270,22 +310,31 @@ def _record_dict(record: Record) -> dict[str, Any]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return orjson.loads(path.read_bytes())
+        document = orjson.loads(path.read_bytes())
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
     except orjson.JSONDecodeError as error:
         raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
+    if not isinstance(document, dict):
+        raise ResultsError(f"{path}: damaged (not an object); move the run's folder away.")
+    return document
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
-    if not path.exists():
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
         return
-    with path.open("rb") as file:
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
+    with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return
             try:
                 yield orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                raise ResultsError(f"{path}:{number}: damaged record ({error}).") from error
+                raise ResultsError(
+                    f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
+                ) from error

@@ -6,30 +6,35 @@ first one stopped, and two processes can share a results folder.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.clock import PeakMemory
-from nco_bench.runs.environment import capture
-from nco_bench.runs.judge import Judged, batch_costs, judge
+from nco_bench.runs.environment import Capture
+from nco_bench.runs.judge import Judged, Place, batch_costs, judge
 from nco_bench.runs.offering import offer
-from nco_bench.runs.records import Cell, Record, record_key
+from nco_bench.runs.records import Cell, Record, record_key, record_keys
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import solve_batch
 from nco_bench.runs.store import RunWriter, done_keys
-from nco_bench.solvers.base import Solved, Solver
+from nco_bench.solvers.base import Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
 LATENCY_REPEATS = 3
 LATENCY_BUDGET_SECONDS = 5.0
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
+SEEDS = 2**31 - 1
+"""Seeds are taken modulo this, for native solvers that keep them in 32 bits."""
+FAILURES_TOLD = 20
+"""Failures of a cell that are shown; all are in the records."""
 
 
 class Display(Protocol):
@@ -63,29 +68,42 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     BadInputError
         When no solver of the request can run on any of its datasets.
     """
-    datasets = load_datasets(request)
-    plans = plan_cells(request, datasets)
-    outcome = RunOutcome()
-    info = {"command": request.command, "seed": request.seed, "environment": capture()}
-    ready: list[tuple[CellPlan, Solver]] = []
+    with Capture() as environment:
+        datasets = load_datasets(request)
+        ready, skipped = _usable(plan_cells(request, datasets))
+        if not ready:
+            raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
+        for line in skipped:
+            display.message(f"skipped {line}")
+        outcome = RunOutcome(skipped=skipped)
+        info = {"command": request.command, "seed": request.seed}
+        with RunWriter(request.results, {**info, "environment": environment.facts}) as writer:
+
+            def when_ready() -> None:
+                """Complete the facts before the first clock starts, so that no git or nvidia-smi runs beside a solver."""
+                facts = environment.finish()
+                if facts is not None:
+                    writer.describe({**info, "environment": facts})
+
+            for index, (plan, solver) in enumerate(ready):
+                cell, failed = _run_cell(request, plan, solver, index, writer, display, when_ready)
+                outcome.cells.append(cell)
+                outcome.failed += failed
+            outcome.run_ids.append(writer.run_id)
+    return outcome
+
+
+def _usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
+    """Return the cells that can run, each with its solver, and a line for each that cannot."""
+    ready, skipped = [], []
     for plan in plans:
         solver = create(plan.choice)
         reason = unsupported(plan, solver)
         if reason is None:
             ready.append((plan, solver))
         else:
-            outcome.skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
-    if not ready:
-        raise BadInputError("; ".join(dict.fromkeys(outcome.skipped)) + ".")
-    for line in outcome.skipped:
-        display.message(f"skipped {line}")
-    with RunWriter(request.results, info) as writer:
-        for index, (plan, solver) in enumerate(ready):
-            cell, failed = _run_cell(request, plan, solver, index, writer, display)
-            outcome.cells.append(cell)
-            outcome.failed += failed
-        outcome.run_ids.append(writer.run_id)
-    return outcome
+            skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
+    return ready, skipped
 
 
 def unsupported(plan: CellPlan, solver: Solver) -> str | None:
@@ -97,26 +115,25 @@ def unsupported(plan: CellPlan, solver: Solver) -> str | None:
 
 
 def _run_cell(
-    request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display
-) -> tuple[Cell, int]:
+    request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display,
+    when_ready: Callable[[], None],
+) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
     solver.prepare(dataset)
     try:
         cell = _describe(request, plan, solver, index)
-        keys = _Keys(cell, request)
         done = set() if request.fresh else done_keys(request.results, cell.config_sha256, dataset.sha256)
-        pending = list(
-            _batches(request.repeats, dataset, cell.batch_size, lambda i, r: keys.key(i, r) in done)
-        )
+        pending = list(_batches(request, cell, dataset, done))
         total = request.repeats * len(dataset)
         left = sum(len(indices) for _, indices in pending)
         display.start_cell(cell, total, total - left)
         if not pending:
             return cell, 0
         writer.cell(cell)
+        when_ready()
         peak = PeakMemory(cell.device)
         latency = _latency(solver, dataset, request, cell)
-        worker = _CellWorker(request, plan, solver, cell, keys, writer, display, peak)
+        worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
         for repeat, indices in pending:
             worker.solve(repeat, indices)
         cell.latency_seconds = latency if latency is not None else worker.median_seconds()
@@ -172,47 +189,48 @@ def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -
     )
 
 
-class _Keys:
-    """Keys and seeds of a cell's records."""
-
-    def __init__(self, cell: Cell, request: RunRequest) -> None:
-        self._base = {"config": cell.config_sha256, "dataset": cell.dataset_sha256, "seed": request.seed}
-        self._seed = request.seed
-        self._known: dict[tuple[int, int], str] = {}
-
-    def key(self, index: int, repeat: int) -> str:
-        known = self._known.get((index, repeat))
-        if known is None:
-            known = record_key({**self._base, "instance": index, "repeat": repeat})
-            self._known[index, repeat] = known
-        return known
-
-    def seed(self, index: int, repeat: int) -> int:
-        """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""
-        return (self._seed + 1_000_003 * repeat + index) % (2**31 - 1)
+def seed_of(base: int, index: int, repeat: int) -> int:
+    """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""
+    return (base + 1_000_003 * repeat + index) % SEEDS
 
 
 def _batches(
-    repeats: int, dataset: Dataset, size: int, is_done: Callable[[int, int], bool]
+    request: RunRequest, cell: Cell, dataset: Dataset, done: set[str]
 ) -> Iterator[tuple[int, range]]:
-    """Cut what is not done into runs of neighbours within blocks of `size`, the same blocks at every start."""
+    """Cut what is not done into runs of neighbours, within blocks that are the same at every start, seeds rising by 1."""
     first, last = dataset.first_index, dataset.first_index + len(dataset)
-    for repeat in range(repeats):
-        start: int | None = None
-        for index in range(first, last + 1):
-            open_block = start is not None and index // size == start // size
-            free = index < last and not is_done(index, repeat)
-            if start is not None and not (free and open_block):
-                yield repeat, range(start, index)
-                start = None
-            if free and start is None:
-                start = index
+    size = cell.batch_size
+    for repeat in range(request.repeats):
+        wrap = first + SEEDS - seed_of(request.seed, first, repeat)  # the first index whose seed is 0 again
+        for start in (first, *range((first // size + 1) * size, last, size)):
+            stop = min(last, (start // size + 1) * size)
+            bounds = (start, wrap, stop) if start < wrap < stop else (start, stop)
+            for part in itertools.starmap(range, itertools.pairwise(bounds)):
+                keys = _keys(cell, part, repeat) if done else None
+                free = (
+                    part
+                    if keys is None
+                    else [i for i, key in zip(part, keys, strict=True) if key not in done]
+                )
+                yield from ((repeat, one) for one in _neighbours(free))
+
+
+def _neighbours(indices: Sequence[int]) -> Iterator[range]:
+    """Cut rising numbers into ranges without holes."""
+    for _, group in itertools.groupby(enumerate(indices), lambda pair: pair[1] - pair[0]):
+        run = [index for _, index in group]
+        yield range(run[0], run[-1] + 1)
+
+
+def _keys(cell: Cell, indices: range, repeat: int) -> list[str]:
+    return record_keys(cell.config_sha256, cell.dataset_sha256, cell.seed, indices, repeat)
 
 
 def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> float | None:
     """Warm up and measure one instance alone; None where the batch size is 1 and the records say it.
 
     A first solution that takes longer than the budget is itself the measurement: warm-up no longer matters then.
+    The time that a failure took says nothing.
     """
     if cell.batch_size == 1 and cell.kind != "neural":
         return None
@@ -224,22 +242,23 @@ def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) 
             solver, [instance], seed=request.seed, time_limit=request.time_limit, device=cell.device,
             progress=lambda _: None,
         )  # fmt: skip
-        times.append(batch.elapsed)
+        if not isinstance(batch.outcomes[0], Failure):
+            times.append(batch.elapsed)
         if time.monotonic() > deadline:
             break
     warm = times[1:] or times
-    return statistics.median(warm)
+    return statistics.median(warm) if warm else None
 
 
 class _CellWorker:
     """Solves, judges and appends the batches of one cell."""
 
     def __init__(
-        self, request: RunRequest, plan: CellPlan, solver: Solver, cell: Cell, keys: _Keys, writer: RunWriter,
-        display: Display, peak: PeakMemory,
+        self, request: RunRequest, plan: CellPlan, solver: Solver, cell: Cell, writer: RunWriter, display: Display,
+        peak: PeakMemory,
     ) -> None:  # fmt: skip
         self._request, self._dataset, self._solver, self._cell = request, plan.dataset, solver, cell
-        self._keys, self._writer, self._display, self._peak = keys, writer, display, peak
+        self._writer, self._display, self._peak = writer, display, peak
         self._problem = problem_module(plan.dataset.problem)
         self._better: dict[int, Reference] = {}
         self._gap_sum, self._gap_count, self._seconds = 0.0, 0, list[float]()
@@ -248,63 +267,60 @@ class _CellWorker:
     def solve(self, repeat: int, indices: range) -> None:
         offset = self._dataset.first_index
         batch = self._dataset.instances[indices.start - offset : indices.stop - offset]
-        seed = self._keys.seed(indices.start, repeat)
+        references = self._dataset.references[indices.start - offset : indices.stop - offset]
+        seed = seed_of(self._request.seed, indices.start, repeat)
         solved = solve_batch(
             self._solver, batch, seed=seed, time_limit=self._request.time_limit, device=self._cell.device,
             progress=lambda _: None,
         )  # fmt: skip
         self.elapsed += solved.elapsed
         self._peak.sample()
-        records = []
         costs = batch_costs(self._problem, batch, solved.outcomes)
-        for position, (index, outcome, seconds, cost) in enumerate(
-            zip(indices, solved.outcomes, solved.seconds, costs, strict=True)
-        ):
-            key = self._keys.key(index, repeat)
-            facts: dict[str, Any] = {
-                "key": key,
-                "cell": self._cell.cell,
-                "instance": index,
-                "repeat": repeat,
-                "seed": seed + position,
-                "seconds": seconds,
-            }
-            reference = self._dataset.references[index - offset]
+        records = []
+        for key, index, instance, reference, outcome, seconds, cost in zip(
+            _keys(self._cell, indices, repeat), indices, batch, references, solved.outcomes, solved.seconds, costs,
+            strict=True,
+        ):  # fmt: skip
+            place = Place(key, self._cell.cell, index, repeat, seed + index - indices.start, seconds)
+            judged = judge(self._problem, instance, reference, outcome, place, cost)
+            record = judged.record
+            if judged.solution is not None:
+                record.solution, record.solution_sha256 = self._writer.store(judged.solution)
             if isinstance(outcome, Solved) and outcome.trace:
                 self._writer.trace(key, outcome.trace)
-            judged = judge(self._problem, batch[position], reference, outcome, facts, cost)
-            records.append(self._stored(judged))
-            self._note(judged, index, reference, seconds)
+            records.append(record)
+            self._note(judged, reference)
         self._writer.append(records)
         self._display.advance(len(records), self._gap_sum / self._gap_count if self._gap_count else None)
 
-    def _stored(self, judged: Judged) -> Record:
+    def _note(self, judged: Judged, reference: Reference | None) -> None:
         record = judged.record
-        if judged.solution is not None:
-            record.solution, record.solution_sha256 = self._writer.store(judged.solution)
-        return record
-
-    def _note(self, judged: Judged, index: int, reference: Reference | None, seconds: float) -> None:
-        record = judged.record
-        self._seconds.append(seconds)
         if record.status != "ok":
-            self.failed += 1
-            self._display.message(f"{self._cell.label} on {record.name}: {record.status}: {record.message}")
+            self._note_failure(record)
             return
-        if record.gap_percent is not None:
-            self._gap_sum += record.gap_percent
+        self._seconds.append(record.seconds)
+        gap = record.gap_percent
+        if gap is not None:
+            self._gap_sum += gap
             self._gap_count += 1
-        better = record.gap_percent is not None and record.gap_percent < NEGATIVE_GAP_PERCENT
+        better = gap is not None and gap < NEGATIVE_GAP_PERCENT
         new = reference is None and self._request.update_references
         if (better or new) and record.cost is not None:
-            self._better[index - self._dataset.first_index] = Reference(
+            self._better[record.instance - self._dataset.first_index] = Reference(
                 record.cost,
                 self._cell.label,
                 judged.solution,
                 record.optimal,
-                seconds,
+                record.seconds,
                 str(self._cell.options),
             )
+
+    def _note_failure(self, record: Record) -> None:
+        self.failed += 1
+        if self.failed <= FAILURES_TOLD:
+            self._display.message(f"{self._cell.label} on {record.name}: {record.status}: {record.message}")
+        elif self.failed == FAILURES_TOLD + 1:
+            self._display.message(f"{self._cell.label}: further failures are in the records only")
 
     def median_seconds(self) -> float | None:
         return statistics.median(self._seconds) if self._seconds else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import shutil
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +32,8 @@ from nco_bench.runs.records import (
 
 SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
-
+STAMP_FORMAT = "%Y%m%d-%H%M%S-%f"
+STAMP = re.compile(r"\d{8}-\d{6}-\d{6}(?=-)")
 
 DONE = frozenset({"ok", "infeasible", "timeout", "oom"})
 """Results; a crash (``failed``) is none, so the next start tries it again."""
@@ -53,31 +56,50 @@ class RunWriter:
     """
 
     def __init__(self, results: Path, info: dict[str, Any]) -> None:
-        # Folders are read in order of their names, and the latest record of a key counts: the order must be that of time.
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-        self.run_id = f"{stamp}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.run_id = f"{_stamp(results)}-{os.getpid()}-{secrets.token_hex(3)}"
         self.folder = results / self.run_id
         self._last_sync = time.monotonic()
         self._offset = 0
-        self._traces: int | None = None
         self._unwritten: list[bytes] = []
+        self._files: dict[str, int] = {}
+        self._has_cells = False
         try:
             self.folder.mkdir(parents=True)
-            self._cells = _open(self.folder / "cells.jsonl")
-            self._records = _open(self.folder / "records.jsonl")
-            self._solutions = _open(self.folder / "solutions.bin")
-            document = {"schema": SCHEMA, "version": __version__, "run_id": self.run_id, **info}
-            temporary = self.folder / "run.json.part"
-            temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-            temporary.replace(self.folder / "run.json")
+            for name in ("solutions.bin", "cells.jsonl", "records.jsonl"):
+                self._open(name)
+            self._write_info(info)
         except OSError as error:
+            self._release()
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise ResultsError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results."
             ) from error
 
+    def describe(self, info: dict[str, Any]) -> None:
+        """Replace the facts in ``run.json``."""
+        try:
+            self._write_info(info)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _write_info(self, info: dict[str, Any]) -> None:
+        """Write ``run.json`` beside its place and rename it; `sync` brings it to disk with the rest, before the records."""
+        document = {"schema": SCHEMA, "version": __version__, "run_id": self.run_id, **info}
+        part = self._open("run.json.part", os.O_TRUNC)
+        _write_all(part, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+        os.replace(self.folder / "run.json.part", self.folder / "run.json")
+
+    def _open(self, name: str, flags: int = os.O_APPEND) -> int:
+        """Open a file for writing; a file of this name that was open before is closed."""
+        if name in self._files:
+            os.close(self._files.pop(name))
+        self._files[name] = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | flags, 0o644)
+        return self._files[name]
+
     def cell(self, cell: Cell | dict[str, Any]) -> None:
         """Append a cell's facts, or further facts of a cell that was written before."""
-        self._write(self._cells, dump_line(asdict(cell) if isinstance(cell, Cell) else cell))
+        self._has_cells = True
+        self._write("cells.jsonl", dump_line(asdict(cell) if isinstance(cell, Cell) else cell))
 
     def store(self, solution: NDArray[np.integer]) -> tuple[tuple[int, int], str]:
         """Take one solution, to be written before the next records; return its (offset, length) in integers and hash."""
@@ -89,45 +111,46 @@ class RunWriter:
 
     def trace(self, key: str, points: tuple[tuple[float, float], ...]) -> None:
         """Append how an anytime solver's cost fell over time: (seconds, cost as the solver sees it) pairs."""
-        if self._traces is None:
-            self._traces = _open(self.folder / "traces.jsonl")
-        self._write(self._traces, dump_line({"key": key, "points": points}))
+        self._write("traces.jsonl", dump_line({"key": key, "points": points}))
 
     def append(self, records: list[Record]) -> None:
         """Append records, after the solutions that were stored for them."""
         if self._unwritten:
-            self._write(self._solutions, b"".join(self._unwritten))
+            self._write("solutions.bin", b"".join(self._unwritten))
             self._unwritten.clear()
         if records:
-            self._write(self._records, b"".join(dump_line(r) for r in records))
+            self._write("records.jsonl", b"".join(map(dump_line, records)))
         if time.monotonic() - self._last_sync > SYNC_SECONDS:
             self.sync()
 
     def sync(self) -> None:
-        """Force everything to disk, solutions first."""
+        """Force everything to disk, the records last: what they speak of must be there when they are."""
         try:
-            for handle in (self._solutions, self._records, self._cells):
-                os.fsync(handle)
+            for name in sorted(self._files, key=lambda name: name == "records.jsonl"):
+                os.fsync(self._files[name])
+            if "run.json.part" in self._files:
+                os.close(self._files.pop("run.json.part"))
         except OSError as error:
             raise self._failed(error) from error
         self._last_sync = time.monotonic()
 
     def close(self) -> None:
         """Synchronise and close; a run without any cell leaves no folder behind."""
-        self.sync()
-        for handle in (self._solutions, self._records, self._cells, self._traces):
-            if handle is not None:
-                os.close(handle)
-        if not (self.folder / "cells.jsonl").stat().st_size:
-            for path in self.folder.iterdir():
-                path.unlink()
-            self.folder.rmdir()
-
-    def _write(self, handle: int, data: bytes) -> None:
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
+            if self._has_cells:
+                self.sync()
+        finally:
+            self._release()
+            if not self._has_cells:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _release(self) -> None:
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            _write_all(self._files[name] if name in self._files else self._open(name), data)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -146,8 +169,30 @@ class RunWriter:
         self.close()
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _stamp(results: Path) -> str:
+    """Return the time of now to the microsecond, or a later one where that is not after all runs that are there.
+
+    Folders are read in order of their names, and the latest record of a key counts. So their order must be that in
+    which runs started, even if the clock was set back in between.
+    """
+    now = datetime.now(UTC)
+    try:
+        stamps = [found[0] for name in os.listdir(results) if (found := STAMP.match(name))]
+    except OSError:
+        stamps = []
+    if stamps and max(stamps) >= now.strftime(STAMP_FORMAT):
+        try:
+            latest = datetime.strptime(max(stamps), STAMP_FORMAT).replace(tzinfo=UTC)
+        except ValueError:  # digits, but no time
+            return now.strftime(STAMP_FORMAT)
+        now = latest + timedelta(microseconds=1)
+    return now.strftime(STAMP_FORMAT)
 
 
 def done_keys(results: Path, config_sha256: str, dataset_sha256: str) -> set[str]:
@@ -163,7 +208,5 @@ def done_keys(results: Path, config_sha256: str, dataset_sha256: str) -> set[str
             if c.config_sha256 == config_sha256 and c.dataset_sha256 == dataset_sha256
         }
         if cells:
-            keys.update(
-                line["key"] for line in run.raw_records() if line["cell"] in cells and line["status"] in DONE
-            )
+            keys |= run.keys(cells, DONE)
     return keys

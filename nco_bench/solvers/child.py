@@ -1,9 +1,10 @@
 """Native code in a process of its own: a crash, a hang or nonsense costs one instance, never the run.
 
-`ChildProcess` is the parent's side. It starts a fresh interpreter (no fork: torch may be loaded here) that imports only
-one module with a function ``solve(instance, seed, time_limit, params)``, and sends it chunks of instances. The child
-reports what is done every 50 ms and writes the index of the instance in hand into a shared page, so that
-when it dies the parent knows which instance did it, without a message per instance.
+`ChildProcess` is the parent's side. It starts a child (see `child_start`: a fork where that is safe, else a fresh
+interpreter) that imports one module with a function ``solve(instance, seed, time_limit, params)``, and sends it chunks
+of instances, packed by `child_transport`. The child reports what is done every 50 ms and writes the index of the
+instance in hand into a shared page, so that when it dies the parent knows which instance did it, without a message per
+instance.
 
 Nothing the child prints reaches our stdout; the end of it becomes the message of the failure. The child dies with its
 parent: by ``PR_SET_PDEATHSIG`` on Linux, and everywhere by SIGIO on a pipe whose other end only the parent holds.
@@ -18,19 +19,21 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nco_bench.errors import SolverFailedError
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Failure, Outcome, Progress
-from nco_bench.solvers.child_main import FLUSH_SECONDS, describe_exit, log_tail
+from nco_bench.solvers.child_clock import Patience
+from nco_bench.solvers.child_main import FLUSH_SECONDS, describe_exit, log_tail, serve
+from nco_bench.solvers.child_start import Process, fork, may_fork, spawn
+from nco_bench.solvers.child_transport import pack_instances, receive, send, unpack_outcomes
 
 START_SECONDS = 300.0
 CHUNK_INSTANCES = 512
@@ -56,12 +59,23 @@ class ChildProcess:
     params
         Passed to the function; must be picklable.
     fresh
-        Run every instance in a fork of the child, for native code that keeps state or leaks.
+        Run every instance in a fork of the child, for native code that keeps state or leaks. Such a child is a fresh
+        interpreter, which forks faster than a copy of this process would.
+    start_by
+        ``spawn`` never forks this process; ``auto`` does where that is safe.
     """
 
-    def __init__(self, target: str, params: Mapping[str, Any], *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        target: str,
+        params: Mapping[str, Any],
+        *,
+        fresh: bool = False,
+        start_by: Literal["auto", "spawn"] = "auto",
+    ) -> None:
         self._start_message = (target, dict(params), fresh)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forks = start_by == "auto" and not fresh
+        self._process: Process | None = None
         self._unused = True
 
     def start(self) -> None:
@@ -105,7 +119,8 @@ class ChildProcess:
         time_limit
             Passed to the native solver, in seconds per instance.
         kill_after
-            Seconds after which an instance is killed and counted as timed out; None never kills.
+            Seconds after which an instance is killed and counted as timed out, not counting those that the child waited
+            for a processor; None never kills.
         progress
             Called with the number of instances done.
         """
@@ -152,62 +167,56 @@ class ChildProcess:
         corrupted the heap. A timeout is always its own.
         """
         was_unused, self._unused = self._unused, False
-        done = 0
+        done, before = 0, len(outcomes) - outcomes.count(None)
         try:
-            self._send((time_limit, [(batch[j], seed + j) for j in chunk]))
+            self._send((time_limit, pack_instances([batch[j] for j in chunk]), [seed + j for j in chunk]))
             while done < len(chunk):
-                results = self._receive(None if kill_after is None else kill_after + 2 * FLUSH_SECONDS)
+                packed = self._receive(None if kill_after is None else kill_after + 2 * FLUSH_SECONDS)
+                results = unpack_outcomes(packed)
                 for j, result in zip(chunk[done:], results, strict=False):
                     outcomes[j] = result
                 done += len(results)
-                progress(sum(outcome is not None for outcome in outcomes))
+                progress(before + done)
         except _Died as died:
             at = max(done, min(self._progress_index(), len(chunk) - 1))
             self.close()
             if died.failure.status == "failed" and not (was_unused and at == 0):
                 return chunk[at]
             outcomes[chunk[at]] = died.failure
-            progress(sum(outcome is not None for outcome in outcomes))
+            progress(before + done + 1)
         return None
 
     def _launch(self) -> None:
-        folder = tempfile.mkdtemp(prefix="nco-bench-")
-        (Path(folder) / "index").write_bytes(struct.pack("<q", 0))
+        folder = Path(tempfile.mkdtemp(prefix="nco-bench-"))
+        (folder / "index").write_bytes(struct.pack("<q", 0))
         ours, theirs = socket.socketpair()
         lifeline_read, lifeline_write = os.pipe()
-        code = (
-            "from nco_bench.solvers.child_main import serve; "
-            f"serve({theirs.fileno()}, {lifeline_read}, {os.getpid()}, {_in_main_thread()})"
-        )
-        path = os.pathsep.join(os.path.abspath(p or ".") for p in sys.path)
-        with (Path(folder) / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-S", "-c", code],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-                env={**os.environ, "PYTHONPATH": path},
-                pass_fds=(theirs.fileno(), lifeline_read),
-                start_new_session=True,
-            )  # fmt: skip
+        ends = theirs.fileno(), lifeline_read
+        arguments = (*ends, os.getpid(), threading.current_thread() is threading.main_thread())
+        process = fork(lambda: serve(*arguments), folder, ends) if self._forks and may_fork() else None
+        if process is None:
+            code = f"from nco_bench.solvers.child_main import serve; serve{arguments}"
+            process = spawn(code, folder, ends)
+        self._process = process
         theirs.close()
         os.close(lifeline_read)
-        self._folder = Path(folder)
+        self._folder = folder
         self._connection = Connection(ours.detach())
-        self._free = weakref.finalize(
-            self, _clean_up, self._process, self._connection, lifeline_write, self._folder
-        )
+        self._free = weakref.finalize(self, _clean_up, process, self._connection, lifeline_write, folder)
         self._send(self._start_message)
 
     def _send(self, message: Any) -> None:
         try:
-            self._connection.send(message)
+            send(self._connection, message)
         except OSError:
             raise self._death() from None
 
     def _receive(self, timeout: float | None) -> Any:
+        assert self._process is not None
         try:
-            if not self._connection.poll(timeout):
+            if not Patience(self._process.pid, timeout).wait(self._connection):
                 raise _Died("timeout", f"killed after {timeout:.4g} s without a solution{self._log_tail()}")
-            return self._connection.recv()
+            return receive(self._connection)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise self._death() from None
 
@@ -232,7 +241,7 @@ class ChildProcess:
             self._free()
 
 
-def _clean_up(process: subprocess.Popen[bytes], connection: Connection, lifeline: int, folder: Path) -> None:
+def _clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -255,7 +264,3 @@ def _next_chunk(batch: Sequence[Instance], todo: list[int], suspects: set[int]) 
             break
         chunk.append(j)
     return chunk
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()

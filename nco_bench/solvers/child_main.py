@@ -26,6 +26,7 @@ import numpy as np
 
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Failure, Outcome, Solved
+from nco_bench.solvers.child_transport import pack_outcomes, receive, send, unpack_instances
 
 FLUSH_SECONDS = 0.05
 TAIL_CHARACTERS = 400
@@ -33,26 +34,27 @@ PR_SET_PDEATHSIG = 1
 
 
 def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: bool) -> None:
-    """Run the child's loop until the parent is gone; called by the code that `ChildProcess` launches."""
+    """Run the child's loop until the parent is gone; called by what `ChildProcess` launches."""
     _die_with_parent(lifeline_fd, parent if from_main_thread else None)
     connection = Connection(connection_fd)
-    target, params, fresh = connection.recv()
+    target, params, fresh = receive(connection)
     try:
         module = importlib.import_module(target.partition(":")[0])
         function = getattr(module, target.partition(":")[2])
         getattr(module, "warm_up", lambda _: None)(params)
     except Exception as error:
-        connection.send(f"{type(error).__name__}: {error}")
+        send(connection, f"{type(error).__name__}: {error}")
         return
-    connection.send(None)
+    send(connection, None)
     with open("index", "r+b") as file, mmap.mmap(file.fileno(), 8) as page:
         while True:
             try:
-                time_limit, chunk = connection.recv()
+                time_limit, packed, seeds = receive(connection)
             except EOFError:
                 return
             os.ftruncate(1, 0)
             attempt = partial(_attempt, function, time_limit=time_limit, params=params)
+            chunk = list(zip(unpack_instances(packed), seeds, strict=True))
             _serve_chunk(connection, page, chunk, attempt, fresh)
 
 
@@ -70,7 +72,7 @@ def _serve_chunk(
         results.append(_in_fork(connection, attempt, instance, seed) if fresh else attempt(instance, seed))
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS or k == len(chunk) - 1:
-            connection.send(results)
+            send(connection, pack_outcomes(results))
             results, sent = [], now
 
 
@@ -98,7 +100,7 @@ def _attempt(
         return Failure(
             "failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution"
         )
-    return Solved(solution.astype(np.int32), optimal, seconds, trace)
+    return Solved(solution.astype(np.int32, copy=False), optimal, seconds, trace)
 
 
 def _in_fork(
