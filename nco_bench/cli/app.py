@@ -87,7 +87,7 @@ def run(arguments: list[str]) -> int:
     except NcoBenchError as error:
         if "--debug" in arguments:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except typer.Exit as error:
         return error.exit_code

@@ -39,4 +39,4 @@ def calibrate(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(calibrate)
+    app.command(short_help="Fit the coordinate scale of a model per size.")(calibrate)

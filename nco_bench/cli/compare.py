@@ -36,4 +36,4 @@ def compare(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(compare)
+    app.command(short_help="Compare two solvers, paired by instance.")(compare)

@@ -26,4 +26,4 @@ def doctor(json: Json = False) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(doctor)
+    app.command(short_help="Say what is installed, what is missing, and how to get it.")(doctor)

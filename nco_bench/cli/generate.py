@@ -74,8 +74,8 @@ def generate(
     if check is not None and shards is None:
         raise BadInputError(f"--check {check}: judges labels in shards; add --shards, or leave it out.")
     request = GenerateRequest(
-        problem, n, count, bin_base or distribution or "uniform", seed, params, reference, time_limit, jobs or os.cpu_count() or 1, out,
-        command_line(),
+        problem, n, count, bin_base or distribution or "uniform", seed, params, reference, time_limit,
+        jobs or os.cpu_count() or 1, out, command_line(),
     )  # fmt: skip
     if shards is not None:
         from nco_bench.runs.label_shards import generate_shards

@@ -14,7 +14,7 @@ group = typer.Typer(
 )
 
 
-@group.command()
+@group.command(short_help="Fetch a library; checksums are checked.")
 def pull(
     library: Annotated[
         str,
@@ -56,7 +56,7 @@ def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> Non
     list_command("datasets", instances, json)
 
 
-@group.command()
+@group.command(short_help="Check stored datasets against their hashes.")
 def verify(
     library: Annotated[
         str | None,

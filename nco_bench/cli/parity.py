@@ -47,4 +47,4 @@ def parity(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(parity)
+    app.command(short_help="Compare our models with official outputs.")(parity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 from nco_bench.errors import BadInputError
 
@@ -86,6 +87,25 @@ def one_of(**flags: bool) -> str | None:
     if len(given) > 1:
         raise BadInputError(f"--{given[0]} and --{given[1]} exclude each other; give one of them.")
     return given[0] if given else None
+
+
+FORMS = {".tex": "latex", ".md": "markdown", ".csv": "csv", ".html": "html", ".json": "json", ".txt": None}
+"""Ending of a report's file to its format; None is plain text."""
+
+
+def form_of(out: Path) -> str | None:
+    """Return the format that the ending of a report's file stands for.
+
+    Raises
+    ------
+    BadInputError
+        For an ending that stands for none.
+    """
+    if out.suffix not in FORMS:
+        raise BadInputError(
+            f"--out {out}: end the name in {', '.join(FORMS)}, or name a format, such as --latex."
+        )
+    return FORMS[out.suffix]
 
 
 def whole_numbers(option: str, text: str, *, least: int) -> list[int]:

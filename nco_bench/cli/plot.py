@@ -62,7 +62,7 @@ def pareto(out: Out, data: Data = None, solver: Solvers = None, results: Results
     _records_plot("pareto", out, data, solver, results)
 
 
-@group.command()
+@group.command(short_help="Mean gap against time, for solvers that improve.")
 def anytime(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
     """Mean gap against time, for solvers that improve their solution (rrc, prc)."""
     from nco_bench.cli.output import say
@@ -150,7 +150,7 @@ def lengths(
     say(f"written to {draw_lengths(data, length, count, weights, out)}")
 
 
-@group.command()
+@group.command(short_help="Tour length against coordinate scale.")
 def calibration(
     model: Annotated[str, typer.Argument(help="Model, such as pens-a.")],
     out: Out,
@@ -164,7 +164,7 @@ def calibration(
     say(f"written to {out}")
 
 
-@group.command()
+@group.command(short_help="How often a network picks the right node, by its nearness.")
 def sightedness(
     solvers: Annotated[list[str], typer.Argument(help="Path models, such as decoder-6x128 or pens-a.")],
     out: Out,
@@ -185,7 +185,7 @@ def sightedness(
     say(f"written to {out}")
 
 
-@group.command()
+@group.command(short_help="Features after the last layer: PCA or similarities.")
 def features(
     solvers: Annotated[list[str], typer.Argument(help="Path models, such as decoder-6x128.")],
     out: Out,

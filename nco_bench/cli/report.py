@@ -25,12 +25,18 @@ def report(
         list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")
     ] = None,
     gap: Annotated[str, typer.Option("--gap", help="mean-of-gaps or gap-of-means.")] = "mean-of-gaps",
-    out: Annotated[Path | None, typer.Option("--out", help="File; default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="File; its ending chooses the format where no option does; default: standard output.",
+        ),
+    ] = None,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Make a table from stored records."""
     from nco_bench.cli.output import say
-    from nco_bench.cli.parsing import one_of
+    from nco_bench.cli.parsing import form_of, one_of
     from nco_bench.cli.tables import console
     from nco_bench.reports.load import load_frame
     from nco_bench.reports.render_terminal import show
@@ -39,6 +45,8 @@ def report(
     from nco_bench.reports.writing import render, write_text
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
+    if chosen is None and out is not None:
+        chosen = form_of(out)
     frame = load_frame(results)
     if data or solver:
         frame = frame.select(datasets=[dataset_called(frame, d) for d in data or ()], solvers=solver or ())

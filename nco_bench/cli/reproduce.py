@@ -66,4 +66,4 @@ def reproduce(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(reproduce)
+    app.command(short_help="Print a published table's numbers beside ours.")(reproduce)

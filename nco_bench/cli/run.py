@@ -102,4 +102,4 @@ def run(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(run)
+    app.command(short_help="Run solvers on datasets; a second start continues the first.")(run)

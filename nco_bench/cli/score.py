@@ -32,4 +32,4 @@ def score(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(score)
+    app.command(short_help="Score one solution of one instance.")(score)

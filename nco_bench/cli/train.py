@@ -112,4 +112,4 @@ def train(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(train)
+    app.command(short_help="Train a model; resumable, within a time budget.")(train)

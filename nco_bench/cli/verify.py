@@ -35,4 +35,4 @@ def verify(
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(verify)
+    app.command(short_help="Score stored solutions again and check every hash.")(verify)

@@ -20,7 +20,7 @@ def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> Non
     list_command("weights", instances, json)
 
 
-@group.command()
+@group.command(short_help="Check every weights file against its manifest.")
 def verify(json: Json = False) -> int:
     """Check every weights file against its manifest; status 1 if one differs."""
     from nco_bench.cli.output import print_json, say
@@ -61,7 +61,7 @@ def import_(
         say(f"{made.manifest.name}: {made.manifest.parameters:,} parameters -> {made.path}")
 
 
-@group.command()
+@group.command(short_help="Fetch official weights; the git blob hash is checked.")
 def pull(
     name: Annotated[str, typer.Argument(help="Official weights, see 'nco-bench weights list'.")],
     json: Json = False,
@@ -78,7 +78,7 @@ def pull(
             say(f"{made.manifest.name}: {made.manifest.parameters:,} parameters -> {made.path}")
 
 
-@group.command()
+@group.command(short_help="Show all that the manifest of some weights says.")
 def show(
     name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
     json: Json = False,

@@ -6,11 +6,21 @@ from pathlib import Path
 
 from nco_bench.datasets import pull
 from nco_bench.datasets.storage import load_saved
-from nco_bench.errors import NcoBenchError
+from nco_bench.errors import BadInputError, NcoBenchError
 
 
 def verify_stored(instances: Path) -> dict[str, str]:
-    """Read every stored dataset; return its file name to ``ok`` or what is wrong."""
+    """Read every stored dataset; return its file name to ``ok`` or what is wrong.
+
+    Raises
+    ------
+    BadInputError
+        When there is no such folder.
+    """
+    if not instances.is_dir():
+        raise BadInputError(
+            f"--instances {instances}: no such folder; 'nco-bench generate' makes datasets in it."
+        )
     return {path.name: _state(path) for path in sorted(instances.glob("*.npz"))}
 
 

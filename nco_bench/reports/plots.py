@@ -246,10 +246,12 @@ def _measure_column(path: Path, rows: Sequence[Mapping[str, str | None]]) -> str
 def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
     """Read step, loss and measure of a training log into columns, in this order; empty fields become NaN."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInputError(f"{path}: is no CSV file ({error}); expected a training log.") from error
     if not rows:
         raise BadInputError(
             f"{path}: holds no rows; expected a training log with {', '.join(TRAINING_COLUMNS)} and a measure."

@@ -13,7 +13,7 @@ from typing import Any
 
 from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
 from nco_bench.runs.records import Cell
-from nco_bench.runs.request import RunRequest, load_datasets
+from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
 from nco_bench.solvers.child_main import death_signal
 
@@ -57,6 +57,7 @@ def shards(request: RunRequest) -> list[RunRequest]:
 
 
 def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
+    _refuse_early(request)
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
     # A worker must not go on solving when this process is killed.
@@ -81,6 +82,14 @@ def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
     executor.update_parameters(name="nco-bench", timeout_min=24 * 60, slurm_array_parallelism=request.jobs)
     jobs = executor.map_array(run_shard, shards(request))
     return _merge(request, (job.result() for job in jobs), display)
+
+
+def _refuse_early(request: RunRequest) -> None:
+    """Find a user's mistake here: every worker would need seconds to start before it finds the same."""
+    plans = plan_cells(request, load_datasets(request))
+    reasons = [reason for plan in plans if (reason := wrong_problem(plan)) is not None]
+    if len(reasons) == len(plans):
+        raise BadInputError("; ".join(dict.fromkeys(reasons)) + ".")
 
 
 def run_shard(request: RunRequest) -> RunOutcome | str:

@@ -153,6 +153,14 @@ def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
     ]
 
 
+def wrong_problem(plan: CellPlan) -> str | None:
+    """Return that the solver does not solve the dataset's problem, or None; needs no import of the solver."""
+    problems = plan.choice.info.problems
+    if not problems or plan.dataset.problem in problems:
+        return None
+    return f"{plan.choice.label} on {plan.dataset.name}: solves {' and '.join(problems)}, not {plan.dataset.problem}"
+
+
 def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
     """Refuse options of networks where none would read them; beside a network, classical solvers do without them."""
     given = {

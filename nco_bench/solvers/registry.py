@@ -253,7 +253,7 @@ def _execute(path: Path) -> None:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         if isinstance(error, BadInputError):
             raise

@@ -43,8 +43,12 @@ def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> Weight
 
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", precision, PRECISIONS)
+    if out.suffix not in ("", SUFFIX):
+        raise ResultsError(
+            f"--out {out}: weights are written as {SUFFIX}; give the file this ending or none."
+        )
     file = find(name_or_path)
-    target = out if out.suffix == SUFFIX else out.with_name(out.name + SUFFIX)
+    target = out.with_name(out.name.removesuffix(SUFFIX) + SUFFIX)
     for path in (target, manifest_path(target)):
         if path.exists():
             raise ResultsError(f"{path}: is there already; choose another --out.")

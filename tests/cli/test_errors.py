@@ -118,6 +118,9 @@ def assert_refused(done: Done, *fragments: str) -> None:
         (["generate", "tsp", "--n", "9", "--check", "lkh3"], ["--check lkh3", "--shards"]),
         (["generate", "tsp", "--n", "9", "--jobs", "0"], ["--jobs"]),
         (["reference", "tsp9:count=2", "--solver", "two-opt", "--jobs", "0"], ["--jobs"]),
+        (["reference", "tsp9:count=2", "--solver", "hgs", "--jobs", "2"], ["hgs on tsp9", "solves cvrp"]),
+        (["report", "--out", "x.xyz"], ["x.xyz", ".tex"]),
+        (["instances", "verify", "--instances", "nowhere"], ["nowhere", "no such folder"]),
     ],
 )
 def test_mistakes_are_refused_in_one_line(
@@ -163,6 +166,37 @@ def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
     done = nco_bench("run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "nonsense")
     assert_refused(done, "'nonsense'", "nco-bench weights list")
     assert len(done.stderr) < 240
+
+
+def test_a_solver_file_that_exits_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "exits.py").write_text("import sys; sys.exit(3)\n")
+    assert_refused(nco_bench("run", "exits.py", "--data", "tsp9:count=2"), "exits.py", "SystemExit")
+
+
+def test_a_picture_is_no_training_log(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(b"\x89PNG\r\n\x1a\n\xd2\x00")
+    assert_refused(nco_bench("plot", "training", "log.csv", "--out", "log.png"), "log.csv", "no CSV file")
+
+
+def test_a_message_of_several_lines_is_folded_to_one(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_text("not an archive")
+    assert_refused(nco_bench("instances", "pull", "tsplib", "--archive", "a.tar.gz"), "a.tar.gz", "archive")
+
+
+@pytest.mark.parametrize("group", [[], ["weights"], ["instances"], ["plot"]])
+def test_the_list_of_commands_fits_80_columns_uncut(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, group: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = nco_bench(*group, "--help").stdout.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
+def test_the_ending_of_a_report_chooses_its_format(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=2")
+    assert nco_bench("report", "--out", "table.tex").returncode == 0
+    assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text(encoding="utf-8")
 
 
 def test_typer_mistakes_do_not_touch_the_results(nco_bench: Callable[..., Done], tmp_path: Path) -> None:

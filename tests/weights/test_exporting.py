@@ -43,6 +43,8 @@ def test_a_bf16_copy_names_its_parent(weights: WeightsFile, tmp_path: Path) -> N
 def test_nothing_is_overwritten_and_names_are_checked(weights: WeightsFile, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"mine\.safetensors: is there already"):
         export_copy(str(weights.path), weights.path)
+    with pytest.raises(ResultsError, match=r"x\.txt: weights are written as \.safetensors"):
+        export_copy(str(weights.path), tmp_path / "x.txt")
     with pytest.raises(UnknownNameError, match="precision 'fp8'"):
         export_copy(str(weights.path), tmp_path / "x", "fp8")
     with pytest.raises(UnknownNameError, match="Unknown weights 'nothing-like-it'"):
