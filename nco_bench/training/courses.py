@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class Assignment:
         File of instances to validate on, or None for the course's own.
     places
         Where datasets are found by name.
+    options
+        Fields of the model's configuration to override, as texts.
     """
 
     model: str
@@ -57,6 +59,7 @@ class Assignment:
     device: str = "cpu"
     validation: Path | None = None
     places: Places | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class CourseEntry:
         What it does, for users.
     without_asking
         Models that get it without naming it where their data fit; None for all.
+    model_options
+        Whether ``--config model.KEY=VALUE`` reaches its models.
     """
 
     target: str
@@ -121,6 +126,7 @@ class CourseEntry:
     needs_data: bool
     summary: str
     without_asking: tuple[str, ...] | None = None
+    model_options: bool = False
 
 
 COURSES: dict[str, CourseEntry] = {
@@ -129,6 +135,7 @@ COURSES: dict[str, CourseEntry] = {
         tuple(PATH_MODELS),
         needs_data=True,
         summary="imitate labelled solutions on random pieces of them",
+        model_options=True,
     ),
     "self-improved": CourseEntry(
         "nco_bench.training.self_improved_course:COURSE",

@@ -16,6 +16,8 @@ from nco_bench.errors import BadInputError, UnknownNameError
 SCHEDULES = ("cosine", "exponential", "constant")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam")
+MODEL_PREFIX = "model."
+"""Of ``--config`` keys that belong to the model's configuration, such as ``model.initialisation=zero``."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,24 @@ def overridden(recipe: R, config: Mapping[str, str]) -> R:
     changed = dataclasses.replace(recipe, **parsed)
     _check(changed)
     return changed
+
+
+def model_options(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split ``--config`` values: those of the recipe, and those of the model (``model.KEY``, the prefix taken off)."""
+    model = {k.removeprefix(MODEL_PREFIX): v for k, v in config.items() if k.startswith(MODEL_PREFIX)}
+    return {k: v for k, v in config.items() if not k.startswith(MODEL_PREFIX)}, model
+
+
+def typed_options(defaults: Any, options: Mapping[str, str]) -> dict[str, Any]:
+    """Parse options of a model by the types of its configuration's fields; unknown keys stay texts for it to refuse.
+
+    Raises
+    ------
+    BadInputError
+        For a value of the wrong type.
+    """
+    kinds = {f.name: type(getattr(defaults, f.name)) for f in dataclasses.fields(defaults)}
+    return {k: _parse(MODEL_PREFIX + k, v, kinds.get(k, str)) for k, v in options.items()}
 
 
 def _parse(key: str, text: str, kind: type) -> Any:

@@ -21,7 +21,7 @@ from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, Trainer, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
-from nco_bench.training.recipes import LoopRecipe
+from nco_bench.training.recipes import LoopRecipe, model_options
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import SUFFIX, export
 
@@ -98,7 +98,8 @@ def train(
         Files of labelled instances, where the course learns from such: datasets with reference solutions, or npz files
         with coords and tours.
     config
-        Overrides of the recipe; ``learner`` and ``recipe`` choose the course and its recipe.
+        Overrides of the recipe; ``learner`` and ``recipe`` choose the course and its recipe. ``model.KEY`` overrides the
+        model's configuration, where the course learns from labels.
     budget_s
         Wall time of this session in seconds. Where the recipe has no steps, it must be given.
     resume
@@ -132,17 +133,19 @@ def train(
     TrainingStopped
         When the loss is no number any more, or the device is lost; the message names the last checkpoint.
     """
-    values = dict(config or {})
+    values, options = model_options(config or {})
     name, course = course_for(model, values, has_data=bool(data))
     if not data and COURSES[name].needs_data:
         raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
     recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
+    if options and not COURSES[name].model_options:
+        raise BadInputError(f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model.")
     weights = _weights_path(out, model)
     with joined(device) as mine:
         torch.manual_seed(seed)
-        assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places)
+        assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places, options)
         prepared = course.prepare(assignment)
         trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
         log = weights.with_suffix(".csv")

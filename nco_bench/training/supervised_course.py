@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.models.registry import build_path_policy, count_parameters, entry
+from nco_bench.models.registry import build_path_policy, count_parameters, entry, model_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe, read_shard
 from nco_bench.training.learner import Measure
 from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
-from nco_bench.training.recipes import recipe_for
+from nco_bench.training.recipes import recipe_for, typed_options
 from nco_bench.training.supervised import Supervised
 from nco_bench.training.validation import gap_of_weights
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation, paper_samples
@@ -35,7 +35,8 @@ def prepare(assignment: Assignment) -> Prepared:
         raise BadInputError(
             f"{assignment.data[0]}: holds {problem} instances; {model} is no model for the {problem}."
         )
-    policy: Any = build_path_policy(model, problem).to(assignment.device)
+    options = typed_options(model_config(model, problem), assignment.options)
+    policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
 
     def validate(trainer: Trainer) -> Measure | None:
@@ -44,7 +45,7 @@ def prepare(assignment: Assignment) -> Prepared:
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         return path_manifest(trainer, name, describe(stream), held_out)
 
-    identity = {"model": model, "problem": problem, "seed": seed}
+    identity = {"model": model, "problem": problem, "seed": seed} | {f"model.{k}": v for k, v in options.items()}
     return Prepared(policy, learner, validate, make_manifest, identity)
 
 
@@ -74,7 +75,7 @@ def path_manifest(trainer: Trainer, name: str, data: TrainingData, held_out: NDA
         steps=progress.step,
         samples=progress.samples,
         data=data,
-        recipe={k: v for k, v in trainer.configuration.items() if k not in ("model", "problem", "seed")},
+        recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
         seed=trainer.configuration["seed"],
         hours=round(progress.seconds / 3600, 3),
         machine=machine(next(policy.parameters()).device),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.training.checkpoint import LAST, PREVIOUS, load_checkpoint
 from nco_bench.training.run import TrainResult, train
 
@@ -113,6 +113,25 @@ def test_a_resumed_run_with_another_configuration_is_refused(tmp_path: Path, sha
         train(MODEL, shards, CONFIG | {"steps": "2"}, seed=5, resume=True, out=tmp_path / "w")
     with pytest.raises(BadInputError, match="not what this run was started with"):
         _train(shards[:1], tmp_path / "w", resume=True, steps="2")
+
+
+def test_options_of_the_model_reach_it_its_manifest_and_its_identity(
+    tmp_path: Path, shards: list[Path]
+) -> None:
+    smaller = {"model.depth": "1", "model.rezero": "false", "steps": "2"}
+    result = _train(shards, tmp_path / "w", **smaller)
+    manifest = json.loads(result.manifest.read_text(encoding="utf-8"))
+    assert (manifest["config"]["depth"], manifest["config"]["rezero"]) == (1, False)
+    assert not {"model.depth", "depth"} & set(manifest["recipe"])
+    assert not [name for name in load_file(result.weights) if "layers.1" in name or "alpha" in name]
+    with pytest.raises(ResultsError, match=r"model\.depth \(was 1, is 2\)"):
+        _train(shards, tmp_path / "w", resume=True, **smaller | {"model.depth": "2"})
+    with pytest.raises(UnknownNameError, match="option of decoder-6x128 'dept'"):
+        _train(shards, tmp_path / "x", **{"model.dept": "1"})
+    with pytest.raises(BadInputError, match=r"--config model\.depth=many: expected a whole number"):
+        _train(shards, tmp_path / "x", **{"model.depth": "many"})
+    with pytest.raises(BadInputError, match=r"--config model\.width: its training \(policy-gradient\)"):
+        train("am", config={"model.width": "8", "steps": "1"}, out=tmp_path / "x", progress="silent")
 
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path: Path, shards: list[Path]) -> None:
