@@ -92,12 +92,14 @@ def _decodings(places: Places) -> Objects:
 
 def _models(places: Places) -> Objects:
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+    from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.lra_table import LRA_MODELS
     from nco_bench.models.packing_table import PACKING_MODELS
     from nco_bench.models.registry import PATH_MODELS
     from nco_bench.models.task_table import TASK_MODELS
 
-    known = ENCODE_ONCE_MODELS | PATH_MODELS | PACKING_MODELS | TASK_MODELS | LRA_MODELS
+    routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS
+    known = routing | PACKING_MODELS | TASK_MODELS | LRA_MODELS
     return [
         {
             "name": name,
@@ -114,6 +116,7 @@ def _models(places: Places) -> Objects:
 
 def _weights(places: Places) -> Objects:
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
+    from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.registry import PATH_MODELS
     from nco_bench.weights.pulling import official_weights
     from nco_bench.weights.store import list_weights
@@ -129,7 +132,7 @@ def _weights(places: Places) -> Objects:
             "shipped": False,
         }
         for w in official_weights().values()
-        if w.name not in known and w.model in ENCODE_ONCE_MODELS | PATH_MODELS
+        if w.name not in known and w.model in ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS
     ]
     return here + official
 

@@ -16,6 +16,7 @@ import numpy as np
 from nco_bench import __version__
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.models.local_view_table import ALIASES
 from nco_bench.models.registry import build_path_policy, count_parameters, entry, load_official, model_config
 from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
@@ -23,8 +24,10 @@ from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
 if TYPE_CHECKING:
     from torch import Tensor
 
-STATE_KEYS = ("model_state_dict", "best_model_weights", "model_weights", "net", "model", "state_dict")
-"""Where official checkpoints keep their state dict: LEHD and SIL, gumbeldore (best first), BQ, AM and others."""
+STATE_KEYS = (
+    "model_state_dict", "best_model_weights", "model_weights", "net", "model", "state_dict", "model_baseline",
+)  # fmt: skip
+"""Where official checkpoints keep their state dict: LEHD and SIL, gumbeldore (best first), BQ, AM and others, INViT."""
 
 
 def import_checkpoint(
@@ -60,6 +63,7 @@ def import_checkpoint(
     """
     import dataclasses
 
+    model = ALIASES.get(model, model)
     known = entry(model)
     config = model_config(model, problem)
     state = official_state(file)

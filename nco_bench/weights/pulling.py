@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.errors import BadWeightsError, UnknownNameError
+from nco_bench.models.local_view_table import ALIASES
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
@@ -101,7 +102,8 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
         When a file cannot be fetched or is not the one at its commit.
     """
     table = official_weights()
-    wanted = [entry for entry in table.values() if name in (entry.name, entry.model)]
+    model = ALIASES.get(name, name)
+    wanted = [entry for entry in table.values() if name == entry.name or model == entry.model]
     if not wanted:
         known = [*table, *{entry.model for entry in table.values()}]
         raise UnknownNameError("official weights", name, known, "Others are made by 'nco-bench train'.")

@@ -1,0 +1,141 @@
+"""INViT and DGL as solvers: a model, its weights and a decoding.
+
+Instances are given to the network in the unit square, as `nco_bench.solvers.neural` does. Without ``--weights`` a model
+takes those under its own name, else the official ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.decoding.local_view_run import ROWS_AT_A_TIME, check_decoding, decode_local_views
+from nco_bench.decoding.multistart import trajectories
+from nco_bench.decoding.spec import parse_decoding
+from nco_bench.errors import BadInputError
+from nco_bench.models.local_view_table import ALIASES
+from nco_bench.models.registry import build_path_policy
+from nco_bench.problems import Instance
+from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.encode_once import default_weights
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.weights.pulling import find
+from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, load_into
+
+
+class LocalViewSolver:
+    """Any local-view policy with any decoding that fits it; ``--weights random`` runs an untrained network."""
+
+    def __init__(self, options: SolverOptions) -> None:
+        self.name = options.solver
+        self.model = ALIASES.get(self.name, self.name)
+        self.options = options
+        self.decoding = parse_decoding(options.decoding or "greedy")
+        self.turns: int = read_params(self.name, options.params, turns=(int, 1))["turns"]
+        check_decoding(self.decoding, self.turns)
+        if options.coordinate_scale is not None:
+            raise BadInputError(f"{self.name}: --coordinate-scale has no effect on its views; leave it out.")
+        self.policy: torch.nn.Module | None = None
+        self.weights: WeightsFile | None = None
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return a reason for instances without coordinates, with route length limits or fractional demands."""
+        for instance in dataset.instances:
+            arrays = instance.arrays()
+            if instance.convention == "explicit":
+                return f"needs coordinates, {instance.name} is given by a distance matrix"
+            if "max_route_length" in arrays:
+                return f"does not know route length limits, {instance.name} has one"
+            if "demand" in arrays and (arrays["demand"] % 1 != 0).any():
+                return f"keeps loads as whole numbers, {instance.name} has fractional demands"
+        return None
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load weights, move the network to the device."""
+        config: dict[str, Any] = {}
+        if self.options.weights != RANDOM_WEIGHTS:
+            name = self.options.weights or self._default_weights(dataset)
+            self.weights = find(name, self.model, dataset.problem)
+            config = self.weights.manifest.config
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1234)  # an untrained network is the same everywhere
+            policy = build_path_policy(
+                self.model, logit_scale=self.options.logit_scale, **{"problem": dataset.problem, **config}
+            )
+        if self.weights is not None:
+            load_into(policy, self.weights)
+        if self.decoding.knn is not None:
+            _limit_neighbours(policy, self.name, self.decoding.knn)
+        self.policy = policy.to(self.options.device).eval()
+
+    def _default_weights(self, dataset: Dataset) -> str:
+        own = self.model if dataset.problem == "tsp" else f"{self.model}-{dataset.problem}"
+        if (cache_folder() / f"{own}{SUFFIX}").is_file():
+            return own
+        return default_weights(self.model, dataset.problem, dataset.sizes[1])
+
+    def weights_facts(self) -> dict[str, Any]:
+        """Return what a record says about the weights."""
+        if self.weights is None:
+            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
+        return self.weights.facts()
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return how many instances are solved together; one at a time where sizes differ."""
+        smallest, largest = dataset.sizes
+        if smallest != largest:
+            return 1
+        each = trajectories(self.decoding, largest) * max(self.decoding.augmentation, self.turns)
+        return max(1, ROWS_AT_A_TIME[self.options.device.partition(":")[0]] // each)
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> list[Outcome]:
+        """Solve instances of equal size together, others one by one."""
+        if len({instance.n for instance in batch}) > 1:
+            outcomes: list[Outcome] = []
+            for offset, instance in enumerate(batch):
+                outcomes += self.solve(
+                    [instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None
+                )
+                progress(offset + 1)
+            return outcomes
+        assert self.policy is not None
+        solutions = decode_local_views(
+            self.policy,
+            *_tensors(batch),
+            decoding=self.decoding,
+            seeds=torch.arange(seed, seed + len(batch)),
+            copies=self.turns,
+        )
+        progress(len(batch))
+        return list(solutions)
+
+    def close(self) -> None:
+        """Free the network."""
+        self.policy = None
+
+
+def _limit_neighbours(policy: torch.nn.Module, name: str, count: int) -> None:
+    """Set how many neighbours DGL sees, as its authors do for library instances; INViT's views are part of the model."""
+    if not hasattr(policy.config, "neighbours"):
+        raise BadInputError(f"Decoding knn={count}: the views of {name} have fixed sizes; leave knn out.")
+    policy.config = replace(policy.config, neighbours=count, depot_neighbours=count)  # type: ignore[type-var, assignment]
+
+
+def _tensors(batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return coordinates ``(B, N, 2)`` in the unit square, and demands ``(B, N)`` and capacities for the CVRP."""
+    arrays = [instance.arrays() for instance in batch]
+    if batch[0].problem == "tsp":
+        return torch.from_numpy(np.stack([to_unit_square(a["coords"]) for a in arrays])), None, None
+    nodes = [np.concatenate([a["depot"].reshape(1, 2), a["customers"]]) for a in arrays]
+    demand = np.stack([np.concatenate([[0], a["demand"]]) for a in arrays])
+    capacity = np.array([float(a["capacity"]) for a in arrays])
+    coords = np.stack([to_unit_square(n) for n in nodes])
+    return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)
