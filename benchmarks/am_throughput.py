@@ -6,7 +6,7 @@ github.com/wouterkool/attention-learn-to-route and github.com/yd-kwon/POMO. What
 
     python -m venv /some/where && /some/where/bin/pip install rl4co==0.7.0
     python benchmarks/am_throughput.py --rl4co-python /some/where/bin/python --am-code DIR --pomo-code DIR
-        [--n 100] [--count 64] [--rounds 3]
+        [--n 100] [--count 64] [--rounds 3] [--cases pomo]
 
 The sides take turns, each in a fresh process with one thread and random weights, which change no amount of work. All
 may choose their batch: the fastest of several sizes counts. Processor seconds are printed beside wall seconds, since a
@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--count", type=int, default=256, help="instances for AM; POMO gets a 32nd of them")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--measure", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -230,7 +231,9 @@ def main() -> None:
         return
     coords = np.random.default_rng(1234).random((options.count, options.n, 2), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        for case, code in (("am", options.am_code), ("pomo", options.pomo_code)):
+        checkouts = {"am": options.am_code, "pomo": options.pomo_code}
+        for case in options.cases:
+            code = checkouts[case]
             sides = {"ours": (sys.executable, "-")}
             if options.rl4co_python and Path(options.rl4co_python).is_file():
                 sides["rl4co"] = (options.rl4co_python, "-")

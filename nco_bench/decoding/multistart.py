@@ -35,7 +35,7 @@ from nco_bench.models.encode_once import EncodeOncePolicy
 NODES_AT_A_TIME = {"cpu": 2**12, "cuda": 2**20}
 """Nodes that are encoded and decoded together: on a CPU as many as its cache holds."""
 
-ENTRIES_AT_A_TIME = {"cpu": 2**16, "cuda": 2**25}
+ENTRIES_AT_A_TIME = {"cpu": 5 * 2**13, "cuda": 2**25}
 """Scores (instances x trajectories x nodes) that are held at once."""
 
 NAMES = ("greedy", "sample", "multistart", "beam")
