@@ -3,18 +3,21 @@
 python benchmarks/eie_lambda.py                   # published | paper's recipe | learned | exact, and entropies
 python benchmarks/eie_lambda.py --figures FOLDER  # also figures and CSV files
 python benchmarks/eie_lambda.py --paper           # train the paper's own recipe too (a minute each)
-python benchmarks/eie_lambda.py --train           # train the curves that ship anew (a minute each on a free core)
+python benchmarks/eie_lambda.py --train           # train all of CURVES into the package (a minute each on a free core)
+python benchmarks/eie_lambda.py --train 16,20     # only that of head width 16 and training size 20
+python benchmarks/eie_lambda.py --shipped         # largest error of every shipped curve against the exact solution
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 from pathlib import Path
 
 import torch
 
-from nco_bench.models.eie import EieConfig
+from nco_bench.models.eie import EieConfig, curve
 from nco_bench.reports.eie_figures import (
     SETTINGS,
     departures_text,
@@ -24,22 +27,35 @@ from nco_bench.reports.eie_figures import (
     lambda_figure,
     lambda_rows,
 )
-from nco_bench.training.eie import RECIPES, train_and_export, train_curve
+from nco_bench.training.eie import RECIPES, departures, train_and_export, train_curve
 from nco_bench.weights.store import SHIPPED
 
-CURVES = ((16, 100), (32, 120), (32, 100), (8, 100))
-"""d and N: the paper's two, and the other head widths among our models."""
+CURVES = ((16, 100, 1600), (32, 120, 1920), (16, 20, 1600), (32, 100, 1600), (8, 100, 1600))
+"""d, N and N_max: the paper's two, attend2pack's (trained on 20 boxes), and the other head widths among our models."""
 
-PANELS = 4
 EPSILON = 1e-5
 
 
-def train() -> None:
-    """Train all curves into the package."""
-    for head_dim, size in CURVES:
-        config = EieConfig(head_dim, size, 16 * size, epsilon=EPSILON, panels=PANELS)
+def train(chosen: str) -> None:
+    """Train all curves, or the one called ``d,N``, into the package."""
+    for head_dim, size, largest in CURVES:
+        if chosen not in ("all", f"{head_dim},{size}"):
+            continue
+        panels = round(math.log2(largest / size))
+        config = EieConfig(head_dim, size, largest, epsilon=EPSILON, panels=panels)
         file = train_and_export(config, SHIPPED)
         print(file.manifest.name, file.manifest.validation[0], f"{file.manifest.hours * 3600:.0f} s")
+
+
+def print_shipped() -> None:
+    """Print the largest and the mean departure of every shipped curve from the exact solution, over 200 lengths."""
+    for path in sorted(SHIPPED.glob("eie-*.safetensors")):
+        head_dim, size = (int(part[1:]) for part in path.stem.split("-")[1:])
+        departure = 100 * departures(curve(head_dim, size)).abs()
+        largest = curve(head_dim, size).config.largest_size
+        print(
+            f"{path.stem}: n = {size} to {largest}, worst {departure.max():.2f} %, mean {departure.mean():.2f} %"
+        )
 
 
 def paper_column(number: int) -> dict[int, dict[str, float]]:
@@ -103,11 +119,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", type=Path)
     parser.add_argument("--paper", action="store_true")
-    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--train", nargs="?", const="all", metavar="D,N")
+    parser.add_argument("--shipped", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.train:
-        train()
+        train(arguments.train)
+    if arguments.train or arguments.shipped:
+        print_shipped()
+        return
     for number in SETTINGS:
         paper = paper_column(number) if arguments.paper else {}
         print_lambdas(number, paper, arguments.figures)

@@ -296,7 +296,8 @@ def log_probabilities(
             progress = move(problem, progress, node)
     batch, trajectories, moves = nodes.shape
     joined = RouteState(
-        *(_side_by_side([getattr(state, name) for state in states]) for name in ("first", "current")),
+        first=_side_by_side([state.first for state in states]),
+        current=_side_by_side([state.current for state in states]),
         blocked=torch.cat([state.blocked for state in states], dim=1),
         room=_side_by_side([state.room for state in states]),
     )
