@@ -14,8 +14,9 @@ from nco_bench.errors import BadInputError
 from nco_bench.reports.figures import STYLE, checked_target, figure, legend, look
 
 Map = NDArray[np.floating]
-LARGEST_PICTURE = 256
-"""Rows and columns of a map as drawn; larger maps show the maximum of each block, so that spikes stay visible."""
+LARGEST_PICTURE = 64
+"""Rows and columns of a map as drawn; larger maps show the maximum of each block, so that spikes stay visible: a map is
+about 0.9 inches wide, where a single key of 1,024 would be thinner than a dot of a screen."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def length_maps(title: str, rows: Sequence[MapRow], columns: str, side: str, out
     lengths = sorted(rows[0].maps)
     with figure(1, target) as (fig, axes):
         axes[0].remove()
-        fig.set_size_inches(1.15 * len(lengths) + 0.7, 1.25 * len(rows) + 0.75)
+        fig.set_size_inches(1.1 * len(lengths) + 1.0, 1.15 * len(rows) + 0.85)
         grid = fig.subplots(len(rows), len(lengths), squeeze=False)
         image: Any = None
         for row, line in zip(rows, grid, strict=True):
@@ -79,14 +80,24 @@ def length_maps(title: str, rows: Sequence[MapRow], columns: str, side: str, out
                 )  # fmt: skip
                 axis.grid(visible=False)
                 axis.set(xticks=[], yticks=[])
-            line[0].set_ylabel(row.label, fontsize=STYLE["axes.labelsize"])
+            line[0].set_ylabel(f"{row.label}\n{side}", fontsize=STYLE["axes.labelsize"])
         for length, axis in zip(lengths, grid[0], strict=True):
             axis.set_title(f"n = {length:,}")
-        fig.supxlabel(columns, fontsize=8.0)
-        fig.supylabel(side, fontsize=8.0)
+        blocks = max(max(values.shape) for values in rows[0].maps.values()) > LARGEST_PICTURE
+        hint = f" (beyond {LARGEST_PICTURE} rows or columns: the largest value of each block)" if blocks else ""
+        fig.supxlabel(columns + hint, fontsize=8.0)
         fig.suptitle(title, fontsize=9.0)
-        fig.colorbar(image, ax=list(grid.flat), shrink=0.8, aspect=25, pad=0.01)
+        fig.colorbar(image, ax=list(grid.flat), aspect=25, pad=0.01, label=_colours(rows))
     return target
+
+
+def _colours(rows: Sequence[MapRow]) -> str:
+    """Return what the colours mean: tropical attention has no weights, but keys that provide channels."""
+    share = "share of the context's channels"
+    labels = {row.label for row in rows}
+    if "tropical" not in labels:
+        return "attention weight"
+    return share if labels == {"tropical"} else f"attention weight; tropical: {share}"
 
 
 def length_sweep(
