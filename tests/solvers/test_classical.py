@@ -230,10 +230,14 @@ def test_heuristics_are_as_good_as_the_literature_says(name, at_most):
 
 
 def test_sits_insertion_gives_the_lengths_of_its_own_code(shared):
-    """Lengths of the first three of LEHD's CVRP-200 by SIT's C++ module, compiled and called as its code does."""
-    instances = testset.read(shared / "instances" / "testsets" / "lehd_cvrp200.npz").instances[:3]
+    """Lengths of LEHD's instances by SIT's C++ module, compiled and called as its code does; the last has close ties."""
+    small = testset.read(shared / "instances" / "testsets" / "lehd_cvrp200.npz").instances[:3]
+    large = testset.read(shared / "instances" / "testsets" / "lehd_cvrp1000.npz").instances
+    instances = [*small, large[4], large[15]]
     lengths = costs(instances, solve("random-insertion", instances, order="sit"))
-    assert lengths == pytest.approx([27.382813245, 30.284122915, 21.574327550], rel=1e-9)
+    assert lengths == pytest.approx(
+        [27.382813245, 30.284122915, 21.574327550, 69.6857513604, 52.1149752685], rel=1e-9
+    )
 
 
 def test_two_opt_leaves_no_crossing_edges():

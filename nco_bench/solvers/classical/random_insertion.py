@@ -108,12 +108,13 @@ def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer
         return easy
     assert instance.depot is not None
     assert instance.customers is not None
-    points = unit_square(np.concatenate([instance.depot[None], instance.customers]))
+    points = np.concatenate([instance.depot[None], instance.customers])
     demand, capacity = integer_demand(instance, positive=True)
     if capacity >= 2**32:
         return Failure("failed", "demands of 0 among real ones do not fit the package's 32-bit loads")
     if order == "sit":
         return join_routes(_insert_as_sit(points, demand, capacity))
+    points = unit_square(points)
     if order == "random":
         visits = np.random.default_rng(seed).permutation(instance.n)
     else:
@@ -127,6 +128,7 @@ def _insert_as_sit(
 ) -> list[NDArray[np.int64]]:
     from nco_bench.decoding.insertion import insert_cvrp
 
+    # Unscaled as there: in float32 other scales move ties, and with them 0.03 % of the mean length of CVRP-1000.
     customers, starts = insert_cvrp(points.astype(np.float32), np.concatenate([[0], demand]), capacity)
     return np.split(customers, np.flatnonzero(starts)[1:])
 
