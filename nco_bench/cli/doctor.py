@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from nco_bench.cli.options import Json
@@ -19,9 +21,21 @@ def doctor(json: Json = False) -> None:
         return
     print_object(found["machine"])
     typer.echo()
-    print_objects(found["solvers"])
+    print_objects(alike(found["solvers"]))
     typer.echo()
     print_objects(found["extras"])
+
+
+def alike(solvers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put neighbours that differ in nothing but their name into one row: most networks need torch and nothing else."""
+    rows: list[dict[str, Any]] = []
+    for solver in solvers:
+        facts = {key: value for key, value in solver.items() if key != "name"}
+        if rows and all(rows[-1][key] == value for key, value in facts.items()):
+            rows[-1]["solvers"].append(solver["name"])
+        else:
+            rows.append({"solvers": [solver["name"]], **facts})
+    return rows
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,18 +9,15 @@ import typer
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 IN_SHORT = {
-    "weights": (
-        "name",
-        "model",
-        "problem",
-        "samples",
-        "share_of_paper",
-        "training_size",
-        "gap_percent",
-        "shipped",
-    )
+    "solvers": ("name", "problems", "kind", "available", "missing"),
+    "models": ("name", "problems", "venue", "paper"),
+    "weights": ("name", "problem", "share_of_paper", "shipped"),
 }
 """What a terminal shows of objects with many facts; --json and ``show NAME`` give the rest."""
+
+
+HEADERS = {"share_of_paper": "of paper"}
+"""Headers that differ from the key, so that 80 columns hold the table."""
 
 
 def listing(
@@ -45,7 +42,8 @@ def listing(
     from nco_bench.cli.tables import print_objects
 
     keys = IN_SHORT.get(what)
-    print_objects([{key: one.get(key) for key in keys} for one in objects] if keys else objects)
+    short = [{HEADERS.get(key, key): one.get(key) for key in keys} for one in objects] if keys else objects
+    print_objects(short)
     if keys:
         typer.echo("nco-bench show NAME tells the rest.")
 

@@ -7,6 +7,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+WHOLE = 20
+"""Columns up to this wide are never wrapped, so that a name or a number stays in one piece."""
 
 
 def console() -> Console:
@@ -16,17 +20,23 @@ def console() -> Console:
 
 
 def print_objects(objects: Sequence[dict[str, Any]]) -> None:
-    """Print a list of objects with equal keys as a table."""
+    """Print a list of objects with equal keys as a table; where the terminal is too narrow, long columns wrap."""
+    out = console()
     if not objects:
-        console().print("nothing here yet")
+        out.print("nothing here yet")
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
     keys = list(dict.fromkeys(key for o in objects for key in o))
-    for key in keys:
-        table.add_column(key.replace("_", " "), overflow="fold", no_wrap=key == "name")
-    for o in objects:
-        table.add_row(*(_text(o.get(key)) for key in keys))
-    console().print(table)
+    rows = [[_text(o.get(key)) for key in keys] for o in objects]
+    widths = [
+        max(len(line) for cell in column for line in cell.splitlines() or [""])
+        for column in zip(*rows, strict=True)
+    ]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for key, width in zip(keys, widths, strict=True):
+        table.add_column(key.replace("_", " "), overflow="fold", no_wrap=key == "name" or width <= WHOLE)
+    for row in rows:
+        table.add_row(*map(Text, row))  # as text: rich would take the [extra] of a pip command for markup
+    out.print(table)
 
 
 def print_object(known: dict[str, Any]) -> None:
@@ -35,7 +45,7 @@ def print_object(known: dict[str, Any]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in known.items():
-        table.add_row(key.replace("_", " "), _text(value))
+        table.add_row(key.replace("_", " "), Text(_text(value)))
     console().print(table)
 
 
