@@ -45,7 +45,7 @@ class PeakMemory:
         self._device = device
         self._peak_children = 0.0
         self._peak_sampled = self._process.memory_info().rss
-        self._next_sample = 0.0
+        self._next_sample = time.monotonic() + CHILD_SAMPLE_SECONDS
         self._resettable = _reset_high_water_mark()
         torch = self._torch()
         if torch is not None:
