@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -33,8 +32,8 @@ HOLD_THREADS_OR_DEVICES = frozenset({"torch", "jax", "tensorflow", "cupy", "numb
 LARGEST_FORKED_BYTES = 2**30
 """Above this resident size copying the page tables, and pages when either side writes, costs more than it saves."""
 
-SETTLE_SECONDS = 0.01
-"""A thread that was joined may still be listed by the kernel for some microseconds."""
+PF_EXITING = 0x4
+"""The kernel's flag of a thread that has begun to end."""
 
 
 class Process(Protocol):
@@ -208,9 +207,13 @@ def _resident_bytes() -> int:
 
 def _other_threads() -> bool:
     """Say whether this process has more than one thread; a look right after a fork, which ends OpenBLAS's."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while len(os.listdir("/proc/self/task")) > 1:
-        if time.monotonic() > deadline:
-            return True
-        time.sleep(0.0002)
-    return False
+    return sum(map(_runs, Path("/proc/self/task").iterdir())) > 1
+
+
+def _runs(task: Path) -> bool:
+    """Say whether a thread is there to stay: one that was joined may still be listed for a moment, but as exiting."""
+    try:
+        flags = (task / "stat").read_bytes().rpartition(b")")[2].split()[6]
+    except OSError:
+        return False
+    return not int(flags) & PF_EXITING

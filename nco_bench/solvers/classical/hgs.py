@@ -2,8 +2,8 @@
 
 It stops after ``iterations`` iterations without improvement (20,000, its own default; then the same seed gives the
 same solution) or, with a time limit, restarts until the time is up, as its authors run it; how far it then gets
-depends on the machine, so a time-limited run does not repeat bit for bit. HGS counts processor time; its child is killed
-only at four times the limit in wall time.
+depends on the machine, so a time-limited run does not repeat bit for bit. HGS counts processor time; its child is
+killed only at four times the limit, in which waiting for a processor does not count.
 
 HGS wants edges between 0.1 and 100,000. Coordinates of unrounded instances are scaled to an extent of 10,000, where
 its float64 costs need no rounding; rounded ones are passed as they are and HGS rounds by floor(d + 0.5). Other
@@ -52,7 +52,10 @@ class HGS(ChildSolver):
     }
     # HGS keeps a dense matrix: 20,000 customers are 3.2 GB.
     MAX_N: ClassVar[dict[str, int]] = {"cvrp": 20_000}
-    GRACE = (4.0, 8.0)  # HGS counts processor time, which lags on a busy machine
+    GRACE = (
+        4.0,
+        8.0,
+    )  # HGS looks at its clock between iterations only, and where nobody counts waiting it lags
 
     def check(self, dataset: Dataset, backend: Backend) -> str | None:
         """Refuse limits on route lengths under a rule that HGS would apply to them too."""
