@@ -38,11 +38,18 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
         """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (1 for plain attention)."""
+        return self.out(self._mixed(x, scale))
+
+    def added(self, x: Tensor, scale: float | Tensor) -> Tensor:
+        """Return ``x + self(x, scale)``; `x` itself is overwritten where `works_in_place`."""
+        return add_linear(x, self._mixed(x, scale), self.out)
+
+    def _mixed(self, x: Tensor, scale: float | Tensor) -> Tensor:
         batch, tokens, _ = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
-        return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+        return heads.transpose(1, 2).reshape(batch, tokens, -1)
 
 
 class FeedForward(nn.Module):
@@ -58,6 +65,10 @@ class FeedForward(nn.Module):
         """Transform each token, ``(..., W)`` to ``(..., W)``."""
         return self.outer(self._hidden(x))
 
+    def added(self, x: Tensor) -> Tensor:
+        """Return ``x + self(x)``; `x` itself is overwritten where `works_in_place`."""
+        return add_linear(x, self._hidden(x), self.outer)
+
     def scored(self, x: Tensor, score: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:
         """Return ``score(x + factor * self(x))``, the last step of a network, ``(..., W)`` to ``(..., 1 or 2)``.
 
@@ -71,6 +82,25 @@ class FeedForward(nn.Module):
         if self.gelu:
             return F.gelu(hidden)
         return F.relu(hidden) if torch.is_grad_enabled() else F.relu_(hidden)
+
+
+def works_in_place(x: Tensor) -> bool:
+    """Tell whether layers may overwrite their tokens: on the CPU, without gradients or autocast.
+
+    There a fresh tensor costs about as much as the sum that is written to it.
+    """
+    return x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear) -> Tensor:
+    """Return ``x + linear(inputs)``, ``(B, T, W)``; `x` itself, overwritten, where `works_in_place`."""
+    if not works_in_place(x) or not x.is_contiguous():
+        return x + linear(inputs)
+    rows = x.view(-1, x.shape[-1])
+    if linear.bias is not None:
+        rows.add_(linear.bias)
+    rows.addmm_(inputs.reshape(-1, inputs.shape[-1]), linear.weight.T)
+    return x
 
 
 def with_column(x: Tensor, column: Tensor) -> Tensor:

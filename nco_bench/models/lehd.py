@@ -69,14 +69,12 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(config.width, config.ffn)
 
     def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.attention(x, scale)
-        return x + self.feed_forward(x)
+        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``; the input may be overwritten (`works_in_place`)."""
+        return self.feed_forward.added(self.attention.added(x, scale))
 
     def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
-        x = x + self.attention(x, scale)
-        return self.feed_forward.scored(x[:, 1:-1], score)
+        return self.feed_forward.scored(self.attention.added(x, scale), score)[:, 1:-1]
 
 
 class Lehd(nn.Module):
