@@ -37,6 +37,18 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+EXTRA_OF = {
+    "torch": "neural",
+    "numba": "classical",
+    "matplotlib": "plots",
+    "bokeh": "html",
+    "submitit": "slurm",
+    "tensorboard": "tensorboard",
+    "ortools": "ortools",
+}
+"""Optional packages that commands import, with the extra that installs each."""
+
+
 @app.callback()
 def root(
     version: Annotated[
@@ -88,6 +100,13 @@ def run(arguments: list[str]) -> int:
         if "--debug" in arguments:
             raise
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRA_OF or "--debug" in arguments:
+            raise
+        remedy = f"pip install 'nco-bench[{EXTRA_OF[module]}]'"
+        print(f"error: {module} is not installed, and this needs it: {remedy}", file=sys.stderr)
         return 2
     except typer.Exit as error:
         return error.exit_code

@@ -204,6 +204,28 @@ def test_typer_mistakes_do_not_touch_the_results(nco_bench: Callable[..., Done],
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [
+        ("torch", "neural", ["run", "decoder-6x128", "--data", "tsp9:count=2"]),
+        ("torch", "neural", ["train", "decoder-6x128", "--data", "tsp9:count=2", "--budget", "1s"]),
+        ("torch", "neural", ["weights", "export", "decoder-6x128", "--out", "copy.safetensors"]),
+        ("torch", "neural", ["parity", "fixture.safetensors"]),
+        ("torch", "neural", ["plot", "lengths", "--data", "quickselect", "--out", "lengths.png"]),
+        ("numba", "classical", ["run", "two-opt", "--data", "tsp9:count=2"]),
+        ("matplotlib", "plots", ["plot", "tour", "--data", "tsp9:count=2", "--out", "tour.png"]),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, module: str, extra: str, arguments: list[str]
+) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; from nco_bench.cli.app import run; sys.exit(run({arguments!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert_refused(Done(done.returncode, done.stdout, done.stderr), f"pip install 'nco-bench[{extra}]'")
+
+
 def test_help_needs_no_torch() -> None:
     code = (
         "import sys; from nco_bench.cli.app import run; status = run(['--help']); "
