@@ -9,9 +9,10 @@ What produced the published numbers and is not in the paper: probabilities of at
 changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`),
 greedy decoding starts at node 0, and in training on the CVRP the customers' embeddings are detached.
 
-The attention is computed in an equivalent, cheaper order: keys and values are never formed for all tokens, the few
-representatives are mapped instead (`read` and `write` below). Inference goes through `sit_streaming`, which computes the
-same in chunks that fit the processor's cache: memory stays a few copies of the tokens even at 100,000 nodes.
+Long problems go through `sit_streaming` at inference, which computes the same in an equivalent order: keys and values
+are never formed for all tokens, the few representatives are mapped instead (`probes`, `mixed`, `write` below), and
+tokens pass in chunks that fit the processor's cache: memory stays a few copies of the tokens even at 100,000 nodes.
+Mapping representatives instead of tokens pays from some `STREAMED_FROM` tokens on.
 
 Letters in shapes: B batch, N nodes, M candidates, R representatives, T = R + M tokens, W width, H heads, K head width.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +29,13 @@ from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.models import sit_streaming
-from nco_bench.models.layers import FeedForward, with_column
+from nco_bench.models.layers import FeedForward, add_linear, attend, with_column
 from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
+
+STREAMED_FROM = 192
+"""Tokens of one problem from which on inference goes through `sit_streaming`."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +81,19 @@ class CrossAttention(nn.Module):
         self.value = nn.Linear(config.width, inner, bias=False)
         self.out = nn.Linear(inner, config.width)
 
-    def read(self, few: Tensor, many: Tensor, scale: float | Tensor) -> Tensor:
-        """Let the representatives attend to all tokens.
-
-        Since q.(W_k g) = (W_k^T q).g, the key map is applied to the R H queries instead of the T tokens, and the value
-        map to the R H pooled tokens.
+    def added(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
+        """Return `x` plus its attention to the tokens; `x` itself may be overwritten (`layers.works_in_place`).
 
         Parameters
         ----------
-        few, many
-            Queries ``(B, R, W)``; keys and values ``(B, T, W)``.
+        x, tokens
+            Queries ``(B, Q, W)``; keys and values ``(B, T, W)``.
         scale
             Factor of the logits, 1/sqrt(K) included.
         """
-        weights = torch.softmax(self.probes(few, scale) @ many.transpose(1, 2), dim=2)  # (B, H R, T)
-        return self.mixed(weights @ many)
+        inputs = (self.query(x), self.key(tokens), self.value(tokens))
+        query, key, value = (self._per_head(projected).transpose(1, 2) for projected in inputs)
+        return add_linear(x, attend(query, key, value, scale).transpose(1, 2).flatten(2), self.out)
 
     def probes(self, few: Tensor, scale: float | Tensor) -> Tensor:
         """Queries of the representatives, mapped by the keys' map, ``(B, H R, W)``: logits are ``probes @ tokens^T``."""
@@ -135,14 +138,16 @@ class Layer(nn.Module):
         self.many_feed_forward = FeedForward(config.width, config.ffn)
 
     def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``."""
-        few = few + self.reading.read(few, many, scale)
-        few = few + self.few_feed_forward(few)
-        probes, answers = self.writing.write(few, scale)
-        logits = (many @ probes.transpose(1, 2)).unflatten(2, (self.writing.heads, -1))
-        weights = torch.softmax(logits, dim=3).flatten(2)
-        many = many + torch.baddbmm(self.writing.out.bias, weights, answers)
-        return few, many + self.many_feed_forward(many)
+        """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``; both may be overwritten."""
+        few = self.few_feed_forward.added(self.reading.added(few, many, scale))
+        many = self.writing.added(many, few, scale)
+        return few, self.many_feed_forward.added(many)
+
+    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens behind the representatives, as ``score(self(few, many)[1])`` would."""
+        few = self.few_feed_forward.added(self.reading.added(few, many, scale))
+        candidates = many[:, few.shape[1] :].contiguous()
+        return self.many_feed_forward.scored(self.writing.added(candidates, few, scale), score)
 
 
 class Sit(nn.Module):
@@ -177,7 +182,7 @@ class Sit(nn.Module):
         tokens = few.shape[1] + raw.shape[1]
         context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)
         scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or tokens < STREAMED_FROM:
             scores = self._scores(few, raw, scale)
         else:
             inputs = F.pad(F.pad(raw, (0, 1), value=1.0), (0, 0, few.shape[1], 0))
@@ -188,17 +193,16 @@ class Sit(nn.Module):
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
     def _scores(self, few: Tensor, raw: Tensor, scale: float | Tensor) -> Tensor:
-        """The plain network, which training differentiates."""
+        """The plain network: for training, and for short problems."""
         candidates = self.embedding(raw)
         if (
             self.problem == "cvrp"
         ):  # as in the official code, the CVRP's embedding learns through the depot alone
             candidates = candidates.detach()
-        repeats = few.shape[1]
         many = torch.cat([few, candidates], dim=1)
         for layer in self.layers[:-1]:
             few, many = layer(few, many, scale)
-        return self.score(self.layers[-1](few, many, scale)[1][:, repeats:])
+        return cast("Layer", self.layers[-1]).scored(few, many, scale, self.score)
 
     def _representatives(self, state: PathState) -> Tensor:
         """Map the destination once and the current node `repeats` times, ``(B, R, W)``."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.decoding.problem import cvrp_problem, tsp_problem
-from nco_bench.models import sit_streaming
+from nco_bench.models import sit, sit_streaming
 from nco_bench.models.path import path_state
 from nco_bench.models.registry import build_path_policy
 from nco_bench.models.sit import CrossAttention, Layer, SitConfig
@@ -48,6 +48,7 @@ def test_inference_computes_the_plain_network_however_tokens_are_cut(
     problem: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", chunk)
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
     torch.manual_seed(0)
     policy = build_path_policy("sit", problem, width=24, heads=3, head_dim=8, ffn=32, layers=3)
     coords = torch.rand(3, 20, 2)
@@ -60,4 +61,8 @@ def test_inference_computes_the_plain_network_however_tokens_are_cut(
     state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True, remaining=remaining)
     with torch.no_grad():
         streamed = policy.scores(state)
-    torch.testing.assert_close(streamed, policy.scores(state).detach(), rtol=1e-4, atol=1e-5)
+        monkeypatch.setattr(sit, "STREAMED_FROM", 1000)
+        in_place = policy.scores(state)
+    plain_scores = policy.scores(state).detach()
+    torch.testing.assert_close(streamed, plain_scores, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(in_place, plain_scores, rtol=1e-4, atol=1e-5)
