@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
@@ -18,6 +22,10 @@ from nco_bench.runs.runner import Display, RunOutcome, run
 from nco_bench.solvers.child_main import death_signal
 
 EXECUTORS = ("local", "slurm")
+STOP_SECONDS = 10.0
+"""How long workers have to close their files before they are killed."""
+_ending = threading.Event()
+"""Set in a worker that was told to end."""
 
 
 def execute(request: RunRequest, display: Display) -> RunOutcome:
@@ -50,7 +58,7 @@ def shards(request: RunRequest) -> list[RunRequest]:
         jobs = min(request.jobs, len(dataset))
         bounds = [len(dataset) * k // jobs + dataset.first_index for k in range(jobs + 1)]
         out += [
-            replace(request, datasets=(name,), limit=(start, stop), jobs=1, executor="local")
+            replace(request, datasets=(name,), limit=(start, stop), jobs=1, beside=jobs, executor="local")
             for start, stop in itertools.pairwise(bounds)
         ]
     return out
@@ -60,15 +68,44 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     _refuse_early(request)
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
-    # A worker must not go on solving when this process is killed.
-    with ProcessPoolExecutor(request.jobs, mp_context=context, initializer=death_signal) as pool:
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(request.jobs, mp_context=context, initializer=_begin_worker) as pool:
         futures = [pool.submit(run_shard, part) for part in parts]
         try:
             return _merge(request, (future.result() for future in as_completed(futures)), display)
-        except BrokenProcessPool:
-            raise SolverFailedError(
-                "A worker process was killed; what it stored is kept. Start the same command again to go on."
-            ) from None
+        except BaseException as error:
+            # Interrupted, or a user's mistake: leaving the pool would wait until all shards are solved.
+            _stop(pool, [w for w in multiprocessing.active_children() if w not in others])
+            if isinstance(error, BrokenProcessPool):
+                raise SolverFailedError(
+                    "A worker process was killed; what it stored is kept. Start the same command again to go on."
+                ) from None
+            raise
+
+
+def _begin_worker() -> None:
+    """Let a worker end with its parent, even if that is killed, and when its parent tells it to; Ctrl-C is the parent's."""
+    death_signal()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_worker)
+
+
+def _end_worker(number: int, frame: object) -> None:
+    """Leave the shard in hand, closing what is open, and refuse those that were handed over already."""
+    _ending.set()
+    raise SystemExit(128 + number)
+
+
+def _stop(pool: ProcessPoolExecutor, workers: list[BaseProcess]) -> None:
+    """End all workers: gently, and after some seconds by force."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+        if worker.is_alive():
+            worker.kill()
 
 
 def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
@@ -94,6 +131,8 @@ def _refuse_early(request: RunRequest) -> None:
 
 def run_shard(request: RunRequest) -> RunOutcome | str:
     """Run one shard in a process of its own; a user's mistake comes back as its message."""
+    if _ending.is_set():
+        raise SystemExit
     try:
         return run(request, QuietDisplay())
     except NcoBenchError as error:

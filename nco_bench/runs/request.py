@@ -26,6 +26,10 @@ class RunRequest:
         Seconds per instance.
     batch_size
         None lets each solver choose.
+    jobs
+        Processes at once.
+    beside
+        Of a shard: how many processes ran at once with it; its cells say so.
     fresh
         Compute again what is already stored.
     """
@@ -46,6 +50,7 @@ class RunRequest:
     time_limit: float | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 1
+    beside: int = 1
     executor: str = "local"
     fresh: bool = False
     update_references: bool = False

@@ -89,6 +89,7 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
                 cell, failed = _run_cell(request, plan, solver, index, writer, display, when_ready)
                 outcome.cells.append(cell)
                 outcome.failed += failed
+        if writer.folder.exists():  # where all was stored before, there is none
             outcome.run_ids.append(writer.run_id)
     return outcome
 
@@ -140,6 +141,8 @@ def _run_cell(
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.notes = [*getattr(solver, "notes", lambda: [])()]
+        if request.beside > 1:
+            cell.notes.append(f"timed with {request.beside} jobs at once")
         writer.cell(asdict(cell))
         worker.finish()
         return cell, worker.failed

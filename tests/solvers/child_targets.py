@@ -92,3 +92,12 @@ def _file_kind(descriptor: str) -> str:
     except OSError:
         return ""
     return os.path.basename(target.split(":")[0])
+
+
+def burn(instance: TSPInstance, seed: int, time_limit: float | None, params: dict[str, Any]) -> NDArray[Any]:
+    """Use a core for some seconds of processor time, however long that takes."""
+    os.sched_setaffinity(0, {params["core"]})
+    end = time.process_time() + params["seconds"]
+    while time.process_time() < end:
+        pass
+    return np.arange(instance.n)

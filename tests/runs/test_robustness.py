@@ -1,0 +1,212 @@
+"""What may happen around a run: interrupts, clocks set back, foreign or vanished files, seeds at the end of their range."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import ResultsError
+from nco_bench.reports.load import load_frame
+from nco_bench.runs.executors import QuietDisplay, execute
+from nco_bench.runs.records import find_runs, record_key, record_keys
+from nco_bench.runs.request import RunRequest
+from nco_bench.runs.runner import run
+from nco_bench.runs.store import RunWriter, done_keys
+
+SOLVER = """
+import time
+import numpy as np
+from nco_bench.solvers import register
+
+@register("{name}", problems=("tsp",))
+class Solver:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def solve(self, batch, *, seed, time_limit, progress):
+        {body}
+        return [np.random.default_rng(seed + j).permutation(i.n) for j, i in enumerate(batch)]
+"""
+
+
+def solver_file(folder: Path, name: str, body: str = "pass") -> Path:
+    path = folder / f"{name}.py"
+    path.write_text(SOLVER.format(name=name, body=body))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return save_dataset(generate("tsp", 8, 30, "uniform", 7), tmp_path / "set.npz")
+
+
+def request(solver: Path, data: Path, folder: Path, **changes: object) -> RunRequest:
+    return RunRequest((str(solver),), (str(data),), folder / "runs", Places(folder), **changes)  # type: ignore[arg-type]
+
+
+def test_keys_of_neighbours_are_the_keys_of_their_parts() -> None:
+    config, dataset = "c" * 32, "d" * 64
+    parts = {"config": config, "dataset": dataset, "seed": -3, "repeat": 2}
+    expected = [record_key({**parts, "instance": i}) for i in range(95, 105)]
+    assert record_keys(config, dataset, -3, range(95, 105), 2) == expected
+
+
+def test_runs_are_in_order_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "20991231-235959-999999-7-abcdef").mkdir()
+    ids = []
+    for _ in range(3):
+        with RunWriter(tmp_path, {}) as writer:
+            writer.cell({"cell": 0})
+        ids.append(writer.run_id)
+    assert ids == sorted(ids)
+    assert ids[0] > "20991231-235959-999999-7-abcdef"
+
+
+def test_the_later_record_counts_even_if_the_clock_was_set_back(data: Path, tmp_path: Path) -> None:
+    solver = solver_file(tmp_path, "plain")
+    run(request(solver, data, tmp_path), QuietDisplay())
+    first = next((tmp_path / "runs").iterdir())
+    late = first.rename(first.with_name("2099" + first.name[4:]))
+    run(request(solver, data, tmp_path, fresh=True), QuietDisplay())
+    frame = load_frame(tmp_path / "runs")
+    assert {frame.runs[code].run_id for code in frame.records["run"]}.isdisjoint({late.name})
+    assert len(frame.records) == 30
+
+
+def test_a_run_that_vanishes_while_runs_are_listed_is_no_error(data: Path, tmp_path: Path) -> None:
+    run(request(solver_file(tmp_path, "plain"), data, tmp_path), QuietDisplay())
+    gone = tmp_path / "runs" / "20990101-000000-000000-1-abcdef"
+    gone.mkdir()
+    (gone / "run.json").symlink_to(gone / "nowhere")
+    assert len(find_runs(tmp_path / "runs")) == 1
+
+
+@pytest.mark.parametrize("line", [b"17\n", b"{}\n", b'"text"\n', b'{"cell":0,"key":"k"}\n', b"{broken\n"])
+def test_a_line_that_is_no_record_is_named_when_a_run_resumes(
+    line: bytes, data: Path, tmp_path: Path
+) -> None:
+    solver = solver_file(tmp_path, "plain")
+    run(request(solver, data, tmp_path), QuietDisplay())
+    records = next((tmp_path / "runs").glob("*/records.jsonl"))
+    with records.open("ab") as file:
+        file.write(line)
+    with pytest.raises(ResultsError, match=r"records\.jsonl.*move the run's folder away"):
+        run(request(solver, data, tmp_path), QuietDisplay())
+    with pytest.raises(ResultsError, match=r"records\.jsonl"):
+        list(find_runs(tmp_path / "runs")[0].records())
+
+
+@pytest.mark.parametrize("text", [b"[]", b"", b"{"])
+def test_damaged_facts_of_a_run_are_named(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_bytes(text)
+    with pytest.raises(ResultsError, match=r"run\.json: damaged.*move the run's folder away"):
+        find_runs(tmp_path)
+
+
+def test_where_all_is_stored_no_run_is_made_or_told(data: Path, tmp_path: Path) -> None:
+    solver = solver_file(tmp_path, "plain")
+    first = run(request(solver, data, tmp_path), QuietDisplay())
+    second = run(request(solver, data, tmp_path), QuietDisplay())
+    assert first.run_ids == [path.name for path in (tmp_path / "runs").iterdir()]
+    assert second.run_ids == []
+
+
+def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        RunWriter(tmp_path, {"not": {"json": object()}})
+    with pytest.raises(ResultsError, match="--results"):
+        RunWriter(Path(os.devnull) / "runs", {})
+    assert find_runs(tmp_path) == []
+
+
+def test_the_environment_is_complete_once_there_are_records(data: Path, tmp_path: Path) -> None:
+    run(request(solver_file(tmp_path, "plain"), data, tmp_path), QuietDisplay())
+    stored = find_runs(tmp_path / "runs")[0]
+    assert sorted(path.name for path in stored.folder.iterdir()) == [
+        "cells.jsonl", "records.jsonl", "run.json", "solutions.bin",
+    ]  # fmt: skip
+    environment = stored.info["environment"]
+    assert environment["packages"]["numpy"] == np.__version__
+    root = Path(__file__).resolve().parents[2]
+    head = subprocess.run(
+        ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    if (root / ".git").exists() and head.returncode == 0:
+        assert environment["revision"]["commit"] == head.stdout.strip()
+
+
+def test_the_time_that_a_failure_took_is_no_latency(data: Path, tmp_path: Path) -> None:
+    solver = solver_file(tmp_path, "broken", "raise ValueError('no')")
+    outcome = run(request(solver, data, tmp_path, batch_size=5), QuietDisplay())
+    assert outcome.failed == 30
+    assert outcome.cells[0].latency_seconds is None
+
+
+def test_only_the_first_failures_are_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run(request(solver_file(tmp_path, "broken", "raise ValueError('no')"), data, tmp_path), QuietDisplay())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 21
+    assert "further failures are in the records only" in lines[-1]
+    assert len(list(find_runs(tmp_path / "runs")[0].records())) == 30
+
+
+def test_batches_do_not_matter_where_seeds_start_again(data: Path, tmp_path: Path) -> None:
+    solver, seed = solver_file(tmp_path, "plain"), 2**31 - 1 - 13
+    tours = []
+    for size in (1, 10, 30):
+        folder = tmp_path / str(size)
+        run(request(solver, data, folder, seed=seed, batch_size=size), QuietDisplay())
+        stored = find_runs(folder / "runs")[0]
+        records = list(stored.records())
+        assert [r.seed for r in records] == [*range(seed, 2**31 - 1), *range(17)]
+        tours.append([stored.solution(r).tolist() for r in records])
+    assert tours[0] == tours[1] == tours[2]
+
+
+def test_cells_say_that_jobs_ran_at_once(data: Path, tmp_path: Path) -> None:
+    outcome = execute(request(solver_file(tmp_path, "plain"), data, tmp_path, jobs=2), QuietDisplay())
+    assert outcome.cells[0].notes == ["timed with 2 jobs at once"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_ends_a_run_and_all_its_processes_and_keeps_what_was_done(
+    jobs: int, data: Path, tmp_path: Path
+) -> None:
+    # Instance 0 of each shard is quick; the rest would take hours.
+    solver = solver_file(tmp_path, "endless", "time.sleep(0 if seed in (1234, 1249) else 3600)")
+    command = [
+        sys.executable, "-m", "nco_bench", "run", str(solver), "--data", str(data), "--data", str(data),
+        "--jobs", str(jobs), "--results", str(tmp_path / "runs"), "--instances", str(tmp_path), "--batch-size", "1",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while len(records_of(tmp_path)) < jobs:
+        assert time.monotonic() < deadline, "the run wrote no records"
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.05)
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=300)
+    assert process.returncode == 130, talk
+    assert "Traceback" not in talk
+    assert psutil.wait_procs(below, timeout=60)[1] == []
+    assert len(records_of(tmp_path)) == jobs
+    keys = [r.key for r in records_of(tmp_path)]
+    cell = find_runs(tmp_path / "runs")[0].cells()[0]
+    assert done_keys(tmp_path / "runs", cell.config_sha256, cell.dataset_sha256) == set(keys)
+
+
+def records_of(folder: Path) -> list:
+    return [record for one in find_runs(folder / "runs") for record in one.records()]
