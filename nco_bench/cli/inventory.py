@@ -269,7 +269,8 @@ def diagnose() -> dict[str, Any]:
                 "available": found.available,
                 "where": found.where,
                 "licence": info.licence,
-                "fix": None if found.available else found.missing,
+                "install": info.install or None,
+                "fix": found.missing or None,
             }
         )
     machine = {
