@@ -22,7 +22,7 @@ def pull(
     ],
     archive: Annotated[
         Path | None,
-        typer.Option("--archive", help="A .zip or .tar.gz at hand, such as TSPLIB's ALL_tsp.tar.gz."),
+        typer.Option("--archive", help="A .zip, a .tar.gz such as TSPLIB's, or a folder of unpacked files."),
     ] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
