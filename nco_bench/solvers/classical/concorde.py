@@ -8,8 +8,8 @@ A tour is marked optimal where Concorde finished its search. For library instanc
 optimum; unrounded Euclidean instances are solved on integers (see `tsplib_text`), where the proof holds up to that
 rounding. With a time limit pyconcorde stops between two nodes of its search and returns its best tour without
 proof; it is killed where it does not, and an executable always is. With QSopt Concorde branches on edges only, as its
-interface lacks what branching on cliques needs, so that TSP-1000 takes from minutes to hours of a core. The seed fixes the search: same seed, same tour.
-Up to 7 nodes all tours are compared instead.
+interface lacks what branching on cliques needs, so that TSP-1000 takes from minutes to hours of a core. The seed
+fixes the search: same seed, same tour. Up to 7 nodes all tours are compared instead.
 """
 
 from __future__ import annotations
