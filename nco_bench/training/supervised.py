@@ -34,10 +34,11 @@ from nco_bench.models.lehd import Lehd
 from nco_bench.models.logit_scale import TRAINING_SIZE
 from nco_bench.models.path import PathNodes, PathState, gather_rows, path_state
 from nco_bench.models.pens import Pens
-from nco_bench.training.data import LabelStream, unpack_routes
+from nco_bench.training.data import LabelStream
 from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
 from nco_bench.training.recipes import Recipe, longest_now
+from nco_bench.training.shards import unpack_routes
 
 OPENING_LENGTHS = 6
 """How many of the longest lengths `Recipe.opening` asks for."""

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from nco_bench.errors import BadInputError
 from nco_bench.models.registry import build_path_policy, count_parameters, entry, model_config
 from nco_bench.training.courses import Assignment, Course, Prepared
-from nco_bench.training.data import LabelStream, describe, read_shard
+from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import Measure
 from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import recipe_for, typed_options
+from nco_bench.training.shards import read_shard
 from nco_bench.training.supervised import Supervised
 from nco_bench.training.validation import gap_of_weights
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation, paper_samples
@@ -45,7 +46,9 @@ def prepare(assignment: Assignment) -> Prepared:
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         return path_manifest(trainer, name, describe(stream), held_out)
 
-    identity = {"model": model, "problem": problem, "seed": seed} | {f"model.{k}": v for k, v in options.items()}
+    identity = {"model": model, "problem": problem, "seed": seed} | {
+        f"model.{k}": v for k, v in options.items()
+    }
     return Prepared(policy, learner, validate, make_manifest, identity)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from nco_bench.decoding.construct import greedy
 from nco_bench.decoding.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
-from nco_bench.training.data import unpack_routes
 from nco_bench.training.learner import Measure
+from nco_bench.training.shards import unpack_routes
 
 Gap = Measure
 """A `Measure` that is a gap."""

@@ -12,8 +12,9 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.training.data import LabelStream, describe, in_tour_order, read_shard
+from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.run import train
+from nco_bench.training.shards import in_tour_order, read_shard
 
 
 def _taken(stream: LabelStream, instances: int, batch: int) -> np.ndarray:

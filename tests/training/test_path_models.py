@@ -16,8 +16,9 @@ from nco_bench.decoding.insertion import insert_cvrp
 from nco_bench.decoding.problem import route_arrays
 from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.problems import cvrp
-from nco_bench.training.data import Batch, LabelStream, read_shard
+from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.recipes import recipe_for
+from nco_bench.training.shards import read_shard
 from nco_bench.training.supervised import Supervised, draw_route_pieces, next_visit_loss
 
 LIGHT: dict[str, dict[str, int]] = {
