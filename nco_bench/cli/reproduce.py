@@ -13,7 +13,12 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances,
 def reproduce(
     paper: Annotated[str, typer.Argument(help="pens, eie, tropical, sit, decoder-scaling, or all.")],
     table: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
-    scale: Annotated[str, typer.Option("--scale", help="smoke (minutes), cpu (hours), full.")] = "smoke",
+    scale: Annotated[
+        str,
+        typer.Option(
+            "--scale", help="smoke: all tables in minutes; cpu: 15 minutes of two cores a table; full."
+        ),
+    ] = "smoke",
     limit: Annotated[
         int | None, typer.Option("--limit", help="At most K instances of any dataset.", min=1)
     ] = None,
@@ -21,6 +26,14 @@ def reproduce(
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     json: Json = False,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            help="list: a line per printed number, with its reason; paper: the paper's rows and columns. "
+            "Default: paper for LaTeX, else list.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
     ] = None,
@@ -32,32 +45,35 @@ def reproduce(
     from nco_bench.cli.parsing import one_of
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
+    from nco_bench.errors import UnknownNameError
     from nco_bench.reports.render_json import document
     from nco_bench.reports.render_terminal import show
+    from nco_bench.reproduce.layout import LAYOUTS, laid_out
     from nco_bench.reproduce.reproducing import count_statuses, tables_of
     from nco_bench.reproduce.reproducing import reproduce as reproduce_tables
     from nco_bench.reproduce.running import Runner
-    from nco_bench.reproduce.tables import reproduction_table
     from nco_bench.reproduce.writing import render, write_tables
     from nco_bench.runs.environment import command_line
 
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
     wanted = tables_of(paper, table)
+    if layout is not None and layout not in LAYOUTS:
+        raise UnknownNameError("layout", layout, LAYOUTS)
     with RunDisplay() as display:
         runner = Runner(results, Places.from_environment(instances), display, limit, command_line())
         done = reproduce_tables(wanted, scale, runner)
     if out is not None:
-        for path in write_tables(done, form or "markdown", out):
+        for path in write_tables(done, form or "markdown", out, layout or ""):
             say(f"written to {path}")
     elif json:
-        tables = [reproduction_table(d, reasons="column") for d in done]
+        tables = [laid_out(d, layout or "list", reasons="column") for d in done]
         print_json({**document(tables), "statuses": count_statuses(done)})
     elif form is not None:
         for reproduction in done:
-            typer.echo(render(form, reproduction))
+            typer.echo(render(form, reproduction, layout or ""))
     else:
         for reproduction in done:
-            show(reproduction_table(reproduction), console())
+            show(laid_out(reproduction, layout or "list"), console())
             console().print()
     counts = ", ".join(f"{number} {status}" for status, number in count_statuses(done).items())
     say(f"{sum(len(d.entries) for d in done)} printed numbers: {counts or 'none'}")

@@ -58,9 +58,11 @@ def render(table: Table, *, document: bool = False) -> str:
 
 def escape(text: str) -> str:
     """Escape for LaTeX; letters outside Latin-1 that have no plain form become question marks."""
-    out = []
+    out: list[str] = []
     for char in " ".join(text.split()):
-        if char in ESCAPES:
+        if char == "-" and out and out[-1].endswith("-"):
+            out.append("{}-")  # two hyphens of an option, no dash
+        elif char in ESCAPES:
             out.append(ESCAPES[char])
         elif ord(char) < 128 or (0xC0 <= ord(char) <= 0xFF and char.isalpha()):
             out.append(char)

@@ -66,6 +66,8 @@ def recipe_of_decoder(table: PublishedTable, scale: str) -> Computed:
 def decoder_flops(table: PublishedTable, scale: str) -> Computed:
     """GFLOPs of one greedy TSP100 solution (decoder scaling, Table 17): two operations per multiply-add.
 
+    The printed ones are twice as large: they are those of sequences that do not shrink, see the preset's notes.
+
     Per layer and step of T tokens of width W, with heads that make up H in all: 2 T (4 W H + W^2 + 8 W^2) for queries, keys,
     values, output, gate and feed-forward layers, and 4 T^2 H for the attention itself.
     """

@@ -30,7 +30,7 @@ METRICS: Mapping[str, str] = {
     "gap-of-means": "gap of the mean cost to the mean reference, percent",
     "cost": "mean cost",
     "cost-std": "sample standard deviation over repeats of the mean cost",
-    "seconds": "seconds per instance, times printed_count where the paper prints a total",
+    "seconds": "time per instance, times the number of instances where the paper prints a total",
     "memory": "peak memory of the process, MB",
     "solved": "instances solved",
     "instances": "instances tried",

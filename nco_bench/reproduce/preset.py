@@ -29,7 +29,10 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.reports.published import PublishedCell, PublishedTable, load_table
 
 SCALES = ("smoke", "cpu", "full")
-"""Minutes, hours of two cores, as published."""
+"""All tables in minutes; one table in a quarter of an hour of two idle cores; as published.
+
+A ``cpu`` count of 0 stands where even a few instances would take longer; ``--scale full --limit K`` runs K of them.
+"""
 
 PRESETS = Path(__file__).parent / "presets"
 DECLARED = ("not run", "weights missing", "not comparable")

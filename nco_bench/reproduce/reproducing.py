@@ -188,7 +188,7 @@ def _computed(cell: PublishedCell, preset: CellPreset, computed: Computed | Verd
     value = computed.get((cell.row, cell.column))
     if value is None:
         return _without(cell, preset, "not run", "not known to the function that computes this table")
-    return Entry(cell, preset, value, None, None, judge_computed(cell, value))
+    return Entry(cell, preset, value, None, None, _noted(judge_computed(cell, value), preset))
 
 
 def _without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
@@ -252,10 +252,13 @@ def _entry(slot: _Pending, records: Records | None) -> Entry:
         slot.preset.metric, slot.outcome.cell, slot.job.count, slot.job.repeats, reference
     )
     measured = _in_printed_unit(measured, slot)
-    verdict = judge(slot.cell, slot.preset, measured)
-    if slot.preset.note:
-        verdict = replace(verdict, reason=f"{verdict.reason}; {slot.preset.note}")
+    verdict = _noted(judge(slot.cell, slot.preset, measured), slot.preset)
     return Entry(slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured)
+
+
+def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
+    """Add the preset's note to the reason."""
+    return replace(verdict, reason=f"{verdict.reason}; {preset.note}") if preset.note else verdict
 
 
 def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from string import ascii_lowercase
 
+from nco_bench.reports.published import PublishedCell
 from nco_bench.reports.table import DASH, Column, Note, Number, Row, Table, Text, Value, significant_decimals
-from nco_bench.reproduce.judging import TOLERANCE
+from nco_bench.reproduce.judging import HARDWARE_METRICS, TOLERANCE
 from nco_bench.reproduce.measuring import METRICS
 from nco_bench.reproduce.reproducing import Entry, Reproduction, count_statuses
 
@@ -57,13 +58,19 @@ def reproduction_table(reproduction: Reproduction, *, reasons: str = "notes") ->
     notes = tuple(Note(mark, text) for text, mark in marks.known.items())
     remarks = [*reproduction.notes, *(f"Published table: {note}" for note in published.notes)]
     return Table(
-        name=f"{published.paper}-{published.label.lower().replace(' ', '-')}-{reproduction.scale}",
-        caption=_caption(reproduction),
+        name=table_name(reproduction),
+        caption=caption(reproduction),
         columns=tuple(columns),
         rows=rows,
         notes=(*notes, *(Note("", text) for text in remarks)),
-        data=tuple(_data(entry) for entry in reproduction.entries),
+        data=tuple(data_of(entry) for entry in reproduction.entries),
     )
+
+
+def table_name(reproduction: Reproduction) -> str:
+    """Name of the table in file names and LaTeX labels."""
+    published = reproduction.table
+    return f"{published.paper}-{published.label.lower().replace(' ', '-')}-{reproduction.scale}"
 
 
 class _Marks:
@@ -82,23 +89,29 @@ class _Marks:
 def _cells(entry: Entry) -> tuple[Value, ...]:
     cell = entry.cell
     suffix = SYMBOLS.get(cell.unit, "")
-    decimals = _decimals(entry)
+    decimals = decimals_of(entry)
 
     def number(value: float | None) -> Value:
         return DASH if value is None else Number(value, decimals, suffix, compete=False)
 
-    printed: Value = Text(cell.value)
-    if cell.number is not None:
-        printed = Number(cell.number, _printed_decimals(cell.value), suffix, compete=False)
-    difference = None if entry.value is None or cell.number is None else entry.value - cell.number
+    difference = None
+    if entry.value is not None and cell.number is not None and entry.preset.metric not in HARDWARE_METRICS:
+        difference = entry.value - cell.number  # of times on different machines it would mean nothing
     count: Value = DASH
     if entry.measured is not None:
         count = Number(entry.measured.instances, 0, compete=False)
     label = entry.measured.distribution if entry.measured is not None else ""
     return (
-        Text(cell.row), Text(cell.column), printed, number(entry.value), number(difference),
+        Text(cell.row), Text(cell.column), printed_number(cell), number(entry.value), number(difference),
         number(entry.low), number(entry.high), count, Text(label) if label else DASH,
     )  # fmt: skip
+
+
+def printed_number(cell: PublishedCell) -> Value:
+    """The paper's entry, with as many decimals as it prints."""
+    if cell.number is None:
+        return Text(cell.value)
+    return Number(cell.number, _printed_decimals(cell.value), SYMBOLS.get(cell.unit, ""), compete=False)
 
 
 def _printed_decimals(value: str) -> int | None:
@@ -109,7 +122,7 @@ def _printed_decimals(value: str) -> int | None:
     return len(digits)
 
 
-def _decimals(entry: Entry) -> int | None:
+def decimals_of(entry: Entry) -> int | None:
     """As many decimals as are printed, but never fewer than show two digits of ours."""
     printed = _printed_decimals(entry.cell.value)
     if printed is None or entry.value is None:
@@ -125,12 +138,14 @@ def _status(entry: Entry, marks: _Marks, reasons: str) -> tuple[Value, ...]:
     return Text(verdict.status), Text(reason)
 
 
-def _caption(reproduction: Reproduction) -> str:
+def caption(reproduction: Reproduction, *, counts: bool = True) -> str:
+    """Say what stands in the table: conditions of the paper and ours, and the rule that every status follows."""
     published = reproduction.table
-    counts = ", ".join(f"{number} {status}" for status, number in count_statuses([reproduction]).items())
+    statuses = ", ".join(f"{number} {status}" for status, number in count_statuses([reproduction]).items())
     measured = [entry.measured for entry in reproduction.entries if entry.measured is not None]
     sentences = [f"{published.paper} {published.label} at the {reproduction.scale} scale: {published.title}"]
-    sentences.append(f"{len(reproduction.entries)} printed numbers: {counts}")
+    if counts:
+        sentences.append(f"{len(reproduction.entries)} printed numbers: {statuses}")
     metrics = list(dict.fromkeys(e.preset.metric for e in reproduction.entries if e.measured is not None))
     if metrics:
         sentences.append("Measured: " + "; ".join(f"{m}: {METRICS.get(m, 'as reported')}" for m in metrics))
@@ -150,7 +165,7 @@ def _caption(reproduction: Reproduction) -> str:
     return ". ".join(sentence.rstrip(".") for sentence in sentences) + "."
 
 
-def _data(entry: Entry) -> dict[str, object]:
+def data_of(entry: Entry) -> dict[str, object]:
     """Return everything behind an entry as plain values."""
     cell, measured = entry.cell, entry.measured
     preset = {

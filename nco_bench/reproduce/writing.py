@@ -7,15 +7,25 @@ from pathlib import Path
 
 from nco_bench.reports import render_csv, render_json, render_latex, render_markdown
 from nco_bench.reports.writing import write_text
+from nco_bench.reproduce.layout import laid_out
 from nco_bench.reproduce.reproducing import Reproduction
-from nco_bench.reproduce.tables import reproduction_table
+from nco_bench.reproduce.tables import table_name
 
 SUFFIXES = {"latex": ".tex", "markdown": ".md", "csv": ".csv", "json": ".json"}
 
 
-def render(form: str, reproduction: Reproduction) -> str:
-    """Return a reproduced table as ``latex``, ``markdown``, ``csv`` or ``json``."""
-    table = reproduction_table(reproduction, reasons="column" if form in ("csv", "json") else "notes")
+def render(form: str, reproduction: Reproduction, layout: str = "") -> str:
+    """Return a reproduced table as ``latex``, ``markdown``, ``csv`` or ``json``.
+
+    Parameters
+    ----------
+    form, reproduction
+        What is wanted, and of what.
+    layout
+        ``list`` or ``paper``; empty: as the paper for LaTeX, else a list.
+    """
+    layout = layout or ("paper" if form == "latex" else "list")
+    table = laid_out(reproduction, layout, reasons="column" if form in ("csv", "json") else "notes")
     renderers = {
         "latex": render_latex.render,
         "markdown": render_markdown.render,
@@ -25,7 +35,9 @@ def render(form: str, reproduction: Reproduction) -> str:
     return renderers[form](table)
 
 
-def write_tables(reproductions: Sequence[Reproduction], form: str, folder: Path) -> list[Path]:
+def write_tables(
+    reproductions: Sequence[Reproduction], form: str, folder: Path, layout: str = ""
+) -> list[Path]:
     """Write one file per table, ``PAPER-table-N-SCALE`` with the suffix of the format, and return their paths.
 
     Raises
@@ -35,7 +47,7 @@ def write_tables(reproductions: Sequence[Reproduction], form: str, folder: Path)
     """
     paths = []
     for reproduction in reproductions:
-        path = folder / f"{reproduction_table(reproduction).name}{SUFFIXES[form]}"
-        write_text(path, render(form, reproduction))
+        path = folder / f"{table_name(reproduction)}{SUFFIXES[form]}"
+        write_text(path, render(form, reproduction, layout))
         paths.append(path)
     return paths

@@ -88,9 +88,8 @@ class Page:
 
     def wait(self, condition: str) -> None:
         """Wait, frame by frame, until a JavaScript condition holds."""
-        self.evaluate(
-            f"new Promise((done) => (function look() {{ if ({condition}) done(true); else requestAnimationFrame(look); }})())"
-        )
+        look = f"function look() {{ if ({condition}) done(true); else requestAnimationFrame(look); }}"
+        self.evaluate(f"new Promise((done) => ({look})())")
 
     def key(self, key: str) -> None:
         """Press and release a key, such as ``Tab`` or ``Enter``."""

@@ -1,0 +1,154 @@
+"""A reproduced table in the paper's own layout: its rows, its columns, ours beside the printed number; ready to paste."""
+
+from __future__ import annotations
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, ranked
+from nco_bench.reproduce.judging import HARDWARE_METRICS
+from nco_bench.reproduce.reproducing import Entry, Reproduction
+from nco_bench.reproduce.tables import (
+    SYMBOLS,
+    caption,
+    data_of,
+    decimals_of,
+    printed_number,
+    reproduction_table,
+    table_name,
+)
+
+LAYOUTS = ("list", "paper")
+"""A line per printed number with status and reason, or rows and columns as printed."""
+
+LOWER_IS_BETTER = ("gap", "gap-of-means", "seconds", "memory", "mse")
+HIGHER_IS_BETTER = ("f1", "accuracy", "solved")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def laid_out(reproduction: Reproduction, layout: str, *, reasons: str = "notes") -> Table:
+    """Return a reproduced table in one of `LAYOUTS`.
+
+    Raises
+    ------
+    UnknownNameError
+        For another layout.
+    """
+    if layout not in LAYOUTS:
+        raise UnknownNameError("layout", layout, LAYOUTS)
+    if layout == "list":
+        return reproduction_table(reproduction, reasons=reasons)
+    return paper_table(reproduction)
+
+
+def paper_table(reproduction: Reproduction) -> Table:
+    """Put ours beside the printed numbers in the paper's layout.
+
+    Rows and columns without any number of ours are left out, and the caption says how many. A table of which nothing
+    could be measured comes as the list that says why.
+    """
+    entries = {(e.cell.row, e.cell.column): e for e in reproduction.entries}
+    shown = [e.cell for e in reproduction.entries if _has_ours(e)]
+    rows = list(dict.fromkeys(cell.row for cell in shown))
+    heads = [c for c in reproduction.table.columns if any(cell.column == c for cell in shown)]
+    if not rows:
+        return reproduction_table(reproduction)
+    notes = Notes()
+    columns = [Column("row", "")]
+    bodies: list[list[Value]] = [[Text(_name(row))] for row in rows]
+    for head in heads:
+        members = [entries.get((row, head)) for row in rows]
+        intervals = any(e is not None and e.low is not None for e in members)
+        columns += _columns(head, [e for e in members if e is not None], intervals)
+        for body, entry in zip(bodies, members, strict=True):
+            body += _cells(entry, intervals, notes)
+    table = Table(
+        name=table_name(reproduction),
+        caption=f"{caption(reproduction, counts=False)} {_left_out(reproduction, rows, heads)}".rstrip(),
+        columns=tuple(columns),
+        rows=tuple(Row(tuple(body), _section(row)) for row, body in zip(rows, bodies, strict=True)),
+        notes=notes.finish(reproduction.notes),
+        data=tuple(data_of(entry) for entry in reproduction.entries),
+    )
+    return ranked(table)
+
+
+def _has_ours(entry: Entry) -> bool:
+    return entry.value is not None or entry.verdict.status == "OOM"
+
+
+def _name(row: str) -> str:
+    return row.replace(" | ", ", ")
+
+
+def _section(row: str) -> str:
+    return row.rpartition(" | ")[0]
+
+
+def _columns(head: str, entries: list[Entry], intervals: bool) -> list[Column]:
+    """The columns below one printed column: the paper's number, ours, and its interval where one is known."""
+    group = head.replace(" | ", " ")
+    metrics = {e.preset.metric for e in entries if _has_ours(e)}
+    better = None
+    if metrics and metrics <= {*LOWER_IS_BETTER}:
+        better = "min"
+    elif metrics and metrics <= {*HIGHER_IS_BETTER}:
+        better = "max"
+    found = [
+        Column(f"{head}/paper", "Paper", group, unit_in_cells=True),
+        Column(f"{head}/ours", "Ours", group, better=better, unit_in_cells=True),
+    ]
+    return [*found, Column(f"{head}/interval", "95 % interval", group)] if intervals else found
+
+
+def _cells(entry: Entry | None, intervals: bool, notes: Notes) -> list[Value]:
+    if entry is None:
+        return [DASH] * (3 if intervals else 2)
+    ours: Value = DASH
+    decimals, suffix = decimals_of(entry), SYMBOLS.get(entry.cell.unit, "")
+    if _has_ours(entry):
+        marks = (_mark(entry, notes),)
+        if entry.value is None:
+            ours = Text("OOM", marks)
+        else:
+            compete = entry.verdict.status != "not comparable" or entry.preset.metric in HARDWARE_METRICS
+            ours = Number(entry.value, decimals, suffix, compete=compete, marks=marks)
+    cells: list[Value] = [printed_number(entry.cell), ours]
+    if intervals:
+        cells.append(DASH if entry.low is None or entry.high is None else _interval(entry, decimals))
+    return cells
+
+
+def _interval(entry: Entry, decimals: int | None) -> Text:
+    ends = [Number(end, decimals).text for end in (entry.low, entry.high) if end is not None]
+    return Text(f"[{', '.join(ends)}]")
+
+
+def _mark(entry: Entry, notes: Notes) -> str:
+    """A letter per status and reason, with the number of instances and the kind of test set.
+
+    Weights that were trained equally far share a letter, whatever their names are.
+    """
+    reason, measured = entry.verdict.reason, entry.measured
+    if measured is not None and measured.cell.weights is not None:
+        reason = reason.replace(f"{measured.cell.weights.get('name')} has seen", "the weights have seen")
+    parts = [f"{entry.verdict.status}: {reason}"]
+    if measured is not None and not entry.verdict.reason.startswith(f"{measured.instances} instance"):
+        parts.append(f"{measured.instances} instance{'' if measured.instances == 1 else 's'}")
+    if measured is not None and measured.distribution:
+        parts.append(measured.distribution)
+    text = "; ".join(parts)
+    tens, index = divmod(len(notes.finish()), len(LETTERS))
+    return notes.mark(text, (LETTERS[tens - 1] if tens else "") + LETTERS[index])
+
+
+def _left_out(reproduction: Reproduction, rows: list[str], heads: list[str]) -> str:
+    every_row = {e.cell.row for e in reproduction.entries}
+    every_column = {e.cell.column for e in reproduction.entries}
+    gone = [
+        f"{count} of {total} {word}"
+        for count, total, word in (
+            (len(every_row) - len(rows), len(every_row), "rows"),
+            (len(every_column) - len(heads), len(every_column), "columns"),
+        )
+        if count
+    ]
+    return f"Left out, since nothing was run for them: {' and '.join(gone)}." if gone else ""

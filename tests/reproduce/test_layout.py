@@ -1,0 +1,92 @@
+"""The paper's layout of a reproduced table: its rows and columns, ours beside, the rest left out and said."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nco_bench.datasets.load import Places
+from nco_bench.errors import UnknownNameError
+from nco_bench.reports import render_latex, render_markdown
+from nco_bench.reproduce.layout import laid_out
+from nco_bench.reproduce.reproducing import Reproduction, reproduce, tables_of
+from nco_bench.reproduce.running import Runner
+from nco_bench.reproduce.writing import render
+from nco_bench.runs.executors import QuietDisplay
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def reproduced(paper: str, number: str, results: Path, limit: int) -> Reproduction:
+    runner = Runner(results, Places(REPOSITORY / "instances"), QuietDisplay(), limit)
+    (done,) = reproduce(tables_of(paper, number), "smoke", runner)
+    return done
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("layout") / "runs"
+
+
+@pytest.fixture(scope="module")
+def insertion(runs: Path) -> Reproduction:
+    """SIT's first table with what runs in a second: random insertion, two instances of each size, and HGS on one."""
+    pytest.importorskip("random_insertion")
+    done = reproduced("sit", "1", runs, 2)
+    assert sum(e.value is not None for e in done.entries) >= 8
+    return done
+
+
+def test_only_rows_and_columns_with_a_number_of_ours_are_shown_and_the_rest_is_counted(
+    insertion: Reproduction,
+) -> None:
+    table = laid_out(insertion, "paper")
+    assert "Random Insertion" in [row.cells[0].text for row in table.rows]
+    assert "POMO" not in " ".join(row.cells[0].text for row in table.rows)
+    assert {c.group for c in table.columns} >= {"TSP1K Obj.", "TSP5K Obj."}
+    assert "TSP100K Obj." not in {c.group for c in table.columns}
+    shown = len(table.rows)
+    assert f"{len(insertion.table.rows) - shown} of {len(insertion.table.rows)} rows" in table.caption
+
+
+def test_a_cell_holds_the_printed_number_ours_with_its_letter_and_the_interval(
+    insertion: Reproduction,
+) -> None:
+    entry = next(
+        e for e in insertion.entries if (e.cell.row, e.cell.column) == ("Random Insertion", "TSP1K | Obj.")
+    )
+    text = render_markdown.render(laid_out(insertion, "paper"))
+    (row,) = [line for line in text.splitlines() if line.startswith("| Random Insertion")]
+    assert entry.value is not None
+    assert entry.low is not None
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[2] == "26.11"  # SIT prints it
+    assert cells[3].startswith(f"{entry.value:.2f}")
+    assert cells[4].startswith(rf"\[{entry.low:.2f}, ")
+
+
+def test_the_same_records_give_the_same_latex(insertion: Reproduction, runs: Path) -> None:
+    assert render("latex", reproduced("sit", "1", runs, 2)) == render("latex", insertion)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_it_compiles_without_overfull_lines(insertion: Reproduction, tmp_path: Path) -> None:
+    (tmp_path / "t.tex").write_text(render_latex.render(laid_out(insertion, "paper"), document=True))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+
+
+def test_a_table_without_any_number_of_ours_is_the_list_of_reasons(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = reproduced("pens", "5", tmp_path / "runs", 1)
+    assert "weights missing" in render("latex", done)
+
+
+def test_an_unknown_layout_names_the_known_ones(insertion: Reproduction) -> None:
+    with pytest.raises(UnknownNameError, match="list, paper"):
+        laid_out(insertion, "wide")
