@@ -17,9 +17,12 @@ import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places
+from nco_bench.datasets.names import specify
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.problems import problem as problem_module
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
+from nco_bench.runs.judge import gap_percent
 from nco_bench.runs.references import ReferenceRun, compute_references
 from nco_bench.runs.runner import Display
 
@@ -83,20 +86,28 @@ def generate_shards(
         seed = request.seed + number
         file = request.out / f"{request.problem}{request.n}-seed{seed}.npz"
         files.append(file)
-        if _complete(file, count):
-            continue
         one = dataclasses.replace(request, count=count, seed=seed, out=file)
+        if _complete(file, one):
+            continue
         generate_dataset(one, places, display)
         made += 1
     gap, measured = _quality(files[0], check, sample, request, places, display)
     return Shards(tuple(files), made, gap, measured)
 
 
-def _complete(file: Path, count: int) -> bool:
+def _complete(file: Path, request: GenerateRequest) -> bool:
+    """Tell whether the shard holds what is asked for; raise for a file of that name with other instances."""
     if not file.exists():
         return False
     dataset = load_saved(file)
-    return len(dataset) == count and all(r is not None and r.solution is not None for r in dataset.references)
+    asked = specify(
+        request.problem, request.n, request.count, request.distribution, request.seed, dict(request.params)
+    )
+    if dataset.name != asked.name:
+        raise BadInputError(
+            f"{file}: holds {dataset.name}, not {asked.name}; choose another folder with --out, or move it away."
+        )
+    return all(r is not None and r.solution is not None for r in dataset.references)
 
 
 def _quality(
@@ -107,8 +118,13 @@ def _quality(
     if check is None:
         if not path.exists():
             return None, ""
-        known = json.loads(path.read_text(encoding="utf-8"))
-        return float(known["gap_percent"]), str(known["measured"])
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+            return float(known["gap_percent"]), str(known["measured"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInputError(
+                f"{path}: damaged ({error}); delete it, and measure again with --check."
+            ) from error
     dataset = load_saved(file)
     part = dataset.slice(0, min(sample, len(dataset)))
     bare = Dataset(
@@ -117,11 +133,13 @@ def _quality(
     source = save_dataset(bare, file.parent / "check" / f"{file.stem}.npz")
     how = ReferenceRun(check, request.jobs, request.seed, request.time_limit, request.command)
     found = compute_references(bare, str(source), how, places, display)
-    gaps = [
-        label.cost / better.cost - 1
+    objective = problem_module(part.problem).OBJECTIVE
+    pairs = [
+        gap_percent(label.cost, better.cost, objective)
         for label, better in zip(part.references, found, strict=True)
         if label is not None and better is not None
     ]
-    gap, measured = 100 * float(np.mean(gaps)), f"{check} on {len(gaps)} instances of {file.name}"
+    gaps = [one for one in pairs if one is not None]
+    gap, measured = float(np.mean(gaps)), f"{check} on {len(gaps)} instances of {file.name}"
     path.write_text(json.dumps({"gap_percent": gap, "measured": measured}) + "\n", encoding="utf-8")
     return gap, measured

@@ -201,8 +201,11 @@ def describe(stream: LabelStream) -> TrainingData:
 
 
 def label_quality(shards: Sequence[str]) -> tuple[float | None, str]:
-    """Return the gap of the labels in percent and how it was measured, from ``labels.quality.json`` beside the shards."""
-    for folder in {Path(shard).parent for shard in shards if Path(shard).is_file()}:
+    """Return the gap of the labels in percent and how it was measured, from ``labels.quality.json`` beside the shards.
+
+    Of several folders the first that was measured counts; `measured` names the file it was measured on.
+    """
+    for folder in dict.fromkeys(Path(shard).parent for shard in shards if Path(shard).is_file()):
         try:
             known = json.loads((folder / "labels.quality.json").read_text(encoding="utf-8"))
             return float(known["gap_percent"]), str(known["measured"])
