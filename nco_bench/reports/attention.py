@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.figures import STYLE, checked_target, figure, legend, look
 
 Map = NDArray[np.floating]
@@ -84,7 +84,9 @@ def length_maps(title: str, rows: Sequence[MapRow], columns: str, side: str, out
         for length, axis in zip(lengths, grid[0], strict=True):
             axis.set_title(f"n = {length:,}")
         blocks = max(max(values.shape) for values in rows[0].maps.values()) > LARGEST_PICTURE
-        hint = f" (beyond {LARGEST_PICTURE} rows or columns: the largest value of each block)" if blocks else ""
+        hint = (
+            f" (beyond {LARGEST_PICTURE} rows or columns: the largest value of each block)" if blocks else ""
+        )
         fig.supxlabel(columns + hint, fontsize=8.0)
         fig.suptitle(title, fontsize=9.0)
         fig.colorbar(image, ax=list(grid.flat), aspect=25, pad=0.01, label=_colours(rows))
@@ -103,7 +105,10 @@ def _colours(rows: Sequence[MapRow]) -> str:
 def length_sweep(
     title: str, curves: Sequence[LengthCurve], trained: int, ylabel: str, out: Path | str
 ) -> Path:
-    """Draw scores against lengths, a line per method; trivial predictors are grey, the training length a vertical line."""
+    """Draw scores against lengths, a line per method; trivial predictors are grey, the training length a vertical line.
+
+    The numbers are written beside the picture, as a CSV of the same name.
+    """
     target = checked_target(out)
     if not curves:
         raise BadInputError(f"{target}: no scores to draw.")
@@ -126,4 +131,15 @@ def length_sweep(
         axis.minorticks_off()
         axis.set(title=title, xlabel=f"length n (trained on {trained})", ylabel=ylabel)
         legend(fig, axes)
+    _write_scores(curves, ylabel, target.with_suffix(".csv"))
     return target
+
+
+def _write_scores(curves: Sequence[LengthCurve], score: str, target: Path) -> None:
+    """Write the numbers of a sweep, a line per method and length; raises `ResultsError`."""
+    lines = [f"method,n,{score}"]
+    lines += [f"{curve.label},{n},{curve.scores[n]:.6g}" for curve in curves for n in sorted(curve.scores)]
+    try:
+        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{target}: cannot be written ({error.strerror}); choose another --out.") from None

@@ -2,13 +2,13 @@
 
 Several weights files of one network that were trained alike (same steps, samples and data) are seeds of one method: they
 share a row, which shows mean and sample standard deviation of each metric over them. A row of one weights file, or of none,
-has a 95 % bootstrap interval over instances instead.
+has a 95 % bootstrap interval over instances instead. Many datasets stand below each other instead of beside.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,13 @@ from nco_bench.reports.captions import caption, remarks
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.pooled import MEANING, METRICS
 from nco_bench.reports.presets import cell_marks, failure_word
-from nco_bench.reports.rows import arrange, column_identity
-from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value
+from nco_bench.reports.rows import DatasetColumn, MethodRow, arrange, column_identity
+from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, rank_values
 
+WIDEST = 4
+"""Datasets beside each other; more of them stand below each other."""
+
+TRAINED = re.compile(r"\S+: the weights (\S+) have seen (\S+) % of the training samples of the paper\.")
 TRAINED_ALIKE = ("steps", "samples", "share_of_paper", "training_size", "training_distribution")
 """Facts of two weights files that must agree for them to be seeds of one method."""
 
@@ -105,17 +109,10 @@ def tasks_table(frame: ResultFrame, *, gap: str) -> Table:
     rows, datasets = arrange([g.shown for g in groups])
     by_cell = {_identity(g.shown): g for g in groups}
     notes = Notes()
-    columns, bodies = [Column("method", "Method")], [list[Value]([Text(row.name)]) for row in rows]
-    for dataset in datasets:
-        column = {
-            row.key: by_cell[_identity(cell)]
-            for row in rows
-            if (cell := dataset.cells.get(row.key)) is not None
-        }
-        for key, header, unit, better, value in _quantities(list(column.values())):
-            columns.append(Column(f"{dataset.key}/{key}", header, dataset.title, unit, better))
-            for row, body in zip(rows, bodies, strict=True):
-                body.append(_cell(column.get(row.key), value, unit, better, notes))
+    if len(datasets) <= WIDEST:
+        columns, table_rows = _beside(by_cell, rows, datasets, notes)
+    else:
+        columns, table_rows = _below(by_cell, rows, datasets, notes)
     found = {name for g in groups for name in METRICS if g.values(name)}
     text = caption("Algorithmic tasks, metrics pooled over all answers of a set", summaries, "")
     # Nothing here is timed or held against a reference.
@@ -133,10 +130,67 @@ def tasks_table(frame: ResultFrame, *, gap: str) -> Table:
         name="tasks",
         caption=f"{'. '.join(kept)} {'. '.join(meanings)}.",
         columns=tuple(columns),
-        rows=tuple(Row(tuple(body), row.section) for body, row in zip(bodies, rows, strict=True)),
-        notes=notes.finish(remarks(summaries, frame.notes)),
+        rows=tuple(table_rows),
+        notes=notes.finish(_condensed(remarks(summaries, frame.notes))),
         data=tuple(g.as_dict() for g in groups),
     )
+
+
+Groups = Mapping[tuple[Any, ...], SeedGroup]
+
+
+def _column_of(dataset: DatasetColumn, rows: Sequence[MethodRow], by_cell: Groups) -> dict[str, SeedGroup]:
+    """Return the groups of a dataset by the key of their row."""
+    cells = {row.key: dataset.cells.get(row.key) for row in rows}
+    return {key: by_cell[_identity(cell)] for key, cell in cells.items() if cell is not None}
+
+
+def _beside(
+    by_cell: Groups, rows: Sequence[MethodRow], datasets: Sequence[DatasetColumn], notes: Notes
+) -> tuple[list[Column], list[Row]]:
+    """Lay out a row per method, datasets beside each other."""
+    columns, bodies = [Column("method", "Method")], [list[Value]([Text(row.name)]) for row in rows]
+    for dataset in datasets:
+        column = _column_of(dataset, rows, by_cell)
+        for key, header, unit, better, value in _quantities(list(column.values())):
+            columns.append(Column(f"{dataset.key}/{key}", header, dataset.title, unit, better))
+            for row, body in zip(rows, bodies, strict=True):
+                body.append(_cell(column.get(row.key), value, unit, better, notes))
+    return columns, [Row(tuple(body), row.section) for body, row in zip(bodies, rows, strict=True)]
+
+
+def _below(
+    by_cell: Groups, rows: Sequence[MethodRow], datasets: Sequence[DatasetColumn], notes: Notes
+) -> tuple[list[Column], list[Row]]:
+    """Lay out a row per dataset and method, datasets below each other; the best of each dataset is marked."""
+    quantities = _quantities(list(by_cell.values()))
+    columns = [Column("dataset", "Dataset"), Column("method", "Method")]
+    columns += [Column(key, header, "", unit) for key, header, unit, _, _ in quantities]
+    found = []
+    for dataset in datasets:
+        column = _column_of(dataset, rows, by_cell)
+        names = [row for row in rows if row.key in column]
+        body = [[Text(dataset.title) for _ in names], [Text(row.name) for row in names]]
+        for _, _, unit, better, value in quantities:
+            cells = [_cell(column[row.key], value, unit, better, notes) for row in names]
+            body.append(rank_values(cells, better) if better else cells)
+        found += [Row(tuple(cells), dataset.key) for cells in zip(*body, strict=True)]
+    return columns, found
+
+
+def _condensed(lines: Sequence[str]) -> list[str]:
+    """Put remarks on how far weights are trained together where there are many."""
+    by_share: dict[str, list[str]] = {}
+    for line in lines:
+        if match := TRAINED.fullmatch(line):
+            by_share.setdefault(match[2], []).append(match[1])
+    if sum(map(len, by_share.values())) <= WIDEST:
+        return list(lines)
+    kept = [line for line in lines if not TRAINED.fullmatch(line)]
+    return kept + [
+        f"{len(names)} weights files have seen {share} % of the training samples of the paper, {names[0]} one of them."
+        for share, names in by_share.items()
+    ]
 
 
 def seed_groups(summaries: Sequence[CellSummary]) -> list[SeedGroup]:

@@ -54,6 +54,8 @@ def test_pictures_are_written_and_mistakes_named(tmp_path: Path) -> None:
         assert length_maps("t", [row], "key", "query", tmp_path / f"a{suffix}").read_bytes().startswith(start)
     curves = [LengthCurve("tropical", {8: 90.0, 64: 70.0}), LengthCurve("all", {8: 35.0, 64: 20.0}, True)]
     assert length_sweep("t", curves, 8, "F1", tmp_path / "b.png").stat().st_size > 1000
+    numbers = (tmp_path / "b.csv").read_text().splitlines()
+    assert numbers == ["method,n,F1", "tropical,8,90", "tropical,64,70", "all,8,35", "all,64,20"]
     options = {"data": None, "instance": 0, "scales": [], "places": None}
     with pytest.raises(BadInputError, match="png"):
         draw("tropical", **options, out=tmp_path / "a.jpg")  # type: ignore[arg-type]

@@ -125,3 +125,17 @@ def test_records_without_counts_load_and_have_no_pooled_metrics(results: Results
     line = next(results.folder.glob("r1*/records.jsonl")).read_bytes().splitlines()[0]
     assert b"counts" not in line
     assert [row["solver"] for row in build_table("tasks", frame).data] == ["tropical"]
+
+
+def test_many_datasets_stand_below_each_other_with_the_best_of_each(tmp_path: Path) -> None:
+    names = tuple(f"quickselect:length-ood:n={n}:count=20" for n in (8, 9, 10, 11, 12))
+    run(RunRequest(("all-positive", "exact"), names, tmp_path / "runs", Places(tmp_path)), QuietDisplay())
+    table = build_table("tasks", load_frame(tmp_path / "runs"))
+    assert [column.key for column in table.columns][:3] == ["dataset", "method", "f1"]
+    by_name = {(row.cells[0].text.split()[0], row.cells[1].text): row.cells[2] for row in table.rows}  # type: ignore[union-attr]
+    assert len(by_name) == 10
+    for n, name in zip((8, 9, 10, 11, 12), names, strict=True):
+        p = generate("quickselect", "length-ood", n, 20).targets.mean()
+        assert by_name[name, "all-positive"].value == pytest.approx(100 * 2 * p / (1 + p))  # type: ignore[union-attr]
+        assert by_name[name, "exact"].rank == 1  # type: ignore[union-attr]
+        assert by_name[name, "all-positive"].rank != 1  # type: ignore[union-attr]
