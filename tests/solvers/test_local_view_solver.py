@@ -131,7 +131,7 @@ def test_the_solver_finds_the_official_routes(shared: Path, monkeypatch: pytest.
 
 
 def test_wrong_options_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match="parameter of dgl 'turn'.*'turns'"):
+    with pytest.raises(UnknownNameError, match=r"parameter of dgl 'turn'.*'turns'"):
         LocalViewSolver(SolverOptions(solver="dgl", params={"turn": "8"}))
     with pytest.raises(BadInputError, match="turns=8"):
         LocalViewSolver(SolverOptions(solver="dgl", decoding="x8", params={"turns": "8"}))
