@@ -1,6 +1,6 @@
 """Download single files from the official sites of TSPLIB and CVRPLIB.
 
-TSPLIB (Heidelberg) serves every file under its own name with ``.gz``. CVRPLIB (PUC-Rio) moved in 2025: the old folders
+TSPLIB (Heidelberg) serves every file under its own name with ``.gz``. CVRPLIB (PUC-Rio) has moved: the old folders
 ``/media/com_vrp/instances/SET/`` are gone, an instance is ``download/instance/NUMBER`` and its solution
 ``download/bks/NUMBER``, and the number stands beside the name on the page ``instances/1`` (CVRP). Nothing that a site
 says becomes a file name: names come from the catalogue, and `nco_bench.datasets.pull` checks each content.
