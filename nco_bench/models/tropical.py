@@ -20,6 +20,10 @@ KERNELS = importlib.util.find_spec("numba") is not None
 """Whether compiled loops are to be had."""
 
 
+def _block_entries(x: Tensor) -> int:
+    return BLOCK_ENTRIES.get(x.device.type, BLOCK_ENTRIES["cpu"])
+
+
 def tropicalise(x: Tensor) -> Tensor:
     """Map to tropical space: ``log(1 + relu(x))`` (the paper writes log(relu(x)), which is -inf for half of all values)."""
     return torch.log1p(torch.relu(x))
@@ -49,7 +53,7 @@ def max_plus(u: Tensor, weight: Tensor) -> Tensor:
     if _compiled(u, weight):
         out: Tensor = _Projection.apply(rows, weight)
     else:
-        block = max(1, BLOCK_ENTRIES[u.device.type] // weight.numel())
+        block = max(1, _block_entries(u) // weight.numel())
         out = torch.cat([(part[:, None] + weight).amax(-1) for part in rows.split(block)])
     return out.view(*u.shape[:-1], weight.shape[0])
 
@@ -62,7 +66,7 @@ def hilbert_scores(q: Tensor, k: Tensor, symmetric: bool = True) -> Tensor:
     symmetric
         ``max_c d_c - min_c d_c`` of ``d = q_i - k_j``; else the asymmetric distance ``sum_c d_c - C min_c d_c``.
     """
-    rows = max(1, BLOCK_ENTRIES[q.device.type] // max(1, k.numel()))
+    rows = max(1, _block_entries(q) // max(1, k.numel()))
     return torch.cat([_scores(part, k, symmetric) for part in q.split(rows, dim=-2)], dim=-2)
 
 
@@ -75,7 +79,7 @@ def _scores(q: Tensor, k: Tensor, symmetric: bool) -> Tensor:
 
 def aggregate(scores: Tensor, v: Tensor) -> Tensor:
     """Return the max-plus product ``C_ic = max_j (S_ij + v_jc)``: ``(..., N, M)`` and ``(..., M, C)``."""
-    rows = max(1, BLOCK_ENTRIES[v.device.type] // max(1, v.numel()))
+    rows = max(1, _block_entries(v) // max(1, v.numel()))
     blocks = [(part[..., None] + v[..., None, :, :]).amax(-2) for part in scores.split(rows, dim=-2)]
     return torch.cat(blocks, dim=-2)
 
@@ -88,7 +92,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, symmetric: bool = True) -> Tensor:
     if symmetric and _compiled(q, k, v):
         out: Tensor = _Attention.apply(q, k, v)
         return out
-    rows = max(1, BLOCK_ENTRIES[q.device.type] // max(1, k.numel()))
+    rows = max(1, _block_entries(q) // max(1, k.numel()))
     return torch.cat([aggregate(_scores(part, k, symmetric), v) for part in q.split(rows, dim=-2)], dim=-2)
 
 

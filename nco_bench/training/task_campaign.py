@@ -4,6 +4,9 @@
 doubles the samples of every network; the last one is as long as the time allows. Weights are exported when a round is
 complete, so that whatever stops a campaign, the exported networks are comparable; the same command goes on where it was.
 A graph task gets a quarter of the samples of the others: its instances have eight times as many tokens.
+
+Networks are trained one after another, or side by side with ``--jobs``. A batch of 500 fills a processor core: three seeds
+stacked by `torch.func.vmap` took 1.1 to 1.25 times the processor time of three trainings, so seeds are not stacked.
 """
 
 from __future__ import annotations
@@ -102,7 +105,9 @@ def target_samples(member: Member, samples: int) -> int:
     return max(batch, share // batch * batch)
 
 
-def train_member(member: Member, samples: int, folder: Path, until: float) -> Done | None:
+def train_member(
+    member: Member, samples: int, folder: Path, until: float, device: str = "cpu"
+) -> Done | None:
     """Train a member until it has seen `samples`, from where its checkpoint stands; export it into the round's folder.
 
     Parameters
@@ -111,6 +116,8 @@ def train_member(member: Member, samples: int, folder: Path, until: float) -> Do
         Of the campaign.
     until
         Wall time (`time.time`) at which to stop with a checkpoint.
+    device
+        ``cpu`` or ``cuda``; a checkpoint of the one goes on with the other.
 
     Returns
     -------
@@ -118,7 +125,7 @@ def train_member(member: Member, samples: int, folder: Path, until: float) -> Do
         None when the time ran out.
     """
     torch.set_num_threads(1)
-    trainer = _trainer(member, folder)
+    trainer = _trainer(member, folder, device)
     recipe, progress = trainer.recipe, trainer.progress
     goal = target_samples(member, samples)
     began, before = time.monotonic(), progress.seconds
@@ -149,9 +156,9 @@ def _line(trainer: Trainer) -> dict[str, float | int]:
     }  # fmt: skip
 
 
-def _trainer(member: Member, folder: Path) -> Trainer:
+def _trainer(member: Member, folder: Path, device: str = "cpu") -> Trainer:
     task = member.definition
-    policy = untrained(member.network, task, member.seed)
+    policy = untrained(member.network, task, member.seed).to(device)
     recipe = task_recipe(task)
     learner = TaskLearner(policy, task, recipe.batch, member.seed)
     identity = {"model": member.network, "problem": task.name, "variant": task.variant, "seed": member.seed}
@@ -167,10 +174,10 @@ def _export(trainer: Trainer, member: Member, done: Done, folder: Path) -> None:
 
 
 def run_round(
-    members: Sequence[Member], samples: int, folder: Path, until: float, jobs: int
+    members: Sequence[Member], samples: int, folder: Path, until: float, jobs: int, device: str = "cpu"
 ) -> Iterator[Done | None]:
     """Train all members to a round's samples, in `jobs` processes; yields in their order."""
-    arguments = [(member, samples, folder, until) for member in members]
+    arguments = [(member, samples, folder, until, device) for member in members]
     if jobs == 1:
         for each in arguments:
             yield train_member(*each)
@@ -195,6 +202,7 @@ def campaign(
     out: Path,
     jobs: int = 1,
     most: int = PAPER_SAMPLES,
+    device: str = "cpu",
 ) -> int:
     """Train all members round after round until the budget is spent.
 
@@ -206,6 +214,8 @@ def campaign(
         Of checkpoints, and where the weights of complete rounds go.
     most
         Samples at which to stop: further seeds are compared with the first at equal training.
+    device
+        ``cpu`` or ``cuda``.
 
     Returns
     -------
@@ -216,7 +226,7 @@ def campaign(
     samples = next_round(state.samples, state.pace, budget_s, most) if state.samples else start
     while samples:
         seconds = 0.0
-        for done in run_round(members, samples, folder, until, jobs):
+        for done in run_round(members, samples, folder, until, jobs, device):
             if done is None:
                 print(f"time is up; weights of {state.samples:,} samples stay", file=sys.stderr)
                 return state.samples
@@ -276,6 +286,16 @@ def members_of(tasks: Sequence[str], networks: Sequence[str], seeds: Sequence[in
     return [Member(t, n, s) for s, t, n in itertools.product(seeds, tasks, networks)]
 
 
+def _device(name: str) -> str:
+    """Return the device that a name means; raises `BadInputError` for one that is not here."""
+    here = torch.cuda.is_available()
+    if name == "auto":
+        return "cuda" if here else "cpu"
+    if name != "cpu" and not (here and name.partition(":")[0] == "cuda"):
+        raise BadInputError(f"--device {name}: not on this machine; give cpu, or auto.")
+    return name
+
+
 def _seconds(text: str) -> float:
     unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
     try:
@@ -296,6 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("task-campaign"), help="checkpoints and curves")
     parser.add_argument("--out", type=Path, default=SHIPPED, help="where weights of complete rounds go")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: a GPU where there is one")
     given = parser.parse_args(arguments)
     try:
         seeds = [int(s) for s in given.seeds.split(",")]
@@ -308,6 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             out=given.out,
             jobs=given.jobs,
             most=given.most,
+            device=_device(given.device),
         )
     except (NcoBenchError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from nco_bench.problems.tasks import TASKS, VARIANTS
 from nco_bench.training.task_campaign import (
     Member,
     campaign,
+    main,
     members_of,
     next_round,
     target_samples,
@@ -78,6 +79,19 @@ def test_rounds_double_until_the_time_allows_less() -> None:
     assert next_round(64_000, 1e-3, 20.0) == 82_000
     assert next_round(64_000, 1e-3, 5.0) == 0
     assert next_round(8_000_000, 1e-6, 1e6) == 10_000_000
+    assert next_round(64_000, 1e-3, 1e6, most=100_000) == 100_000
+    assert next_round(64_000, 1e-3, 1e6, most=64_000) == 0
+
+
+@pytest.mark.parametrize("network", ["vanilla", "adaptive", "tropical"])
+@pytest.mark.parametrize("task", ["quickselect", "subset-sum", "fractional-knapsack"])
+def test_a_step_neither_leaves_the_device_of_the_network_nor_waits_for_it(network: str, task: str) -> None:
+    # Tensors of the meta device have no values: whatever reads one on the host, or mixes devices, raises.
+    policy = untrained(network, TASKS[task], 0).to("meta")
+    loss = TaskLearner(policy, TASKS[task], 4, 0).loss(0, 0.0)
+    loss.total.backward()  # type: ignore[no-untyped-call]
+    used = [p for name, p in policy.named_parameters() if not name.startswith("last_norm")]
+    assert all(p.grad is not None and p.grad.device.type == "meta" for p in used)
 
 
 def test_graph_tasks_get_a_quarter_in_whole_batches() -> None:
@@ -92,3 +106,10 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(BadInputError, match="predecessors"):
         untrained("tropical", VARIANTS["floyd-warshall"]["predecessors"], 0)
     np.testing.assert_equal(len(members_of(list(TASKS), ["tropical", "vanilla"], [0, 1])), 44)
+
+
+def test_a_device_that_is_not_here_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--budget", "1s", "--folder", str(tmp_path / "f"), "--out", str(tmp_path / "o")]
+    assert main([*arguments, "--device", "tpu"]) == 2
+    assert capsys.readouterr().err == "error: --device tpu: not on this machine; give cpu, or auto.\n"
+    assert not (tmp_path / "f").exists()
