@@ -19,13 +19,16 @@ def convert(
     to_format: Annotated[
         str | None, typer.Option("--to", help="Format of OUT; default: by its name.")
     ] = None,
+    instance: Annotated[
+        int | None, typer.Option("--instance", help="Only this instance, counted from 1.", min=1)
+    ] = None,
     json: Json = False,
 ) -> None:
     """Convert a dataset from one file format to another."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.convert import convert_file
 
-    dataset = convert_file(source, target, from_format, to_format)
+    dataset = convert_file(source, target, from_format, to_format, instance)
     if json:
         print_json(
             {"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256}

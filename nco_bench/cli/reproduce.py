@@ -52,11 +52,13 @@ def reproduce(
     from nco_bench.reproduce.reproducing import count_statuses, tables_of
     from nco_bench.reproduce.reproducing import reproduce as reproduce_tables
     from nco_bench.reproduce.running import Runner
-    from nco_bench.reproduce.writing import render, write_tables
+    from nco_bench.reproduce.writing import prepare_folder, render, write_tables
     from nco_bench.runs.environment import command_line
 
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
     wanted = tables_of(paper, table)
+    if out is not None:
+        prepare_folder(out)  # before the work of hours, not after it
     if layout is not None and layout not in LAYOUTS:
         raise UnknownNameError("layout", layout, LAYOUTS)
     with RunDisplay() as display:

@@ -13,7 +13,9 @@ from nco_bench.errors import BadInputError
 OWN_FORMAT = "nco-bench"
 
 
-def convert_file(source: Path, target: Path, from_format: str | None, to_format: str | None) -> Dataset:
+def convert_file(
+    source: Path, target: Path, from_format: str | None, to_format: str | None, instance: int | None = None
+) -> Dataset:
     """Read a dataset in one format and write it in another.
 
     Parameters
@@ -22,6 +24,8 @@ def convert_file(source: Path, target: Path, from_format: str | None, to_format:
         Files.
     from_format, to_format
         Format names of `nco_bench.datasets.formats`, ``nco-bench`` for our npz, or None to go by content and suffix.
+    instance
+        Only this one, counted from 1; None for all.
 
     Raises
     ------
@@ -31,8 +35,21 @@ def convert_file(source: Path, target: Path, from_format: str | None, to_format:
     if not source.is_file():
         raise BadInputError(f"{source}: no such file.")
     dataset = load_path(source) if from_format in (None, OWN_FORMAT) else read_file(source, from_format)
+    if instance is not None:
+        dataset = _alone(dataset, instance)
     if to_format == OWN_FORMAT or (to_format is None and target.suffix == ".npz"):
         save_dataset(dataset, target)
     else:
         write_file(dataset, target, to_format)
     return dataset
+
+
+def _alone(dataset: Dataset, instance: int) -> Dataset:
+    """Return a dataset of one instance, with its reference; a set of its own, not a slice with the hash of the whole."""
+    if instance > len(dataset):
+        raise BadInputError(f"--instance {instance}: {dataset.name} holds instances 1..{len(dataset)}.")
+    index = instance - 1
+    name = dataset.instances[index].name
+    return Dataset(
+        name, dataset.problem, (dataset.instances[index],), (dataset.references[index],), dataset.origin
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from nco_bench.errors import ResultsError
 from nco_bench.reports import render_csv, render_json, render_latex, render_markdown
 from nco_bench.reports.writing import write_text
 from nco_bench.reproduce.layout import laid_out
@@ -33,6 +35,24 @@ def render(form: str, reproduction: Reproduction, layout: str = "") -> str:
         "json": render_json.render,
     }
     return renderers[form](table)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make a folder for tables, and see that files can be written there.
+
+    Raises
+    ------
+    ResultsError
+        When it cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsError(
+            f"--out {folder}: cannot be written ({error.strerror}); choose another folder."
+        ) from error
 
 
 def write_tables(

@@ -120,6 +120,10 @@ def assert_refused(done: Done, *fragments: str) -> None:
         (["reference", "tsp9:count=2", "--solver", "two-opt", "--jobs", "0"], ["--jobs"]),
         (["reference", "tsp9:count=2", "--solver", "hgs", "--jobs", "2"], ["hgs on tsp9", "solves cvrp"]),
         (["report", "--out", "x.xyz"], ["x.xyz", ".tex"]),
+        (
+            ["reproduce", "eie", "--table", "1", "--out", "/proc/tables"],
+            ["/proc/tables", "cannot be written"],
+        ),
         (["instances", "verify", "--instances", "nowhere"], ["nowhere", "no such folder"]),
     ],
 )
@@ -166,6 +170,18 @@ def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
     done = nco_bench("run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "nonsense")
     assert_refused(done, "'nonsense'", "nco-bench weights list")
     assert len(done.stderr) < 240
+
+
+def test_one_instance_of_several_is_converted_where_the_format_holds_one(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
+    dataset = generate("tsp", 10, 3, "uniform", 1)
+    save_dataset(dataset, tmp_path / "set.npz")
+    assert_refused(nco_bench("convert", "set.npz", "one.tsp"), "--instance K")
+    assert_refused(nco_bench("convert", "set.npz", "one.tsp", "--instance", "4"), "1..3")
+    assert nco_bench("convert", "set.npz", "one.tsp", "--instance", "2").returncode == 0
+    assert nco_bench("convert", "one.tsp", "back.npz").returncode == 0
+    assert np.allclose(np.load(tmp_path / "back.npz")["x_coords"][0], dataset.instances[1].arrays()["coords"])
 
 
 def test_a_solver_file_that_exits_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:

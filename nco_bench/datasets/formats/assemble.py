@@ -149,7 +149,8 @@ def the_only_instance(dataset: Dataset, kind: str, fmt: str) -> Any:
     check_problem(dataset, [kind], fmt)
     if len(dataset) != 1:
         raise BadInputError(
-            f"{dataset.name}: format {fmt!r} holds one instance, the dataset has {len(dataset)}; take one with a slice."
+            f"{dataset.name}: format {fmt!r} holds one instance, the dataset has {len(dataset)}; "
+            "choose one with --instance K."
         )
     return dataset.instances[0]
 
