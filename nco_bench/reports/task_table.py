@@ -170,7 +170,7 @@ def _below(
     for dataset in datasets:
         column = _column_of(dataset, rows, by_cell)
         names = [row for row in rows if row.key in column]
-        body = [[Text(dataset.title) for _ in names], [Text(row.name) for row in names]]
+        body: list[list[Value]] = [[Text(dataset.title) for _ in names], [Text(row.name) for row in names]]
         for _, _, unit, better, value in quantities:
             cells = [_cell(column[row.key], value, unit, better, notes) for row in names]
             body.append(rank_values(cells, better) if better else cells)

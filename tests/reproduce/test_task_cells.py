@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.errors import BadWeightsError
 from nco_bench.problems.tasks import TASKS, generate
 from nco_bench.reports.published import load_table
 from nco_bench.reproduce.task_cells import COUNTS, NETWORKS, ROWS, over_training_seeds
@@ -22,6 +23,14 @@ def test_every_row_of_the_tables_is_a_task(number: int) -> None:
     assert set(ROWS.values()) == set(TASKS)
     networks = {c.column.removesuffix(" | Mean").removesuffix(" | Std").split(" | ")[-1] for c in table.cells}
     assert networks <= set(NETWORKS)
+
+
+def test_a_single_seed_has_no_deviation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_member(Member("three-sum", "vanilla", 0), 500, tmp_path, float("inf"))
+    monkeypatch.setattr(store, "SHIPPED", tmp_path / "round-500")
+    monkeypatch.setattr("nco_bench.weights.store.cache_folder", lambda: tmp_path / "none")
+    with pytest.raises(BadWeightsError, match="one training seed only"):
+        over_training_seeds(load_table("tropical", 1), "smoke")
 
 
 def test_cells_are_means_and_deviations_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
