@@ -30,13 +30,14 @@ def prepare(assignment: Assignment) -> Prepared:
     problem = stream.problem
     if assignment.problem not in (None, problem):
         raise BadInputError(
-            f"{assignment.data[0]}: holds {problem} instances, --problem says {assignment.problem}."
+            f"{stream.shards[-1]}: holds {problem} instances, --problem says {assignment.problem}."
         )
     if problem not in entry(model).problems:
-        raise BadInputError(
-            f"{assignment.data[0]}: holds {problem} instances; {model} is no model for the {problem}."
-        )
+        raise BadInputError(f"{stream.shards[-1]}: holds {problem} instances; {model} does not solve them.")
     options = typed_options(model_config(model, problem), assignment.options)
+    for key, value in options.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise BadInputError(f"--config model.{key}={value}: expected 1 or more.")
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
 
@@ -57,7 +58,14 @@ def _data(assignment: Assignment) -> tuple[LabelStream, NDArray[np.float32]]:
     count, places = assignment.recipe.validation_instances, assignment.places
     if assignment.validation is not None:
         stream = LabelStream(assignment.data, assignment.seed, places=places)
-        return stream, read_shard(assignment.validation, places).ordered[:count]
+        judges = read_shard(assignment.validation, places)
+        if judges.problem != stream.problem or not judges.tours:
+            held = f"{judges.problem} instances" if judges.tours else "paths"
+            raise BadInputError(
+                f"--validation {assignment.validation}: holds {held}; expected solved {stream.problem} instances, "
+                "as in --data."
+            )
+        return stream, judges.ordered[:count]
     stream = LabelStream(assignment.data, assignment.seed, hold_out=count, places=places)
     return stream, stream.held_out()
 

@@ -63,6 +63,10 @@ def import_checkpoint(
     """
     import dataclasses
 
+    if name is not None and (name != Path(name).name or not name):
+        raise BadWeightsError(
+            f"--name {name!r}: expected a plain name; the weights are kept in {cache_folder()}."
+        )
     model = ALIASES.get(model, model)
     known = entry(model)
     config = model_config(model, problem)

@@ -170,7 +170,33 @@ def test_routes_that_are_no_labels_are_refused(tmp_path: Path) -> None:
 
 def test_labels_of_another_problem_are_refused(tmp_path: Path) -> None:
     path = _routes(tmp_path, [0, 2, 0, 3, 1, 0])
-    with pytest.raises(BadInputError, match="holds cvrp instances; decoder-6x128 is no model for the cvrp"):
+    with pytest.raises(
+        BadInputError, match=r"routes.*holds cvrp instances; decoder-6x128 does not solve them"
+    ):
         train("decoder-6x128", [path], {"steps": "1"}, out=tmp_path / "w", progress="silent")
     with pytest.raises(BadInputError, match="holds cvrp instances, --problem says tsp"):
         train("bq", [path], {"steps": "1"}, out=tmp_path / "w", progress="silent", problem="tsp")
+
+
+def test_validation_on_another_problem_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    coords = np.random.default_rng(3).random((10, 6, 2))
+    np.savez(tmp_path / "tours.npz", coords=coords, tours=np.tile(np.arange(6), (10, 1)))
+    routes = _routes(tmp_path, [0, 2, 0, 3, 1, 0])
+    with pytest.raises(
+        BadInputError, match=r"--validation .*routes.*: holds cvrp instances; expected solved tsp"
+    ):
+        train(
+            "decoder-6x128", [tmp_path / "tours.npz"], {"steps": "1"}, out=tmp_path / "w", progress="silent",
+            validation=routes,
+        )  # fmt: skip
+    assert not (tmp_path / "w.training").exists()
+
+
+def test_a_model_without_layers_is_refused(tmp_path: Path) -> None:
+    coords = np.random.default_rng(3).random((10, 6, 2))
+    np.savez(tmp_path / "tours.npz", coords=coords, tours=np.tile(np.arange(6), (10, 1)))
+    with pytest.raises(BadInputError, match=r"model\.depth=0: expected 1 or more"):
+        train(
+            "decoder-6x128", [tmp_path / "tours.npz"], {"steps": "1", "model.depth": "0"}, out=tmp_path / "w",
+            progress="silent",
+        )  # fmt: skip

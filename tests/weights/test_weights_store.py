@@ -13,6 +13,7 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.models.registry import build_path_policy, count_parameters
 from nco_bench.models.task_networks import build_task_network
 from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
     Manifest,
     TrainingData,
@@ -173,3 +174,8 @@ def test_shipped_weights_are_whole_and_fit_their_model() -> None:
         assert count_parameters(policy) == file.manifest.parameters
         assert file.manifest.licence == "MIT"
         assert made.validation or "On fresh instances" in made.notes  # an F1 is no gap
+
+
+def test_an_imported_name_stays_in_the_folder_of_weights(tmp_path: Path) -> None:
+    with pytest.raises(BadWeightsError, match=r"--name '\.\./evil': expected a plain name"):
+        import_checkpoint("lehd", tmp_path / "any.pt", "tsp", "../evil")
