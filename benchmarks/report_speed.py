@@ -1,6 +1,8 @@
 """How long a report over many records takes, and how much memory. Aim: 1,000,000 records in 10 s and 2 GB on 2 cores.
 
-Usage: python benchmarks/report_speed.py [--records 1000000] [--html]
+With --counts every record holds counts, as those of tasks whose metrics are pooled do (precision, F1).
+
+Usage: python benchmarks/report_speed.py [--records 1000000] [--html] [--counts]
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import orjson
 from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line
 
 CELLS = 100
+COUNTS = {"true_positives": 61.0, "false_positives": 7.0, "false_negatives": 12.0, "true_negatives": 20.0}
 REPORT = """
 import sys
 from pathlib import Path
@@ -35,7 +38,7 @@ if sys.argv[2] == "html":
 """
 
 
-def write_results(folder: Path, total: int) -> None:
+def write_results(folder: Path, total: int, counts: dict[str, float] | None = None) -> None:
     """Write a run of 10 solvers on 10 datasets."""
     generator = np.random.default_rng(1234)
     run = folder / "20260101-000000-1-benchmark"
@@ -63,6 +66,7 @@ def write_results(folder: Path, total: int) -> None:
                         Record(
                             generator.bytes(16).hex(), index, i, f"tsp{n}-{i}", n, 0, 1234 + i, "ok", cost, 7.7,
                             100 * (cost - 7.7) / 7.7, 0.01, False, (i * n, n), "0123456789abcdef", "euclidean",
+                            counts=counts,
                         )
                     )
                 )  # fmt: skip
@@ -72,9 +76,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--html", action="store_true")
+    parser.add_argument("--counts", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        write_results(Path(folder), options.records)
+        write_results(Path(folder), options.records, COUNTS if options.counts else None)
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", REPORT, folder, "html" if options.html else ""], check=True)
         seconds = time.perf_counter() - start
@@ -82,7 +87,8 @@ def main() -> None:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = used.ru_utime + used.ru_stime
         print(
-            f"{options.records:,} records, three tables: {seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB"
+            f"{options.records:,} records{' with counts' if options.counts else ''}, three tables: "
+            f"{seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB"
         )
 
 

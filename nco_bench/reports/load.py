@@ -10,7 +10,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -259,8 +259,12 @@ class _Columns:
         self.count += len(block)
 
     def _add_counts(self, counts: Sequence[dict[str, float]]) -> None:
-        for name in dict.fromkeys(name for line in counts for name in line):
-            values = np.array([line.get(name) for line in counts], dtype=np.float64)
+        for name in dict.fromkeys(chain.from_iterable(counts)):
+            try:
+                found = list(map(itemgetter(name), counts))
+            except KeyError:  # not all records count the same
+                found = [line.get(name) for line in counts]
+            values = np.array(found, dtype=np.float64)
             self._counts.setdefault(name, []).append((self.count, values))
 
     def _count_column(self, name: str) -> NDArray[np.float64]:
