@@ -1,7 +1,7 @@
 """
 How the cost of one construction step grows with the number of nodes: fits an exponent per model.
 
-    python benchmarks/path_exponent.py [--models sit lehd pens-a] [--sizes 1000 2000 4000 10000] [--layers 2]
+    python benchmarks/path_exponent.py [--models sit lehd] [--sizes 1000 2000 4000 10000] [--layers 2]
 
 SIT should come out near 1 (linear attention), the others between 1 and 2: the quadratic attention takes over from the linear
 maps only at some hundred tokens. CPU seconds of the first step are measured; the number of layers does not matter to
@@ -22,6 +22,7 @@ from nco_bench.decoding.step import action_scores, advance, start
 from nco_bench.models.registry import build_path_policy
 
 LAYERS = {"lehd": "decoder_layers", "decoder-6x128": "depth", "sigd": "blocks"}
+MODELS = ("sit", "lehd", "bq", "decoder-6x128", "pens-a", "pens-r", "coordns")
 
 
 def seconds_per_step(name: str, count: int, layers: int, repeats: int) -> float:
@@ -45,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="*", default=["sit", "lehd", "bq", "pens-a", "pens-r"])
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 2000, 4000, 10_000])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)

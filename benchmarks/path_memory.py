@@ -3,9 +3,9 @@ Peak host memory of the first construction steps of large TSP instances, beyond 
 
     python benchmarks/path_memory.py [--cases sit:100000 pens-a:10000] [--steps 2] [--layers 2]
 
-Targets: SIT at 100,000 nodes under 1 GB (its paper: 919 MB on a GPU), PENS-A at 10,000 nodes under 2 GB. Later steps have fewer
-nodes, so the first ones show the peak. Memory does not grow with the number of layers, since nothing of a layer is kept at
-inference; ``--layers`` shortens the wait.
+Targets: SIT at 100,000 nodes under 1 GB (its paper: 919 MB on a GPU), PENS-A at 10,000 nodes under 2 GB. Later steps
+have fewer nodes, so the first ones show the peak. Memory does not grow with the number of layers, since nothing of a
+layer is kept at inference; ``--layers`` shortens the wait.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def main() -> None:
         command += [] if arguments.layers is None else ["--layers", str(arguments.layers)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         target = TARGETS.get((name, int(count)))
-        verdict = "" if target is None else f", target {target} MB: {'met' if found['beyond_mb'] < target else 'MISSED'}"
+        verdict = (
+            ""
+            if target is None
+            else f", target {target} MB: {'met' if found['beyond_mb'] < target else 'MISSED'}"
+        )
         print(
             f"{name:8} N={count:>6}: {found['beyond_mb']:5} MB beyond imports ({found['imports_mb']} MB),"
             f" {arguments.steps} steps in {found['cpu_seconds']} CPU s{verdict}",

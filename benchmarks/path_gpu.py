@@ -1,0 +1,142 @@
+"""
+Path policies on a CUDA device: the GPU targets, which no CPU can check.
+
+    python benchmarks/path_gpu.py [--precision fp32|bf16] [--only pens sit bf16]
+
+- PENS-A greedy on one TSP-10K with FlexAttention: under 120 s on an H200 (the paper: 414 s on an RTX 5090).
+- SIT greedy on 16 x TSP-10K: under 10 s (the paper: 20 s).
+- decoder-6x128, shipped weights, greedy on 1,000 x TSP-100: gap in bf16 within 0.02 points of fp32.
+
+Random weights do for the first two; kernels are compiled before the clock starts. The floor is the operations in matrix
+products divided by the rate of one large product in the same precision. ``--device cpu --nodes 60`` tries the script out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+from torch import Tensor, nn
+
+from nco_bench.decoding.construct import greedy
+from nco_bench.decoding.problem import tour_lengths, tsp_problem
+from nco_bench.models.precision import at_precision
+from nco_bench.models.registry import build_path_policy
+from nco_bench.weights.store import load_into, resolve
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def tours(policy: nn.Module, coords: Tensor) -> Tensor:
+    """Greedy tours ``(B, N)`` from node 0."""
+    order = greedy(policy, tsp_problem(coords)).order  # type: ignore[arg-type]
+    return torch.cat([torch.zeros_like(order[:, :1]), order], dim=1)
+
+
+def seconds_of(policy: nn.Module, coords: Tensor) -> float:
+    """Wall seconds of greedy construction; a short construction first compiles what is to be compiled."""
+    tours(policy, coords[:, : max(3, coords.shape[1] // 50)])
+    synchronise(coords.device)
+    begun = time.perf_counter()
+    tours(policy, coords)
+    synchronise(coords.device)
+    return time.perf_counter() - begun
+
+
+def operations(policy: nn.Module, batch: int, nodes: int) -> float:
+    """Operations in the matrix products of a whole construction: linear maps and attention of every step."""
+    config = policy.config
+    linear = 4 * config.width**2 + 2 * config.width * config.ffn  # type: ignore[union-attr]
+    repeats = getattr(config, "repeats", None)
+    total = 0.0
+    for left in range(1, nodes):
+        if repeats is None:
+            tokens = left + 2
+            total += tokens * linear + 2 * tokens**2 * config.width  # type: ignore[union-attr]
+        else:
+            few = repeats + 1
+            total += (left + 2 * few) * linear + 4 * few * (left + few) * config.width  # type: ignore[union-attr]
+    return 2.0 * batch * config.layers * total  # type: ignore[union-attr]
+
+
+def product_rate(device: torch.device, precision: str) -> float:
+    """Operations per second of one large matrix product."""
+    size = 8192 if device.type == "cuda" else 512
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    left = torch.randn(size, size, device=device, dtype=dtype)
+    torch.mm(left, left)
+    synchronise(device)
+    begun = time.perf_counter()
+    for _ in range(10):
+        torch.mm(left, left)
+    synchronise(device)
+    return 10 * 2 * size**3 / (time.perf_counter() - begun)
+
+
+def speed(name: str, batch: int, nodes: int, precision: str, device: torch.device, target: float) -> None:
+    """Print the seconds of greedy construction against the target, and the share of the floor."""
+    torch.manual_seed(0)
+    policy = build_path_policy(name).eval().to(device)
+    if hasattr(policy, "flex"):
+        policy.flex = device.type == "cuda"
+    work = operations(policy, batch, nodes)
+    used = "fp32" if name == "sit" else precision  # SIT works in place in fp32
+    seconds = seconds_of(at_precision(policy, name, used), torch.rand(batch, nodes, 2, device=device))
+    floor = work / product_rate(device, used)
+    print(
+        f"{name} greedy, {batch} x TSP-{nodes}, {used}: {seconds:.1f} s (target {target:.0f} s at TSP-10000);"
+        f" floor {floor:.2f} s, {floor / seconds:.1%} of the peak reached",
+        flush=True,
+    )
+
+
+def precision_gap(nodes: int, count: int, device: torch.device) -> None:
+    """Print how far the mean greedy length of decoder-6x128 moves from fp32 to bf16."""
+    name = "decoder-6x128"
+    policy = build_path_policy(name).eval()
+    load_into(policy, resolve(name, name, "tsp"))
+    policy.to(device)
+    torch.manual_seed(0)
+    coords = torch.rand(count, nodes, 2).to(device)
+    lengths = [
+        tour_lengths(coords, tours(at_precision(policy, name, precision), coords)).mean().item()
+        for precision in ("fp32", "bf16")
+    ]
+    points = 100 * (lengths[1] / lengths[0] - 1)
+    print(
+        f"{name} greedy, {count} x TSP-{nodes}: length {lengths[0]:.4f} in fp32, {lengths[1]:.4f} in bf16,"
+        f" {points:+.3f} points (allowed 0.02)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
+    parser.add_argument("--only", nargs="*", choices=("pens", "sit", "bf16"), default=["pens", "sit", "bf16"])
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--device", default="cuda")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(
+            "path_gpu.py: no CUDA device here; run it on a machine with one (--device cpu tries it out)."
+        )
+    with torch.inference_mode():
+        if "pens" in arguments.only:
+            speed("pens-a", 1, arguments.nodes, arguments.precision, device, 120)
+        if "sit" in arguments.only:
+            speed("sit", 16, arguments.nodes, arguments.precision, device, 10)
+        if "bf16" in arguments.only:
+            small = arguments.nodes < 100
+            precision_gap(20 if small else 100, 8 if small else 1000, device)
+
+
+if __name__ == "__main__":
+    main()
