@@ -128,12 +128,15 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
 
     positive = [g for g in gaps if g > 0]
     if not positive:
+        if gaps and not any(gaps):
+            axis.set_ylim(-0.05, 1.0)
         return
     low, high = min(positive), max(positive)
-    ticks = [t for t in decade_ticks(low, high) if low / 1.5 <= t <= high * 1.5]
+    margin = max(1.5, math.sqrt(8.0 * low / high))  # at least a factor of eight, so that two ticks are in sight
+    ticks = [t for t in decade_ticks(low / margin, high * margin) if low / margin <= t <= high * margin]
     if len(positive) == len(gaps):
         axis.set_yscale("log")
-        axis.set_ylim(low / 1.5, high * 1.5)
+        axis.set_ylim(low / margin, high * margin)
     else:
         threshold = 10.0 ** math.floor(math.log10(low))
         lowest = min(gaps)
@@ -148,6 +151,25 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
     axis.yaxis.set_major_locator(FixedLocator(ticks))
     axis.yaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def time_scale(axis: Axes, seconds: Sequence[float]) -> None:
+    """Logarithmic over at least a decade, with ticks at powers of ten (and 2 and 5 between them in a narrow range)."""
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    axis.set_xscale("log")
+    known = [s for s in seconds if s > 0]
+    if not known:
+        return
+    low, high = min(known), max(known)
+    margin = max(1.5, math.sqrt(12.0 * low / high))
+    left, right = low / margin, high * margin
+    ticks = [t for t in decade_ticks(left, right) if left <= t <= right]
+    every = -(-len(ticks) // 5)
+    axis.set_xlim(left, right)
+    axis.xaxis.set_major_locator(FixedLocator(ticks[::every]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def decade_ticks(low: float, high: float) -> list[float]:

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.aggregate import CellSummary, summarise
 from nco_bench.reports.compare import compare, dataset_rows, instance_values, pick_row
-from nco_bench.reports.figures import COLOURS, Look, checked_target, figure, gap_scale, legend, look
+from nco_bench.reports.figures import (
+    COLOURS,
+    Look,
+    checked_target,
+    figure,
+    gap_scale,
+    legend,
+    look,
+    time_scale,
+)
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.rows import arrange
 from nco_bench.reports.scaling_laws import Fit
@@ -46,7 +55,7 @@ def pareto(frame: ResultFrame, out: Path | str) -> Path:
                 )
             front = pareto_front([(seconds, gap) for seconds, gap, _ in points])
             axis.step(*zip(*front, strict=True), where="post", color="#888888", linewidth=0.9, zorder=1)
-            axis.set_xscale("log")
+            time_scale(axis, [seconds for seconds, _, _ in points])
             gap_scale(axis, [gap for _, gap, _ in points])
             axis.set(title=title, xlabel="time per instance (s)", ylabel="gap (%)")
         legend(fig, axes)
@@ -120,7 +129,7 @@ def anytime(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], out: 
             style = look(index)
             axes[0].step(seconds, gaps, where="post", label=name, color=style.colour, linestyle=style.dash)
             axes[0].plot(seconds, gaps, style.marker, color=style.colour, markersize=3.0)
-        axes[0].set_xscale("log")
+        time_scale(axes[0], [s for seconds, _ in curves.values() for s in seconds])
         gap_scale(axes[0], [g for _, gaps in curves.values() for g in gaps])
         axes[0].set(xlabel="time (s)", ylabel="mean gap (%)")
         legend(fig, axes)
