@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
+from nco_bench.cli.inventory import diagnose
 from nco_bench.solvers.availability import availability, check_all, find_concorde
 from nco_bench.solvers.classical.table import CLASSICAL
 
@@ -36,6 +38,20 @@ def test_a_wrong_variable_is_reported_and_does_not_stop_the_list(monkeypatch):
     found = {a.solver: a for a in check_all()}
     assert not found["concorde"].available
     assert "/nowhere/concorde" in found["concorde"].missing
+
+
+def test_doctor_gives_the_command_also_for_what_is_there_and_names_what_is_missing_of_a_part(monkeypatch):
+    monkeypatch.setattr("nco_bench.solvers.availability.find_spec", without("LKHpy"))
+    monkeypatch.setenv("PATH", "")
+    solvers = {solver["name"]: solver for solver in diagnose()["solvers"]}
+    assert solvers["hgs"]["install"] == "pip install hygese"
+    assert solvers["lkh3"]["install"].startswith("pip install elkai LKHpy")
+    assert "cvrp" in solvers["lkh3"]["fix"]
+
+
+def without(module):
+    """Return find_spec as on a machine that lacks this module."""
+    return lambda name: None if name == module else find_spec(name)
 
 
 def test_looking_imports_no_native_package():
