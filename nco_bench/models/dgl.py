@@ -97,14 +97,14 @@ class Dgl(nn.Module):
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""
         coords = nodes.coords
         size = max(1, ENTRIES_AT_A_TIME // (coords.shape[0] * coords.shape[1]))
-        means, deviations = [], []
-        for block in coords.split(size, dim=1):
-            distance = torch.cdist(block, coords)
-            means.append(distance.mean(dim=2))
-            deviations.append(distance.std(dim=2, correction=0))
+        mean, deviation = torch.empty_like(coords[..., 0]), torch.empty_like(coords[..., 0])
+        for start in range(0, coords.shape[1], size):
+            block = slice(start, start + size)
+            distance = torch.cdist(coords[:, block], coords)
+            deviation[:, block], mean[:, block] = torch.std_mean(distance, dim=2, correction=0)
         first = torch.zeros_like(coords[:, 0, 0], dtype=torch.int64)
         target = distances_to(coords, first)  # of the CVRP's depot; tours have no first node yet
-        return torch.cat(means, dim=1), torch.cat(deviations, dim=1), target, target
+        return mean, deviation, target, target
 
     def moved(self, nodes: RoutingNodes, walk: Walk) -> Memory:
         """Take the visited node out of the statistics (the depot always counts).
