@@ -84,13 +84,18 @@ class ChildProcess:
         Raises
         ------
         SolverFailedError
-            If the child cannot import its module or dies at the start.
+            If the child cannot be made, cannot import its module or dies at the start.
         """
         if self._process is not None:
             return
         try:
             self._launch()
             reply = self._receive(START_SECONDS)
+        except OSError as error:
+            raise SolverFailedError(
+                f"{self._start_message[0]} does not start: no child process or no folder for it in "
+                f"{_temporary_folder()} ({error.strerror or error}); TMPDIR names another folder."
+            ) from error
         except _Died as died:
             self.close()
             raise SolverFailedError(
@@ -239,6 +244,10 @@ class ChildProcess:
         if self._process is not None:
             self._process = None
             self._free()
+
+
+def _temporary_folder() -> str:
+    return tempfile.tempdir or os.environ.get("TMPDIR", "the temporary folder")
 
 
 def _clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:

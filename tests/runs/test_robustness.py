@@ -16,9 +16,11 @@ import pytest
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.errors import ResultsError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.load import load_frame
 from nco_bench.runs.executors import QuietDisplay, execute
+from nco_bench.runs.generating import GenerateRequest
+from nco_bench.runs.label_shards import generate_shards
 from nco_bench.runs.records import find_runs, record_key, record_keys
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
@@ -210,3 +212,17 @@ def test_an_interrupt_ends_a_run_and_all_its_processes_and_keeps_what_was_done(
 
 def records_of(folder: Path) -> list:
     return [record for one in find_runs(folder / "runs") for record in one.records()]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"measured": "lkh3"}', '{"gap_percent": "x", "measured": ""}']
+)
+def test_a_damaged_measure_of_labels_is_named(text: str, tmp_path: Path) -> None:
+    made = GenerateRequest(
+        "tsp", 6, 2, "uniform", 7, {}, "nearest-neighbor", None, 1, tmp_path / "labels", ""
+    )
+    places = Places(tmp_path)
+    generate_shards(made, 1, places, QuietDisplay())
+    (tmp_path / "labels" / "labels.quality.json").write_text(text)
+    with pytest.raises(BadInputError, match=r"labels\.quality\.json: damaged"):
+        generate_shards(made, 1, places, QuietDisplay())

@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nco_bench.errors import SolverFailedError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Failure, Solved
@@ -204,3 +206,9 @@ def test_outcomes_arrive_as_they_were_sent() -> None:
             assert isinstance(there, Solved)
             assert there.solution.tolist() == here.solution.tolist()
             assert (there.optimal, there.seconds, there.trace) == (here.optimal, here.seconds, here.trace)
+
+
+def test_without_a_temporary_folder_a_child_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", os.path.join(os.devnull, "nowhere"))
+    with pytest.raises(SolverFailedError, match=r"child_targets:who_am_i does not start: .*nowhere.*TMPDIR"):
+        ChildProcess("child_targets:who_am_i", {}).start()
