@@ -14,13 +14,13 @@ STAGES = """
 [[stage]]
 name = "first"
 model = "decoder-96x32"
-slice = "0.2s"
+slice = "0.5s"
 turns = 2
 config = { batch = 2, longest = 5, longest_start = 5, validation_instances = 2, symmetries = false, lr = LR }
 
 [[stage]]
 model = "pens-a"
-slice = "0.2s"
+slice = "0.5s"
 config = { batch = 2, longest = 5, longest_start = 5, validation_instances = 2 }
 """
 
@@ -49,9 +49,11 @@ def test_a_campaign_goes_on_where_its_folder_goes(
 ) -> None:
     file, here = tmp_path / "c.toml", tmp_path / "here"
     file.write_text(STAGES.replace("LR", "1e-3"))
-    monkeypatch.setattr(campaign, "SHORTEST_TURN_S", 0.1)
+    monkeypatch.setattr(
+        campaign, "SHORTEST_TURN_S", 1.0
+    )  # 0.3 s are left after the first turn: no time for another
     monkeypatch.setattr(campaign, "PART_BYTES", 100_000)
-    session = run_campaign(file, here, shards, 0.15, "cpu", 1, progress="silent")
+    session = run_campaign(file, here, shards, 0.8, "cpu", 1, progress="silent")
     assert (len(session.turns), session.complete) == (1, False)
     parts = pack(here, tmp_path / "bundle")
     assert max(part.stat().st_size for part in parts if part.name != "bundle.json") <= 100_000
