@@ -1,4 +1,4 @@
-"""``nco-bench plot tour|pareto|anytime|scaling|training|scatter|attention|calibration|sightedness|features``."""
+"""``nco-bench plot tour|pareto|anytime|scaling|laws|training|scatter|attention|calibration|sightedness|features``."""
 
 from __future__ import annotations
 
@@ -76,6 +76,27 @@ def anytime(out: Out, data: Data = None, solver: Solvers = None, results: Result
 def scaling(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
     """Gap against instance size."""
     _records_plot("scaling", out, data, solver, results)
+
+
+@group.command()
+def laws(
+    out: Out,
+    figure: Annotated[
+        str,
+        typer.Option(
+            "--figure", help="2a: one law for all; 2b: per depth; 2c: per width; 5: by depth over width."
+        ),
+    ] = "2a",
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Add our decoders' gaps from these records.")
+    ] = None,
+) -> None:
+    """Power laws of decoder scaling, fitted to the paper's printed gaps (its Figures 1, 2 and 5)."""
+    from nco_bench.cli.output import say
+    from nco_bench.reports.law_figures import draw_laws
+    from nco_bench.reports.load import load_frame
+
+    say(f"written to {draw_laws(figure, out, None if results is None else load_frame(results))}")
 
 
 @group.command()

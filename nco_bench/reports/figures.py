@@ -132,7 +132,9 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
             axis.set_ylim(-0.05, 1.0)
         return
     low, high = min(positive), max(positive)
-    margin = max(1.5, math.sqrt(8.0 * low / high))  # at least a factor of eight, so that two ticks are in sight
+    margin = max(
+        1.5, math.sqrt(8.0 * low / high)
+    )  # at least a factor of eight, so that two ticks are in sight
     ticks = [t for t in decade_ticks(low / margin, high * margin) if low / margin <= t <= high * margin]
     if len(positive) == len(gaps):
         axis.set_yscale("log")
@@ -153,12 +155,12 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-def time_scale(axis: Axes, seconds: Sequence[float]) -> None:
-    """Logarithmic over at least a decade, with ticks at powers of ten (and 2 and 5 between them in a narrow range)."""
+def wide_log_scale(axis: Axes, values: Sequence[float]) -> None:
+    """Make the x axis logarithmic over at least a decade, with few ticks in plain digits."""
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     axis.set_xscale("log")
-    known = [s for s in seconds if s > 0]
+    known = [v for v in values if v > 0]
     if not known:
         return
     low, high = min(known), max(known)

@@ -22,7 +22,7 @@ from nco_bench.reports.figures import (
     gap_scale,
     legend,
     look,
-    time_scale,
+    wide_log_scale,
 )
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.rows import arrange
@@ -55,7 +55,7 @@ def pareto(frame: ResultFrame, out: Path | str) -> Path:
                 )
             front = pareto_front([(seconds, gap) for seconds, gap, _ in points])
             axis.step(*zip(*front, strict=True), where="post", color="#888888", linewidth=0.9, zorder=1)
-            time_scale(axis, [seconds for seconds, _, _ in points])
+            wide_log_scale(axis, [seconds for seconds, _, _ in points])
             gap_scale(axis, [gap for _, gap, _ in points])
             axis.set(title=title, xlabel="time per instance (s)", ylabel="gap (%)")
         legend(fig, axes)
@@ -129,7 +129,7 @@ def anytime(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], out: 
             style = look(index)
             axes[0].step(seconds, gaps, where="post", label=name, color=style.colour, linestyle=style.dash)
             axes[0].plot(seconds, gaps, style.marker, color=style.colour, markersize=3.0)
-        time_scale(axes[0], [s for seconds, _ in curves.values() for s in seconds])
+        wide_log_scale(axes[0], [s for seconds, _ in curves.values() for s in seconds])
         gap_scale(axes[0], [g for _, gaps in curves.values() for g in gaps])
         axes[0].set(xlabel="time (s)", ylabel="mean gap (%)")
         legend(fig, axes)
@@ -307,10 +307,18 @@ def power_laws(
         What x is, with unit.
     """
     target = checked_target(out)
+    qualities = [
+        f"$R^2$ = {f.r2:.3f}, error {f.error_percent:.2f} %" for *_, f in lines.values() if f is not None
+    ]
+    shared = len(qualities) > 1 and len(set(qualities)) == 1  # one law, drawn as several lines
     with figure(1, target) as (fig, axes):
+        if shared:
+            axes[0].set_title(qualities[0])
+        remaining = iter(qualities)
         for index, (name, (x, gaps, fit)) in enumerate(lines.items()):
             style = look(index)
-            label = name if fit is None else f"{name}: $R^2$ = {fit.r2:.3f}, error {fit.error_percent:.2f} %"
+            quality = "" if fit is None else next(remaining)
+            label = name if fit is None or shared else f"{name}: {quality}"
             axes[0].plot(x, gaps, style.marker, color=style.colour, label=label, linestyle="none")
             if fit is not None:
                 order = np.argsort(x)
@@ -320,7 +328,7 @@ def power_laws(
                     color=style.colour,
                     linestyle=style.dash,
                 )
-        axes[0].set_xscale("log")
+        wide_log_scale(axes[0], [float(v) for x, _, _ in lines.values() for v in x])
         gap_scale(axes[0], [g for _, gaps, _ in lines.values() for g in gaps])
         axes[0].set(xlabel=xlabel, ylabel="gap (%)")
         legend(fig, axes)

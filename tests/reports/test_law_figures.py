@@ -1,0 +1,49 @@
+"""Figures of power laws: the published numbers are read and give the published fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.reports.law_figures import draw_laws, law_lines, measured_models, published_models
+from nco_bench.reports.load import load_frame
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_printed_gaps_give_the_r2_that_figure_2_prints() -> None:
+    """0.794 for one law, 0.989 on average per depth, 0.988 per width."""
+    models = published_models()
+    means = {}
+    for figure in ("2a", "2b", "2c"):
+        means[figure] = np.mean(
+            [fit.r2 for _, _, fit in law_lines(figure, models).values() if fit is not None]
+        )
+    assert (means["2a"], means["2b"], means["2c"]) == pytest.approx((0.794, 0.989, 0.988), abs=5e-4)
+
+
+def test_lines_of_figure_5_hold_each_model_once_with_its_fitted_gap() -> None:
+    """Section 5.1: exponent 0.5 of N; so four times the parameters at one ratio halve the gap."""
+    lines = law_lines("5", published_models())
+    assert sum(len(x) for x, _, _ in lines.values()) == 12
+    (x, _, fit) = lines["A = 0.047"]  # 6x128, 12x256, 24x512
+    assert fit is not None
+    assert len(x) == 3
+    assert fit.fitted[0] / fit.fitted[1] == pytest.approx((x[1] / x[0]) ** 0.5, rel=0.03)
+
+
+def test_our_decoders_are_found_in_the_records_that_ship() -> None:
+    ours = measured_models(load_frame(REPOSITORY / "results" / "neural"), {(6, 128): 1.32})
+    assert [(m.depth, m.width, m.parameters) for m in ours] == [(6, 128, 1.32)]
+    assert ours[0].gap == pytest.approx(5.94, abs=0.5)
+
+
+def test_every_figure_is_drawn_and_another_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for figure in ("2a", "2b", "2c", "5"):
+        assert draw_laws(figure, tmp_path / f"{figure}.svg").read_text().count("<svg") == 1
+    with pytest.raises(UnknownNameError, match="2a, 2b, 2c, 5"):
+        draw_laws("3", tmp_path / "3.svg")
