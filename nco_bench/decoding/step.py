@@ -16,7 +16,7 @@ from torch import Tensor
 from nco_bench.decoding.problem import PathProblem, shares
 from nco_bench.models.path import PathPolicy, PathState
 
-TOKENS_PER_CALL = {"cpu": 2**11, "cuda": 2**20}
+TOKENS_PER_CALL = {"cpu": 2**12, "cuda": 2**20}
 """How many tokens the network is given at once; larger batches are cut, which keeps them in the processor's cache."""
 
 
