@@ -65,7 +65,9 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
     if cell.number is None:
         return Verdict("not comparable", "the paper's machine ran out of memory, ours did not")
     if preset.metric in HARDWARE_METRICS:
-        return Verdict("not comparable", f"measured on {measured.hardware or 'other hardware'}")
+        place = f"measured on {measured.hardware or 'other hardware'}"
+        busy = f" {measured.busy}" if measured.busy and preset.metric == "seconds" else ""
+        return Verdict("not comparable", place + busy)
     if measured.trained_on_test:
         return Verdict("not comparable", "WARNING: the weights were trained on this test set")
     weights = _other_weights(measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,8 @@ class Measured:
         How the test set looks beside the training data of the weights, such as ``size-OOD``; empty where unknown.
     trained_on_test
         Whether the weights saw the test set.
+    busy
+        What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
     """
 
     value: float | None
@@ -79,6 +81,7 @@ class Measured:
     hardware: str = ""
     distribution: str = ""
     trained_on_test: bool = False
+    busy: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class Records:
             hardware=" / ".join(dict.fromkeys(hardware(e, group.cell.device) for e in group.environments)),
             distribution=distribution_label(group, sizes) or "",
             trained_on_test=trained_on_test(group, sizes),
+            busy=busy(group.environments),
         )
 
     def _value(
@@ -181,6 +185,17 @@ class Records:
         known: dict[str, Any] = summary.as_dict()
         value = known.get(metric)
         return (None if value is None else float(value)), None, None, summary.instances
+
+
+def busy(environments: Sequence[Mapping[str, Any]]) -> str:
+    """Say what load the busiest of some runs started under; empty where every run had a core to itself."""
+    loads = [
+        (float(load[0]), int(e["cpu_count"]))
+        for e in environments
+        if (load := e.get("load_average")) and e.get("cpu_count")
+    ]
+    load, cores = max(loads, default=(0.0, 1))
+    return f"beside a load of {load:.0f} on {cores} cores, so an upper bound" if load > cores else ""
 
 
 def _columns(part: pd.DataFrame, cell: Cell) -> Columns:

@@ -7,7 +7,7 @@ import pytest
 
 from nco_bench.reports.published import PublishedCell
 from nco_bench.reproduce.judging import half_unit, judge, judge_computed
-from nco_bench.reproduce.measuring import Measured, interval_of_mean
+from nco_bench.reproduce.measuring import Measured, busy, interval_of_mean
 from nco_bench.reproduce.preset import CellPreset
 from nco_bench.runs.records import Cell
 
@@ -107,3 +107,16 @@ def test_small_samples_use_students_t() -> None:
     reach = 2.776445 * np.sqrt(2.5 / 5)
     assert (low, high) == (pytest.approx(3 - reach, abs=1e-5), pytest.approx(3 + reach, abs=1e-5))
     assert interval_of_mean(np.array([1.0])) == (None, None)
+
+
+def test_times_of_a_busy_machine_say_so_and_are_an_upper_bound() -> None:
+    """Load 17 on 2 cores; the quiet run of the same cell counts for nothing."""
+    found = busy(
+        [{"load_average": [17.2, 9.0, 3.0], "cpu_count": 2}, {"load_average": [0.1, 0, 0], "cpu_count": 2}]
+    )
+    assert found == "beside a load of 17 on 2 cores, so an upper bound"
+    assert busy([{"load_average": [1.9, 9.0, 3.0], "cpu_count": 2}, {}]) == ""
+    seconds = CellPreset(metric="seconds", solver="lehd", data=("tsp100",), count=100)
+    verdict = judge(printed("12m", 12.0, "minutes"), seconds, measured(55.0, None, None, busy=found))
+    assert verdict.status == "not comparable"
+    assert verdict.reason.endswith(found)
