@@ -34,7 +34,13 @@ def report(
     ] = None,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
-    """Make a table from stored records."""
+    """Make a table from stored records.
+
+    Tables: main (cost, gap, time), gaps (both gap definitions, 95 % bootstrap interval of the mean, standard deviation),
+    times, instances (a row per instance), tasks. Repeats are averaged per instance first. The HTML page adds plots, the
+    paired scatter of two methods, and outliers beyond three interquartile ranges; 'nco-bench compare' tests a pair
+    (difference with interval, wins, ties and losses, Wilcoxon).
+    """
     from nco_bench.cli.output import say
     from nco_bench.cli.parsing import form_of, one_of
     from nco_bench.cli.tables import console
