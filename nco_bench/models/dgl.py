@@ -34,7 +34,7 @@ TINY = 1e-5
 CDIST_DIRECT = 25
 """Up to here ``torch.cdist`` subtracts coordinates; above, it multiplies matrices."""
 
-ENTRIES_AT_A_TIME = 2**22
+ENTRIES_AT_A_TIME = 2**20
 """Distances between nodes that are held at once."""
 
 
@@ -96,11 +96,11 @@ class Dgl(nn.Module):
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""
         coords = nodes.coords
-        size = max(1, ENTRIES_AT_A_TIME // (coords.shape[0] * coords.shape[1]))
+        batch, count, _ = coords.shape
         mean, deviation = torch.empty_like(coords[..., 0]), torch.empty_like(coords[..., 0])
-        for start in range(0, coords.shape[1], size):
-            block = slice(start, start + size)
-            distance = torch.cdist(coords[:, block], coords)
+        size = max(1, ENTRIES_AT_A_TIME // (batch * count))
+        for block in torch.arange(count, device=coords.device).split(size):
+            distance = distances_to(coords, block.repeat(batch)).view(batch, -1, count)
             deviation[:, block], mean[:, block] = torch.std_mean(distance, dim=2, correction=0)
         first = torch.zeros_like(coords[:, 0, 0], dtype=torch.int64)
         target = distances_to(coords, first)  # of the CVRP's depot; tours have no first node yet
