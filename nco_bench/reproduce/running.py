@@ -197,8 +197,8 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
 
 
 def first_part(error: Exception) -> str:
-    """The first part of a message, without lists of names and remedies."""
-    return str(error).split(" (there are:")[0].split(";")[0].rstrip(".")
+    """Return the first part of a message, without suggestions and remedies."""
+    return str(error).split(". ")[0].split(";")[0].rstrip(".")
 
 
 @lru_cache(maxsize=2)  # neighbouring cells share their dataset, and large ones take memory

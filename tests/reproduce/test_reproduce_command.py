@@ -39,7 +39,9 @@ def test_a_table_runs_resumes_and_agrees_with_the_records_that_are_kept(
     same = kept.records[np.array(greedy)[kept.records["group"]] & (kept.records["instance"] == 0)]
     assert ours["measured"] == pytest.approx(same["gap_percent"].iloc[0], abs=1e-6)
     assert (ours["published"], ours["status"], ours["instances"]) == (0.464, "other weights", 1)
-    assert found["D=12, W=128 greedy", "TSP100 | Gap"]["status"] == "weights missing"
+    missing = found["D=12, W=128 greedy", "TSP100 | Gap"]
+    assert missing["status"] == "weights missing"
+    assert missing["reason"] == "No weights called 'decoder-12x128' for decoder-12x128"
     assert found["LKH3", "TSP100 | Gap"]["reason"] == "the reference itself: zero by definition"
     time = found["D=6, W=128 greedy", "TSP100 | Time"]
     assert time["status"] == "not comparable"
