@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 PLAIN_INTERVAL_SECONDS = 10.0
+BAR_INTERVAL_SECONDS = 0.1
 
 
 def print_json(value: Any) -> None:
@@ -46,6 +47,7 @@ class RunDisplay:
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[gap]}"),
                 console=Console(stderr=True),
+                auto_refresh=False,  # its thread would forbid to fork the children of native solvers
             )
             self._bars.start()
         return self
@@ -65,6 +67,7 @@ class RunDisplay:
         kept = f" ({done} of {total} stored before)" if done else ""
         if self._bars is not None:
             self._task = self._bars.add_task(self._label + kept, total=total, completed=done, gap="")
+            self._bars.refresh()
         else:
             say(f"{self._label}: {total} to solve{kept}")
 
@@ -74,8 +77,12 @@ class RunDisplay:
         gap = "" if mean_gap_percent is None else f"gap {mean_gap_percent:.3f} %"
         if self._bars is not None:
             self._bars.update(self._task, advance=count, gap=gap)
-            return
         now = time.monotonic()
+        if self._bars is not None:
+            if now - self._last_line >= BAR_INTERVAL_SECONDS or self._done == self._total:
+                self._last_line = now
+                self._bars.refresh()
+            return
         if now - self._last_line >= PLAIN_INTERVAL_SECONDS or self._done == self._total:
             self._last_line = now
             say(f"{self._label}: {self._done}/{self._total} in {now - self._started:.1f} s {gap}".rstrip())

@@ -173,7 +173,9 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         wanted = rest.pop(0) if rest and "=" not in rest[0] else None
         info = load_file(Path(name), wanted)
     else:
-        table = all_solvers()
+        table = {**builtin_solvers(), **_registered}  # a registered file may replace a built-in solver
+        if name not in table:
+            table = all_solvers()  # installed packages too: reading their entry points takes milliseconds
         if name not in table:
             raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
         info = table[name]
