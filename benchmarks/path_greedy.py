@@ -12,7 +12,7 @@ printed. So is the floor of each side: the operations in its matrix products, di
 
 Multiply-adds per token and layer: LEHD 196,608 in linear maps and 256 T in the attention to T tokens, on both sides; ours
 leaves the last layer's second feed-forward map out (`FeedForward.scored`), 5 % of the whole. SIT 196,608, and 8,192 in
-the attention through 16 representatives, of which ours leaves 13 % out (`sit_streaming`), less below 192 tokens. Two
+the attention through 16 representatives, of which ours leaves 13 % out (`sit_streaming`), less below 128 tokens. Two
 thirds are the feed-forward maps, which nobody can avoid: what is left to gain is the time outside of matrix products.
 """
 

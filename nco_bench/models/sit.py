@@ -34,7 +34,7 @@ from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
 
-STREAMED_FROM = 192
+STREAMED_FROM = 128
 """Tokens of one problem from which on inference goes through `sit_streaming`."""
 
 
