@@ -127,8 +127,8 @@ def _find(name_or_path: str, model: str) -> Path:
     near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise BadWeightsError(
-        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows which there are and which "
-        f"can be pulled; 'nco-bench train {model}' makes them."
+        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows what there is; get official "
+        f"ones with 'nco-bench weights pull {name_or_path}', or make them with 'nco-bench train {model}'."
     )
 
 
