@@ -91,7 +91,7 @@ def laws(
         Path | None, typer.Option("--results", help="Add our decoders' gaps from these records.")
     ] = None,
 ) -> None:
-    """Power laws of decoder scaling, fitted to the paper's printed gaps (its Figures 1, 2 and 5)."""
+    """Power laws of decoder scaling, Figures 1, 2 and 5."""
     from nco_bench.cli.output import say
     from nco_bench.reports.law_figures import draw_laws
     from nco_bench.reports.load import load_frame

@@ -146,7 +146,7 @@ class Runner:
         try:
             done = run(request, self.display)
         except BadWeightsError as error:
-            return Outcome(status="weights missing", reason=first_part(error))
+            return Outcome(status="weights missing", reason=str(error).rstrip("."))
         except NcoBenchError as error:
             return Outcome(status="not run", reason=str(error))
         return Outcome(cell=done.cells[0], failed=done.failed)

@@ -146,7 +146,11 @@ class Trainer:
         # A young average forgets faster, so that it does not remember the start.
         decay = min(self.recipe.ema, (1 + self.progress.step) / (10 + self.progress.step))
         values = self.policy.state_dict()
-        torch._foreach_lerp_(list(self.average.values()), [values[k] for k in self.average], 1 - decay)
+        smooth = [k for k, v in self.average.items() if v.is_floating_point()]
+        torch._foreach_lerp_([self.average[k] for k in smooth], [values[k] for k in smooth], 1 - decay)
+        for key, value in self.average.items():
+            if not value.is_floating_point():  # counters of BatchNorm
+                value.copy_(values[key])
 
     def _refuse_nonsense(self, loss: float, norm: float) -> None:
         recipe, mean = self.recipe, self.progress.loss
@@ -389,7 +393,7 @@ def _fraction(recipe: LoopRecipe, step: int, before: float, elapsed: float, budg
         return step / recipe.steps
     if budget_s is None:
         return 0.0
-    return (before + elapsed) / (before + budget_s)
+    return (before + elapsed) / max(before + budget_s, 1e-9)
 
 
 def _log(trainer: Trainer, hooks: Hooks, window: _Window) -> None:

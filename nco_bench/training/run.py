@@ -147,7 +147,7 @@ def train(
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places, options)
         prepared = course.prepare(assignment)
-        trainer = _trainer(prepared, recipe, weights.with_suffix(".training"), resume=resume, adopt=adopt)
+        trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt)
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
@@ -159,8 +159,9 @@ def train(
     )
 
 
-def _trainer(prepared: Prepared, recipe: LoopRecipe, folder: Path, *, resume: bool, adopt: bool) -> Trainer:
+def _trainer(prepared: Prepared, recipe: LoopRecipe, weights: Path, *, resume: bool, adopt: bool) -> Trainer:
     """Make a fresh run, or one that goes on from its checkpoint."""
+    folder = weights.with_suffix(".training")
     trainer = Trainer(prepared.policy, prepared.learner, recipe, folder, prepared.identity)
     if trainer.group.size > 1 and not getattr(prepared.learner, "shares_batches", False):
         raise BadInputError(
@@ -172,6 +173,8 @@ def _trainer(prepared: Prepared, recipe: LoopRecipe, folder: Path, *, resume: bo
         raise BadInputError(
             f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
         )
+    elif trainer.group.first and weights.exists():
+        raise BadInputError(f"{weights} is there already: choose another --out, or move it away.")
     else:
         trainer.save()  # from here on a killed run can be resumed
     if recipe.compile:

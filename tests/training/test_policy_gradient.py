@@ -61,6 +61,20 @@ def test_am_learns_with_the_rollout_baseline(tmp_path: Path, problem: str, sourc
     assert learner.position()["copies"] >= 1
 
 
+def test_a_moving_average_keeps_counters_as_they_are(tmp_path: Path) -> None:
+    policy = build_encode_once_policy("am", "tsp", **SMALL, layers=1)  # with BatchNorm
+    averaged = replace(recipe(4), ema=0.5)
+    learner = PolicyGradient(policy, FreshInstances("tsp", 6), averaged, 3, CPU, QUICK)
+    trainer = Trainer(policy.train(), learner, averaged, tmp_path, {"problem": "tsp"})
+    for _ in range(3):
+        trainer.update(0.0)
+    counters = {k: v for k, v in trainer.average.items() if not v.is_floating_point()}
+    assert counters
+    assert all(torch.equal(v, policy.state_dict()[k]) for k, v in counters.items())
+    weight = next(k for k, v in policy.named_parameters() if v.dim() == 2)
+    assert not torch.equal(trainer.weights()[weight], policy.state_dict()[weight])
+
+
 def test_pomo_learns_with_the_shared_baseline(tmp_path: Path) -> None:
     torch.manual_seed(1)
     policy = build_encode_once_policy("pomo", "tsp", **SMALL, head_dim=8, layers=1)

@@ -138,6 +138,9 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path: Path, shards: list[Path]
     _train(shards, tmp_path / "w", steps="1")
     with pytest.raises(BadInputError, match="continue it with --resume, or choose another --out"):
         _train(shards, tmp_path / "w", steps="1")
+    (tmp_path / "w.training").rename(tmp_path / "moved")
+    with pytest.raises(BadInputError, match=r"w\.safetensors is there already"):
+        _train(shards, tmp_path / "w", steps="1")
 
 
 def test_resuming_nothing_and_resuming_damage_are_refused(tmp_path: Path, shards: list[Path]) -> None:
