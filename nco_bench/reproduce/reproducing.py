@@ -25,7 +25,9 @@ from nco_bench.reproduce.running import (
 )
 
 SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-Computed = Mapping[tuple[str, str], float]
+Computed = Mapping[tuple[str, str], "float | Verdict | tuple[float, Verdict]"]
+"""Numbers by row and column; a verdict says why there is none, or goes with a number that must not be judged by its size."""
+
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,10 @@ def _computed(cell: PublishedCell, preset: CellPreset, computed: Computed | Verd
     value = computed.get((cell.row, cell.column))
     if value is None:
         return _without(cell, preset, "not run", "not known to the function that computes this table")
-    return Entry(cell, preset, value, None, None, _noted(judge_computed(cell, value), preset))
+    if isinstance(value, Verdict):
+        return Entry(cell, preset, None, None, None, value)
+    number, verdict = value if isinstance(value, tuple) else (value, judge_computed(cell, value))
+    return Entry(cell, preset, number, None, None, _noted(verdict, preset))
 
 
 def _without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:

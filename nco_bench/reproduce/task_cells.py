@@ -8,6 +8,7 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS
 from nco_bench.reports.published import PublishedTable
+from nco_bench.reproduce.judging import Verdict
 from nco_bench.solvers.task_scores import over_seeds, shipped_seeds
 
 ROWS = {
@@ -33,31 +34,40 @@ COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
 """Instances per cell."""
 
 
-def over_training_seeds(table: PublishedTable, scale: str) -> dict[tuple[str, str], float]:
+SHARE = "each trained on far fewer samples than the paper's"
+
+
+def over_training_seeds(
+    table: PublishedTable, scale: str
+) -> dict[tuple[str, str], Verdict | tuple[float, Verdict]]:
     """Return mean and sample deviation over training seeds of every cell that has weights.
 
-    F1 of the positive class in percent, or the mean squared error. Cells of networks with fewer than two seeds are left
-    out: they have no deviation, and the mean of one is what a run measures.
+    F1 of the positive class in percent, or the mean squared error. Networks with fewer than two seeds have no deviation,
+    and the mean of one is what a run measures.
 
     Raises
     ------
     BadWeightsError
         When no network of the table has two seeds.
     """
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], Verdict | tuple[float, Verdict]] = {}
+    several = False
     for row in table.rows:
         for prefix, network in sorted({_parts(cell.column) for cell in table.cells if cell.row == row}):
             if row not in ROWS or network not in NETWORKS or prefix not in SETTINGS:
                 continue
             name, task = NETWORKS[network], TASKS[ROWS[row]]
-            if len(shipped_seeds(name, task)) < 2:
+            start = f"{prefix} | {network}" if prefix else network
+            seeds = shipped_seeds(name, task)
+            if len(seeds) < 2:
+                found[row, f"{start} | Std"] = Verdict("weights missing", "one training seed only")
                 continue
             mean, deviation, _ = over_seeds(name, task, SETTINGS[prefix], COUNTS[scale])
-            start = f"{prefix} | {network}" if prefix else network
-            found[row, f"{start} | Mean"] = mean
-            assert deviation is not None
-            found[row, f"{start} | Std"] = deviation
-    if not found:
+            verdict = Verdict("other weights", f"{len(seeds)} training seeds, {SHARE}")
+            several = True
+            found[row, f"{start} | Mean"] = (mean, verdict)
+            found[row, f"{start} | Std"] = (float(deviation or 0.0), verdict)
+    if not several:
         raise BadWeightsError(
             "weights of one training seed only, and a deviation needs two; "
             "python -m nco_bench.training.task_campaign --seeds 1,2 trains more."
