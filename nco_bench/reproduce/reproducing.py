@@ -29,7 +29,6 @@ Computed = Mapping[tuple[str, str], "float | Verdict | tuple[float, Verdict]"]
 """Numbers by row and column; a verdict says why there is none, or goes with a number that must not be judged by its size."""
 
 
-
 @dataclass(frozen=True)
 class Entry:
     """One printed number beside ours.

@@ -141,7 +141,9 @@ def train(
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
     if options and not COURSES[name].model_options:
-        raise BadInputError(f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model.")
+        raise BadInputError(
+            f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
+        )
     weights = _weights_path(out, model)
     with joined(device) as mine:
         torch.manual_seed(seed)
