@@ -152,8 +152,10 @@ def entry(name: str) -> ModelEntry:
     return known[name]
 
 
-def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:
+def model_config(name: str, problem: str | None = None, /, **overrides: Any) -> Any:
     """Return the frozen configuration of a model, with some fields replaced.
+
+    The problem is ``tsp`` where neither the argument nor the overrides, which may be a stored configuration, say it.
 
     Raises
     ------
@@ -161,6 +163,7 @@ def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:
         For a model, a problem that the model cannot solve, or a field that its configuration lacks.
     """
     known = entry(name)
+    problem = problem or overrides.get("problem", "tsp")
     if problem not in known.problems:
         raise UnknownNameError(f"problem of {name}", problem, known.problems)
     config = importlib.import_module(known.module).config_for(name, problem)
@@ -175,7 +178,7 @@ def model_config(name: str, problem: str = "tsp", **overrides: Any) -> Any:
 
 
 def build_path_policy(
-    name: str, problem: str = "tsp", *, logit_scale: str | LogitScale | None = None, **overrides: Any
+    name: str, problem: str | None = None, /, *, logit_scale: str | LogitScale | None = None, **overrides: Any
 ) -> nn.Module:
     """Build a path policy with fresh weights, in evaluation mode.
 
@@ -184,7 +187,7 @@ def build_path_policy(
     name
         A key of `PATH_MODELS`.
     problem
-        ``tsp`` or ``cvrp``.
+        ``tsp`` or ``cvrp``; that of the overrides, else ``tsp``, where it is None.
     logit_scale
         Name of a scale (see `nco_bench.models.logit_scale`) or the scale itself; None is the model's own.
     overrides

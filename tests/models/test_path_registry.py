@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -76,3 +78,12 @@ def test_unknown_names_are_named(arguments: tuple[str, ...], options: dict, mess
 def test_an_option_of_the_wrong_kind_is_named() -> None:
     with pytest.raises(BadInputError, match="option layers is 'many', expected int"):
         build_path_policy("bq", layers="many")
+
+
+@pytest.mark.parametrize(("name", "problem"), [(n, p) for n, e in PATH_MODELS.items() for p in e.problems])
+def test_a_stored_configuration_builds_its_model_again(name: str, problem: str) -> None:
+    """As solvers build it from a manifest: LEHD's, BQ's and SIT's configurations hold the problem themselves."""
+    config = model_config(name, problem)
+    assert model_config(name, problem, **dataclasses.asdict(config)) == config
+    if hasattr(config, "problem"):
+        assert model_config(name, **dataclasses.asdict(config)) == config
