@@ -30,7 +30,8 @@ def alike(solvers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Put neighbours that differ in nothing but their name into one row: most networks need torch and nothing else."""
     rows: list[dict[str, Any]] = []
     for solver in solvers:
-        facts = {key: value for key, value in solver.items() if key != "name"}
+        facts = {key: value for key, value in solver.items() if key not in ("name", "fix")}
+        facts["install"] = solver["fix"] or solver["install"]  # one column: six do not fit 80 characters
         if rows and all(rows[-1][key] == value for key, value in facts.items()):
             rows[-1]["solvers"].append(solver["name"])
         else:

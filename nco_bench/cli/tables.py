@@ -32,8 +32,13 @@ def print_objects(objects: Sequence[dict[str, Any]]) -> None:
         for column in zip(*rows, strict=True)
     ]
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for key, width in zip(keys, widths, strict=True):
-        table.add_column(key.replace("_", " "), overflow="fold", no_wrap=key == "name" or width <= WHOLE)
+    longest = max(
+        len(word) for row in rows for word in row[0].split() or [""]
+    )  # of names: never broken within one
+    for i, (key, width) in enumerate(zip(keys, widths, strict=True)):
+        whole = key == "name" or width <= WHOLE
+        least = longest if i == 0 and longest <= 2 * WHOLE else None
+        table.add_column(key.replace("_", " "), overflow="fold", no_wrap=whole, min_width=least)
     for row in rows:
         table.add_row(*map(Text, row))  # as text: rich would take the [extra] of a pip command for markup
     out.print(table)
