@@ -19,7 +19,7 @@ from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.neural import RANDOM_WEIGHTS
 from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into, resolve
 
@@ -97,13 +97,7 @@ class Attend2packSolver:
     ) -> list[Outcome]:
         """Pack instances of equal size together, others one by one."""
         if len({instance.n for instance in batch}) > 1:
-            outcomes: list[Outcome] = []
-            for offset, instance in enumerate(batch):
-                outcomes += self.solve(
-                    [instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None
-                )
-                progress(offset + 1)
-            return outcomes
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
         boxes = np.stack([instance.arrays()["boxes"] for instance in batch])
         packed = decode_packing(
             self.policy,

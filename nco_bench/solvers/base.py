@@ -111,6 +111,30 @@ class SolverOptions:
     params: Mapping[str, str] = field(default_factory=dict)
 
 
+def one_by_one(
+    solve: Callable[..., list[Outcome]],
+    batch: Sequence[Instance],
+    *,
+    seed: int,
+    time_limit: float | None,
+    progress: Progress,
+) -> list[Outcome]:
+    """Solve instances of different sizes alone, each with its own seed, for solvers that batch equal sizes only.
+
+    Parameters
+    ----------
+    solve
+        A solver's own `Solver.solve`.
+    batch, seed, time_limit, progress
+        As that takes them.
+    """
+    outcomes: list[Outcome] = []
+    for offset, instance in enumerate(batch):
+        outcomes += solve([instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None)
+        progress(offset + 1)
+    return outcomes
+
+
 def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]) -> dict[str, Any]:
     """Parse a solver's parameters.
 

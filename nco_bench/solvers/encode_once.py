@@ -21,7 +21,7 @@ from nco_bench.decoding.spec import parse_decoding
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once_table import DECODINGS
 from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.weights.pulling import find, official_weights
@@ -101,13 +101,7 @@ class EncodeOnceSolver:
     ) -> list[Outcome]:
         """Solve instances of equal size together, others one by one."""
         if len({instance.n for instance in batch}) > 1:
-            outcomes: list[Outcome] = []
-            for offset, instance in enumerate(batch):
-                outcomes += self.solve(
-                    [instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None
-                )
-                progress(offset + 1)
-            return outcomes
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
         assert self.policy is not None
         coords, demand, capacity = self._tensors(batch)
         solutions = decode_encode_once(

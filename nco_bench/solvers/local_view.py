@@ -22,7 +22,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.local_view_table import ALIASES
 from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once import default_weights
 from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.weights.pulling import find
@@ -99,13 +99,7 @@ class LocalViewSolver:
     ) -> list[Outcome]:
         """Solve instances of equal size together, others one by one."""
         if len({instance.n for instance in batch}) > 1:
-            outcomes: list[Outcome] = []
-            for offset, instance in enumerate(batch):
-                outcomes += self.solve(
-                    [instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None
-                )
-                progress(offset + 1)
-            return outcomes
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
         assert self.policy is not None
         solutions = decode_local_views(
             self.policy,

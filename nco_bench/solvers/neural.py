@@ -22,7 +22,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.precision import at_precision
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, read_params
+from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
@@ -141,13 +141,7 @@ class PathSolver:
     ) -> list[Outcome]:
         """Solve instances of equal size together, others one by one."""
         if len({instance.n for instance in batch}) > 1:
-            return [
-                outcome
-                for offset, instance in enumerate(batch)
-                for outcome in self.solve(
-                    [instance], seed=seed + offset, time_limit=time_limit, progress=progress
-                )
-            ]
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
         assert self.policy is not None
         trace = Trace() if self.decoding.name in ANYTIME else None
         solutions = decode_path(
