@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -101,6 +101,9 @@ class PolicyGradientSettings:
         Of the moving average in the first epoch.
     shrink
         Factor of the learning rate where the policy is significantly worse: 1 in AM, 0.95 in EIE.
+    first_size, grow
+        Instances grow from `first_size` nodes to the source's size over this share of the run, each step by the same
+        factor; no part of AM or EIE, for small budgets. 0 is off.
     """
 
     baseline: str = "rollout"
@@ -109,6 +112,8 @@ class PolicyGradientSettings:
     significance: float = 0.05
     warmup_decay: float = 0.8
     shrink: float = 1.0
+    first_size: int = 0
+    grow: float = 0.0
 
 
 AM_SETTINGS = PolicyGradientSettings()
@@ -154,7 +159,13 @@ class PolicyGradient:
         self.device, self.settings = device, settings
         self.extra = nn.ModuleDict()
         self.optimizer: torch.optim.Optimizer | None = None
-        self._state: dict[str, Any] = {"rate": 1.0, "average": None, "copies": 0, "epochs": 0}
+        self._state: dict[str, Any] = {
+            "rate": 1.0,
+            "average": None,
+            "copies": 0,
+            "epochs": 0,
+            "tested": source.size,
+        }
         self._set: RoutingProblem | None = None
         self._goal: NDArray[np.float64] | None = None
         if settings.baseline == "rollout":
@@ -172,20 +183,27 @@ class PolicyGradient:
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Draw a batch, sample solutions and return the loss; at the end of an epoch, test the baseline first."""
-        epoch = step // self.settings.epoch_steps
+        epoch, source = step // self.settings.epoch_steps, self._source(fraction)
         if self.settings.baseline == "rollout" and epoch > self._state["epochs"]:
-            self._end_epoch()
+            self._end_epoch(source.size)
             self._state["epochs"] = epoch
-        problem = on_device(self.source.draw(self.recipe.batch, self._rng(step)), self.device)
+        problem = on_device(source.draw(self.recipe.batch, self._rng(step)), self.device)
         if self.settings.baseline == "shared":
             return self._shared(problem, step)
         cost, log_prob = self._sample(problem, step, 1, None)
         advantage = cost - self._baseline(problem, cost, epoch)
         return Loss((advantage * log_prob).mean(), cost.mean(), len(cost))
 
+    def _source(self, fraction: float) -> FreshInstances:
+        """Return where instances come from at this share of the run."""
+        first, grow, size = self.settings.first_size, self.settings.grow, self.source.size
+        if not first or fraction >= grow:
+            return self.source
+        return replace(self.source, size=round(first * (size / first) ** (fraction / grow)))
+
     def _shared(self, problem: RoutingProblem, step: int) -> Loss:
         """POMO: one trajectory per start, each compared with the mean of its instance."""
-        customers = self.source.size
+        customers = problem.coords.shape[1] - int(self.source.problem == "cvrp")
         starts = torch.arange(customers, device=self.device) + int(self.source.problem == "cvrp")
         cost, log_prob = self._sample(problem, step, customers, starts.expand(len(problem.coords), -1))
         advantage = cost - cost.mean(dim=1, keepdim=True)
@@ -219,8 +237,11 @@ class PolicyGradient:
         self._state["average"] = mean if before is None else decay * before + (1 - decay) * mean
         return torch.full_like(cost, self._state["average"])
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, size: int) -> None:
         """Replace the baseline if the policy is significantly better; shrink the learning rate if it is worse."""
+        if size != self._state["tested"]:
+            self._state["tested"] = size
+            self._set = self._goal = None
         was_training = self.policy.training
         found = greedy_costs(self.policy.eval(), self._evaluation_set()).cpu().numpy()
         self.policy.train(was_training)
@@ -242,10 +263,11 @@ class PolicyGradient:
                 group["peak"] = group["first_peak"] * self.rate
 
     def _evaluation_set(self) -> RoutingProblem:
-        """Return the instances of the test, fresh ones after each change of the baseline."""
+        """Return the instances of the test, fresh ones after each change of the baseline or of their size."""
         if self._set is None:
             rng = np.random.default_rng([self.seed, 1, self._state["copies"]])
-            self._set = on_device(self.source.draw(self.settings.evaluation, rng), self.device)
+            source = replace(self.source, size=self._state["tested"])
+            self._set = on_device(source.draw(self.settings.evaluation, rng), self.device)
         return self._set
 
     def _rng(self, step: int) -> np.random.Generator:
@@ -329,6 +351,11 @@ def _check(policy: Any, source: FreshInstances, settings: PolicyGradientSettings
         raise BadInputError(
             f"policy gradient: size={source.size}, epoch_steps={settings.epoch_steps}, "
             f"evaluation={settings.evaluation}: expected at least 3, 1 and 2."
+        )
+    if not 0 <= settings.grow <= 1 or (settings.first_size and not 3 <= settings.first_size <= source.size):
+        raise BadInputError(
+            f"policy gradient: first_size={settings.first_size}, grow={settings.grow:g}: expected 3 to {source.size}, "
+            "or 0, and 0 to 1."
         )
     largest = 9.0 if source.demand == "integer" else 1.0
     if source.problem == "cvrp" and not (math.isfinite(source.capacity) and source.capacity >= largest):

@@ -38,7 +38,7 @@ class PolicyGradientRecipe(LoopRecipe):
     ----------
     size, capacity, demand
         Of the instances, see `policy_gradient.FreshInstances`.
-    baseline, epoch_steps, evaluation, significance, shrink
+    baseline, epoch_steps, evaluation, significance, shrink, first_size, grow
         See `policy_gradient.PolicyGradientSettings`.
     normalization, centred
         Of AM, see `models.am.AmConfig`; other models have no such choice.
@@ -61,6 +61,8 @@ class PolicyGradientRecipe(LoopRecipe):
     evaluation: int = 10_000
     significance: float = 0.05
     shrink: float = 1.0
+    first_size: int = 0
+    grow: float = 0.0
     normalization: str = "batch"
     centred: bool = False
 
@@ -85,11 +87,28 @@ EIE = dataclasses.replace(
 The size of the test set is not given; 2,048 is our choice. For capacities 15 and 20 the paper takes lr=5e-5.
 """
 
+EIE_SMALL = dataclasses.replace(
+    EIE,
+    batch=128,
+    steps=0,
+    lr=5e-4,
+    schedule="cosine",
+    final_lr=0.1,
+    warmup=20,
+    ema=0.98,
+    epoch_steps=50,
+    evaluation=1024,
+    shrink=1.0,
+    first_size=20,
+    grow=0.5,
+)
+"""EIE's network for a given time of a CPU: from 20 nodes on, larger steps that fall to the end, averaged weights."""
+
 POMO = dataclasses.replace(AM, batch=64, steps=3_125_000, baseline="shared", weight_decay=1e-6, clip=0.0)
 """POMO's code: 2,000 epochs of 100,000 instances, Adam 1e-4 with weight decay 1e-6, no clipping."""
 
 RECIPES: dict[str, dict[str, PolicyGradientRecipe]] = {
-    "am": {"am": AM, "eie": EIE},
+    "am": {"am": AM, "eie": EIE, "eie-small": EIE_SMALL},
     "pomo": {"pomo": POMO},
     "elg": {"pomo": POMO},
 }
@@ -124,6 +143,8 @@ def prepare(assignment: Assignment) -> Prepared:
         recipe.evaluation,
         recipe.significance,
         shrink=recipe.shrink,
+        first_size=recipe.first_size,
+        grow=recipe.grow,
     )
     learner = PolicyGradient(policy, source, recipe, seed, torch.device(assignment.device), settings)
 

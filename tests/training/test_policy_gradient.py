@@ -148,3 +148,25 @@ def test_other_instances_than_the_checkpoint_s_are_refused() -> None:
 def test_a_capacity_below_a_demand_is_refused() -> None:
     with pytest.raises(BadInputError, match="capacity 8 is below a demand of 9"):
         PolicyGradient(fresh_am("cvrp"), FreshInstances("cvrp", 8, 8.0), recipe(8), 3, CPU, QUICK)
+
+
+def test_instances_grow_from_the_first_size_to_the_last() -> None:
+    settings = replace(QUICK, first_size=5, grow=0.5)
+    drawn: list[int] = []
+
+    class Watched(FreshInstances):
+        def draw(self, count: int, rng: np.random.Generator) -> Any:
+            drawn.append(self.size)
+            return super().draw(count, rng)
+
+    learner = PolicyGradient(fresh_am(), Watched("tsp", 20), recipe(4), 3, CPU, settings)
+    for step, fraction in enumerate((0.0, 0.25, 0.5, 0.9)):
+        learner.loss(step, fraction)
+    assert drawn == [5, 10, 20, 20]  # 5 x 4^(fraction / 0.5)
+    drawn.clear()
+    learner.loss(5, 0.25)
+    assert set(drawn) == {10}  # the baseline is tested on instances of the size that is learned from
+    with pytest.raises(BadInputError, match="first_size=21"):
+        PolicyGradient(
+            fresh_am(), FreshInstances("tsp", 20), recipe(4), 3, CPU, replace(settings, first_size=21)
+        )
