@@ -21,6 +21,7 @@ CHECKERS: dict[str, str] = {
     "elg": "nco_bench.models.parity.elg:check",
     "invit": "nco_bench.models.parity.invit:check",
     "dgl": "nco_bench.models.parity.dgl:check",
+    "glop": "nco_bench.models.parity.glop:check",
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",

@@ -1,0 +1,21 @@
+"""The divide-and-conquer models GLOP and H-TSP: a lazy table, name -> where its code is. Importing it imports no torch.
+
+Their networks work on pieces of an instance, so each has a solver of its own (`nco_bench.solvers.glop`,
+`nco_bench.solvers.htsp`). Model files have ``config_for``, ``build`` and ``from_official`` like all others, and
+``config_of(state, problem)``, which reads the sizes off official weights.
+"""
+
+from __future__ import annotations
+
+from nco_bench.models.registry import ModelEntry
+
+DIVIDE_MODELS: dict[str, ModelEntry] = {
+    "glop": ModelEntry(
+        "nco_bench.models.glop",
+        ("tsp", "cvrp"),
+        "GLOP: Learning Global Partition and Local Construction for Solving Large-scale Routing Problems in Real-time",
+        "AAAI 2024",
+        repository="henry-yeh/GLOP",
+        note="a reviser per path length, for the CVRP also a partition network; official weights are not in the repository",
+    ),
+}
