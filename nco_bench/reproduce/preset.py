@@ -47,8 +47,11 @@ class CellPreset:
     ----------
     metric
         What to read of the records; see `nco_bench.reproduce.measuring.METRICS`.
-    solver, weights, decoding, logit_scale, coordinate_scale, params, batch_size, time_limit, repeats, seed, device
+    solver, decoding, logit_scale, coordinate_scale, params, batch_size, time_limit, repeats, seed, device
         As for ``nco-bench run``.
+    weights
+        Name, or several, of which the first that is at hand counts (the authors' own, else those that ship); empty for
+        the solver's default.
     data
         Name of a dataset, or several, of which the first that is at hand counts.
     count
@@ -69,7 +72,7 @@ class CellPreset:
 
     metric: str = ""
     solver: str = ""
-    weights: str = ""
+    weights: tuple[str, ...] = ()
     decoding: str = ""
     logit_scale: str = ""
     coordinate_scale: str = ""
@@ -205,7 +208,7 @@ def _build(values: Mapping[str, Any], groups: Mapping[str, str], scale: str, pla
                 continue
             value = value[scale]
         value = _filled(value, groups, place)
-        if key == "data":
+        if key in ("data", "weights"):
             value = (value,) if isinstance(value, str) else tuple(value)
         elif isinstance(kinds[key].default, int | float) and not isinstance(kinds[key].default, bool):
             value = _number(value, type(kinds[key].default), f"{place}, {key}")

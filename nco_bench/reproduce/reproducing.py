@@ -21,7 +21,7 @@ from nco_bench.reproduce.running import (
     first_part,
     lacks_reference,
     solver_missing,
-    weights_missing,
+    weights_at_hand,
 )
 
 SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
@@ -216,9 +216,10 @@ def _planned(
     if absent:
         return _without(cell, found, "not run", absent)
     problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
-    missing = weights_missing(found.solver.partition(":")[0], found.weights, problem)
+    weights, missing = weights_at_hand(found.solver.partition(":")[0], found.weights, problem)
     if missing:
         return _without(cell, found, "weights missing", missing)
+    found = replace(found, weights=weights)
     if found.count == 0:
         larger = [s for s in SCALES[SCALES.index(scale) + 1 :] if preset.cell(cell, s).count]
         hint = f"; --scale {larger[0]} runs it" if larger else ""

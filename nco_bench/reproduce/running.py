@@ -84,7 +84,7 @@ class Runner:
         count = min(preset.count, len(dataset), *(() if self.limit is None else (self.limit,)))
         return Job(
             solver=preset.solver,
-            weights=preset.weights,
+            weights=preset.weights[0] if preset.weights else "",
             decoding=preset.decoding,
             logit_scale=preset.logit_scale,
             coordinate_scale=preset.coordinate_scale,
@@ -164,6 +164,25 @@ def solver_missing(solver: str) -> str:
         return f"there is no solver {name!r} yet"
     found = availability(known[name])
     return "" if found.available else f"{name} is not installed: {found.missing}"
+
+
+def weights_at_hand(name: str, weights: Sequence[str], problem: str) -> tuple[tuple[str, ...], str]:
+    """Choose the first weights that are at hand, as a tuple of one; else say why the first that are named are not.
+
+    Parameters
+    ----------
+    name, problem
+        As for `weights_missing`.
+    weights
+        Names in the order of preference; none for the solver's default.
+    """
+    reasons = []
+    for candidate in weights or ("",):
+        reason = weights_missing(name, candidate, problem)
+        if not reason:
+            return ((candidate,) if candidate else ()), ""
+        reasons.append(reason)
+    return (), reasons[0]
 
 
 @cache
