@@ -143,11 +143,12 @@ PATH_MODELS: dict[str, ModelEntry] = {
 def entry(name: str) -> ModelEntry:
     """Return what is known about a path model or an encode-once model; raises `UnknownNameError`."""
     from nco_bench.models.divide_table import DIVIDE_MODELS
+    from nco_bench.models.edge_map_table import EDGE_MAP_MODELS
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
     from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.packing_table import PACKING_MODELS
 
-    known = PATH_MODELS | ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | DIVIDE_MODELS | PACKING_MODELS
+    known = PATH_MODELS | ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | DIVIDE_MODELS | PACKING_MODELS | EDGE_MAP_MODELS
     if name not in known:
         raise UnknownNameError("model", name, known, "See `nco-bench list models`.")
     return known[name]

@@ -22,6 +22,7 @@ CHECKERS: dict[str, str] = {
     "invit": "nco_bench.models.parity.invit:check",
     "dgl": "nco_bench.models.parity.dgl:check",
     "glop": "nco_bench.models.parity.glop:check",
+    "difusco": "nco_bench.models.parity.difusco:check",
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",
