@@ -104,6 +104,12 @@ class PolicyGradientSettings:
     first_size, grow
         Instances grow from `first_size` nodes to the source's size over this share of the run, each step by the same
         factor; no part of AM or EIE, for small budgets. 0 is off.
+    zero_mean
+        Take their mean over the batch off what costs differ from the rollout baseline by. Samples of a young policy are
+        mostly worse than its greedy solutions, and all of them would be made less likely; no part of AM or EIE.
+    tours
+        Solutions that are sampled per instance, against the rollout baseline: 1 in AM and EIE. More of them cost little
+        where encoding is most of the work.
     """
 
     baseline: str = "rollout"
@@ -114,6 +120,8 @@ class PolicyGradientSettings:
     shrink: float = 1.0
     first_size: int = 0
     grow: float = 0.0
+    zero_mean: bool = False
+    tours: int = 1
 
 
 AM_SETTINGS = PolicyGradientSettings()
@@ -190,8 +198,10 @@ class PolicyGradient:
         problem = on_device(source.draw(self.recipe.batch, self._rng(step)), self.device)
         if self.settings.baseline == "shared":
             return self._shared(problem, step)
-        cost, log_prob = self._sample(problem, step, 1, None)
+        cost, log_prob = self._sample(problem, step, self.settings.tours, None)
         advantage = cost - self._baseline(problem, cost, epoch)
+        if self.settings.zero_mean:
+            advantage = advantage - advantage.mean()
         return Loss((advantage * log_prob).mean(), cost.mean(), len(cost))
 
     def _source(self, fraction: float) -> FreshInstances:
@@ -347,10 +357,10 @@ def _check(policy: Any, source: FreshInstances, settings: PolicyGradientSettings
         )
     if policy.needs_start and settings.baseline == "rollout":
         raise BadInputError("this policy does not choose its first node; it learns with the shared baseline.")
-    if source.size < 3 or settings.epoch_steps < 1 or settings.evaluation < 2:
+    if source.size < 3 or settings.epoch_steps < 1 or settings.evaluation < 2 or settings.tours < 1:
         raise BadInputError(
             f"policy gradient: size={source.size}, epoch_steps={settings.epoch_steps}, "
-            f"evaluation={settings.evaluation}: expected at least 3, 1 and 2."
+            f"evaluation={settings.evaluation}, tours={settings.tours}: expected at least 3, 1, 2 and 1."
         )
     if not 0 <= settings.grow <= 1 or (settings.first_size and not 3 <= settings.first_size <= source.size):
         raise BadInputError(

@@ -170,3 +170,23 @@ def test_instances_grow_from_the_first_size_to_the_last() -> None:
         PolicyGradient(
             fresh_am(), FreshInstances("tsp", 20), recipe(4), 3, CPU, replace(settings, first_size=21)
         )
+
+
+def gradient_against(average: float, settings: PolicyGradientSettings) -> torch.Tensor:
+    """Gradient of one batch of four instances in the first epoch, where this moving average is the baseline."""
+    policy = fresh_am()
+    learner = PolicyGradient(policy.train(), FreshInstances("tsp", 8), recipe(4), 3, CPU, settings)
+    learner._state["average"] = average
+    found = learner.loss(0, 0.0)
+    assert found.samples == 4  # instances, however many tours each
+    found.total.backward()
+    return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+
+
+def test_without_their_mean_advantages_do_not_depend_on_the_level_of_the_baseline() -> None:
+    several = replace(QUICK, tours=3)
+    free = replace(several, zero_mean=True)
+    low, high = gradient_against(0.0, free), gradient_against(50.0, free)
+    torch.testing.assert_close(low, high, rtol=1e-3, atol=1e-4)
+    assert (gradient_against(0.0, several) - gradient_against(50.0, several)).norm() > low.norm()
+    assert (gradient_against(0.0, replace(free, tours=1)) - low).norm() > 0.01 * low.norm()
