@@ -91,6 +91,7 @@ def _decodings(places: Places) -> Objects:
 
 
 def _models(places: Places) -> Objects:
+    from nco_bench.models.divide_table import DIVIDE_MODELS
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
     from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.lra_table import LRA_MODELS
@@ -98,7 +99,7 @@ def _models(places: Places) -> Objects:
     from nco_bench.models.registry import PATH_MODELS
     from nco_bench.models.task_table import TASK_MODELS
 
-    routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS
+    routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS | DIVIDE_MODELS
     known = routing | PACKING_MODELS | TASK_MODELS | LRA_MODELS
     return [
         {

@@ -117,6 +117,7 @@ def register(
 def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
+    from nco_bench.solvers.divide_table import divide_solvers
     from nco_bench.solvers.encode_once_table import encode_once_solvers
     from nco_bench.solvers.local_view_table import local_view_solvers
     from nco_bench.solvers.lra_table import lra_solvers
@@ -126,7 +127,7 @@ def builtin_solvers() -> dict[str, SolverInfo]:
     from nco_bench.solvers.task_network_table import task_network_solvers
 
     table: dict[str, SolverInfo] = {}
-    routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers())
+    routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers(), *divide_solvers())
     networks = (*routing, *packing_solvers(), *task_network_solvers())
     for info in (*CLASSICAL, *TASK_BASELINES, *networks, *lra_solvers()):
         if info.name in table:

@@ -6,6 +6,7 @@ rebuilds tensors, numbers, strings and collections only (`nco_bench.datasets.for
 
 from __future__ import annotations
 
+import importlib
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.models.local_view_table import ALIASES
 from nco_bench.models.registry import build_path_policy, count_parameters, entry, load_official, model_config
+from nco_bench.weights.bundle import checkpoint_files
 from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
 
@@ -46,7 +48,7 @@ def import_checkpoint(
     model, problem
         What the checkpoint is for.
     file
-        The official file.
+        The official file; a folder for models of several files, see `nco_bench.weights.bundle`.
     name
         What ``--weights`` shall take; the model's name (with ``-cvrp`` for the CVRP) if None.
     note
@@ -70,8 +72,14 @@ def import_checkpoint(
     model = ALIASES.get(model, model)
     known = entry(model)
     config = model_config(model, problem)
-    state = official_state(file)
-    policy = build_path_policy(model, problem)
+    files = checkpoint_files(model, file, problem)
+    state = {
+        prefix + key: value for prefix, path in files.items() for key, value in official_state(path).items()
+    }
+    sizes_of = getattr(importlib.import_module(known.module), "config_of", None)
+    if sizes_of is not None:
+        config = sizes_of(state, problem)
+    policy = build_path_policy(model, problem, **({} if sizes_of is None else dataclasses.asdict(config)))
     load_official(policy, model, state, str(file))
     chosen = name or (model if problem == "tsp" else f"{model}-{problem}")
     manifest = Manifest(
@@ -84,7 +92,7 @@ def import_checkpoint(
         steps=0,
         samples=0,
         data=TrainingData(*trained_on, instances=0, label_solver="as published"),
-        recipe={"imported_from": file.name, "imported_sha256": sha256_of(file)},
+        recipe={"imported_from": file.name, "imported_sha256": ",".join(map(sha256_of, files.values()))},
         seed=0,
         hours=0.0,
         machine={"imported_on": platform.machine()},

@@ -1,0 +1,51 @@
+"""The entries of GLOP and H-TSP in the registry, derived from their lazy table; nothing heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nco_bench.models.divide_table import DIVIDE_MODELS
+from nco_bench.solvers.registry import SolverInfo
+
+TARGETS = {
+    "glop": "nco_bench.solvers.glop:GlopSolver",
+    "h-tsp": "nco_bench.solvers.htsp:HtspSolver",
+}
+PACKAGES = {"glop": (("torch",), ("random_insertion",)), "h-tsp": (("torch",),)}
+INSTALL = {"glop": "pip install 'nco-bench[neural,classical]'", "h-tsp": "pip install 'nco-bench[neural]'"}
+GRAPHS = {"glop": "knn", "h-tsp": "knn"}
+
+PARAMS: dict[str, tuple[tuple[str, str], ...]] = {
+    "glop": (
+        (
+            "lengths",
+            "segment lengths of the revisers in order, such as 100,50,20 (the README's for the size)",
+        ),
+        ("iterations", "how often each reviser is applied, such as 20,25,5 (the README's for the size)"),
+        ("width", "TSP: initial tours of each instance (by size: 140, 10 or 1; TSPLIB 128)"),
+        ("augment", "give revisers each segment flipped in four ways (by size)"),
+        ("prune", "TSP: keep one tour of each instance after the first reviser (by size)"),
+        ("sample", "let revisers draw nodes instead of taking the likeliest (only for up to 200 nodes)"),
+        ("edges", "CVRP: edges of each node of the partition graph (100 up to 1,500 customers, else 200)"),
+        ("partitions", "CVRP: partitions, drawn where more than one; the cheapest counts (1)"),
+    ),
+}
+
+
+def divide_solvers() -> Iterator[SolverInfo]:
+    """Yield one entry per model."""
+    for name, model in DIVIDE_MODELS.items():
+        yield SolverInfo(
+            name=name,
+            target=TARGETS[name],
+            problems=model.problems,
+            kind="neural",
+            paper=model.paper,
+            venue=model.venue,
+            graph=GRAPHS[name],
+            parameters=model.parameters.get("tsp"),
+            decodings=("greedy",),
+            packages=PACKAGES[name],
+            install=INSTALL[name],
+            params=PARAMS[name],
+        )
