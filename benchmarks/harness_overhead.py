@@ -6,6 +6,9 @@ is more, beyond what the bare solver takes. Bare means the solver's own function
 child process, no clocks, no scoring, no records. Both sides load the dataset file, which checks its hash; the rest of
 a run's set-up (environment, child process, latency measurement, files, fsync) counts against the harness.
 
+A virtual machine's processors may differ in speed from one moment to the next, and a run's child works on another one than
+its parent: so the bare solver is measured on each processor in turn, and the mean counts.
+
 Bare and run take turns in this process; the first turn, which imports, is left out; medians of the rest. Wall time is
 what counts and needs an idle machine; CPU time of this process and its children, printed beside it, suffers less from
 a busy one.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import resource
 import statistics
 import tempfile
@@ -68,6 +72,21 @@ def measured(call: Callable[[], object]) -> Cost:
     return Cost(time.perf_counter() - wall, cpu_seconds() - cpu)
 
 
+def on_each_processor(call: Callable[[], object]) -> Cost:
+    """Return the mean of what a call costs on each processor that this process may use."""
+    if not hasattr(os, "sched_setaffinity"):
+        return measured(call)
+    allowed = os.sched_getaffinity(0)
+    costs = []
+    try:
+        for processor in allowed:
+            os.sched_setaffinity(0, {processor})
+            costs.append(measured(call))
+    finally:
+        os.sched_setaffinity(0, allowed)
+    return Cost(statistics.mean(c.wall for c in costs), statistics.mean(c.cpu for c in costs))
+
+
 def cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
@@ -114,7 +133,7 @@ def report(solver: str, n: int, count: int, folder: Path, rounds: int) -> None:
         turn = []
         for dataset, path in zip(sets, paths, strict=True):
             load = measured(lambda path=path: load_dataset(str(path), places))
-            alone = measured(lambda dataset=dataset: bare(dataset.instances))
+            alone = on_each_processor(lambda dataset=dataset: bare(dataset.instances))
             request = RunRequest(
                 (solver,), (str(path),), folder / f"{time.monotonic_ns()}", places, fresh=True
             )

@@ -45,7 +45,7 @@ class PeakMemory:
         self._device = device
         self._peak_children = 0.0
         self._peak_sampled = self._process.memory_info().rss
-        self._next_sample = time.monotonic() + CHILD_SAMPLE_SECONDS
+        self._next_sample = 0.0
         self._resettable = _reset_high_water_mark()
         torch = self._torch()
         if torch is not None:
@@ -54,10 +54,10 @@ class PeakMemory:
     def _torch(self) -> Any:
         return sys.modules.get("torch") if self._device.startswith("cuda") else None
 
-    def sample(self, *, force: bool = False) -> None:
-        """Look at the children's memory, at most every half second, since asking costs about a millisecond."""
+    def sample(self) -> None:
+        """Look at the children's memory, at most every half second, since asking costs milliseconds."""
         now = time.monotonic()
-        if now < self._next_sample and not force:
+        if now < self._next_sample:
             return
         self._next_sample = now + CHILD_SAMPLE_SECONDS
         if not self._resettable:
@@ -66,7 +66,7 @@ class PeakMemory:
 
     def host_mb(self) -> float:
         """Peak of this process plus peak of what its children have for themselves."""
-        self.sample(force=True)
+        self.sample()
         own = _high_water_mark() if self._resettable else None
         return round(((own or self._peak_sampled) + self._peak_children) / 2**20, 1)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,10 @@ class Record:
     convention: str
     message: str = ""
     counts: dict[str, float] | None = None
+
+
+NO_COUNTS = b',"counts":null}\n'
+"""How the line of a record without counts ends before they are left out."""
 
 
 @dataclass
@@ -291,21 +295,10 @@ def find_runs(results: Path) -> list[Run]:
 
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
-    plain = (
-        value
-        if isinstance(value, dict)
-        else asdict(value)
-        if isinstance(value, Cell)
-        else _record_dict(value)
-    )
-    return orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _record_dict(record: Record) -> dict[str, Any]:
-    plain = {name: getattr(record, name) for name in Record.__slots__}
-    if plain["counts"] is None:
-        del plain["counts"]
-    return plain
+    line = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+    if isinstance(value, Record) and value.counts is None:
+        return line.removesuffix(NO_COUNTS) + b"}\n"
+    return line
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
@@ -22,7 +23,7 @@ from nco_bench.runs.judge import Judged, Place, batch_costs, judge
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key, record_keys
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
-from nco_bench.runs.solving import solve_batch
+from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
 from nco_bench.runs.store import RunWriter, done_keys
 from nco_bench.solvers.base import Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
@@ -135,8 +136,7 @@ def _run_cell(
         peak = PeakMemory(cell.device)
         latency = _latency(solver, dataset, request, cell)
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
-        for repeat, indices in pending:
-            worker.solve(repeat, indices)
+        worker.work(pending)
         cell.latency_seconds = latency if latency is not None else worker.median_seconds()
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
@@ -267,15 +267,30 @@ class _CellWorker:
         self._gap_sum, self._gap_count, self._seconds = 0.0, 0, list[float]()
         self.elapsed, self.failed = 0.0, 0
 
-    def solve(self, repeat: int, indices: range) -> None:
-        offset = self._dataset.first_index
-        batch = self._dataset.instances[indices.start - offset : indices.stop - offset]
-        references = self._dataset.references[indices.start - offset : indices.stop - offset]
-        seed = seed_of(self._request.seed, indices.start, repeat)
-        solved = solve_batch(
-            self._solver, batch, seed=seed, time_limit=self._request.time_limit, device=self._cell.device,
-            progress=lambda _: None,
+    def work(self, pending: Sequence[tuple[int, range]]) -> None:
+        """Solve and keep all batches; each is judged and written while the next is solved, where that is another process."""
+        waits = deque([self._begin(*pending[0])])
+        for number, (repeat, indices) in enumerate(pending, 1):
+            if number < len(pending):
+                waits.append(self._begin(*pending[number]))
+            self._keep(repeat, indices, waits.popleft()())
+
+    def _begin(self, repeat: int, indices: range) -> Callable[[], SolvedBatch]:
+        return begin_batch(
+            self._solver, self._dataset.instances[self._positions(indices)],
+            seed=seed_of(self._request.seed, indices.start, repeat), time_limit=self._request.time_limit,
+            device=self._cell.device, progress=lambda _: None,
         )  # fmt: skip
+
+    def _positions(self, indices: range) -> slice:
+        offset = self._dataset.first_index
+        return slice(indices.start - offset, indices.stop - offset)
+
+    def _keep(self, repeat: int, indices: range, solved: SolvedBatch) -> None:
+        """Judge a batch and append its records."""
+        batch = self._dataset.instances[self._positions(indices)]
+        references = self._dataset.references[self._positions(indices)]
+        seed = seed_of(self._request.seed, indices.start, repeat)
         self.elapsed += solved.elapsed
         self._peak.sample()
         costs = batch_costs(self._problem, batch, solved.outcomes)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nco_bench.errors import NcoBenchError, SolverFailedError
 from nco_bench.problems import Instance
 from nco_bench.runs.clock import timed
-from nco_bench.solvers.base import Failure, Outcome, Progress, Solved, Solver
+from nco_bench.solvers.base import Begins, Failure, Outcome, Progress, Solved, Solver
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,50 @@ class SolvedBatch:
     outcomes: list[Outcome]
     seconds: list[float]
     elapsed: float
+
+
+def begin_batch(
+    solver: Solver,
+    batch: Sequence[Instance],
+    *,
+    seed: int,
+    time_limit: float | None,
+    device: str,
+    progress: Progress,
+) -> Callable[[], SolvedBatch]:
+    """Hand a batch to the solver; call the result to wait for it, with what `solve_batch` returns.
+
+    Only a solver in another process, on a processor of its own, may begin before; any other does all its work when it is
+    waited for, so that nothing of ours runs beside it. A batch that goes wrong is left to `solve_batch`. Results are to be
+    called in order, and at most one more batch is handed over before, see `Begins`.
+    """
+
+    def again() -> SolvedBatch:
+        return solve_batch(solver, batch, seed=seed, time_limit=time_limit, device=device, progress=progress)
+
+    if not isinstance(solver, Begins) or processors() < 2:
+        return again
+    try:
+        wait = solver.begin(batch, seed=seed, time_limit=time_limit, progress=progress)
+    except Exception:
+        return again
+
+    def finish() -> SolvedBatch:
+        try:
+            outcomes, elapsed = wait()
+        except Exception:
+            return again()
+        if len(outcomes) != len(batch):
+            return again()
+        return SolvedBatch(list(outcomes), _split(outcomes, elapsed), elapsed)
+
+    return finish
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    available = getattr(os, "sched_getaffinity", None)
+    return len(available(0)) if available is not None else os.cpu_count() or 1
 
 
 def solve_batch(

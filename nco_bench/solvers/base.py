@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,20 @@ class Solver(Protocol):
 
     def close(self) -> None:
         """Free what `prepare` took."""
+
+
+@runtime_checkable
+class Begins(Protocol):
+    """A solver that works outside of this process, so that this one can do something else meanwhile."""
+
+    def begin(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> Callable[[], tuple[Sequence[Outcome], float]]:
+        """Start on a batch, or as soon as the one before is done, and return at once; else as `Solver.solve`.
+
+        One batch may wait for another, no more. The results are called in the order of the batches: they wait for the
+        outcomes and return them with the seconds that they took, not counting the time in which the batch waited.
+        """
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nco_bench.errors import SolverFailedError
 from nco_bench.problems import Instance
@@ -46,6 +47,39 @@ class _Died(Exception):
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
         self.failure = Failure(status, message)
+
+
+class _Limits(NamedTuple):
+    """What holds for all instances of a batch, see `ChildProcess.begin`."""
+
+    seed: int
+    time_limit: float | None
+    kill_after: float | None
+
+
+_Steps = Generator[float | None, None, tuple[list[Outcome], float]]
+"""Yields None when a chunk is packed and the time when it was sent; returns the outcomes and the time of the last answer."""
+
+
+class _Work:
+    """A batch on its way: what is left to do, then its outcomes."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+        self.error: Exception | None = None
+        self.outcomes: list[Outcome] | None = None
+        self.sent = self.answered = 0.0
+
+    def advance(self) -> None:
+        """Take the next step."""
+        if self.error is not None:
+            raise self.error
+        try:
+            sent = next(self._steps)
+        except StopIteration as end:
+            self.outcomes, self.answered = end.value
+            sent = self.answered
+        self.sent = self.sent or sent or 0.0
 
 
 class ChildProcess:
@@ -77,6 +111,9 @@ class ChildProcess:
         self._forks = start_by == "auto" and not fresh
         self._process: Process | None = None
         self._unused = True
+        self._answered = 0.0
+        self._current: _Work | None = None
+        self._ready: _Work | None = None
 
     def start(self) -> None:
         """Start the child and wait until it has imported and warmed up; does nothing if it runs already.
@@ -115,7 +152,23 @@ class ChildProcess:
         kill_after: float | None,
         progress: Progress,
     ) -> list[Outcome]:
-        """Solve a batch; one outcome per instance, whatever happens to the child.
+        """Solve a batch; one outcome per instance, whatever happens to the child. See `begin`."""
+        work = _Work(self._steps(batch, _Limits(seed, time_limit, kill_after), progress))
+        self._send_work(work)
+        return self._wait_for(work)
+
+    def begin(
+        self,
+        batch: Sequence[Instance],
+        *,
+        seed: int,
+        time_limit: float | None,
+        kill_after: float | None,
+        progress: Progress,
+    ) -> Callable[[], tuple[list[Outcome], float]]:
+        """Send a batch to the child, or have it ready to be sent when the one before is done, and return at once.
+
+        One batch may be ready while another is worked on. The results are to be called in the order of the batches.
 
         Parameters
         ----------
@@ -127,45 +180,80 @@ class ChildProcess:
             Seconds after which an instance is killed and counted as timed out, not counting those that the child waited
             for a processor; None never kills.
         progress
-            Called with the number of instances done.
+            Called with the number of instances done, while the result waits.
+
+        Returns
+        -------
+        Callable
+            Waits for the child and returns one outcome per instance, whatever happened to the child, and the seconds from
+            sending the batch to the child's last answer.
         """
+        work = _Work(self._steps(batch, _Limits(seed, time_limit, kill_after), progress))
+        work.advance()
+        if self._current is None:
+            self._send_work(work)
+        else:
+            self._ready = work
+        return lambda: self._finish(work)
+
+    def _finish(self, work: _Work) -> tuple[list[Outcome], float]:
+        if work is self._ready:  # it was not sent, because the one before went wrong
+            self._ready = None
+            self._send_work(work)
+        outcomes = self._wait_for(work)
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            try:
+                self._send_work(ready)
+            except Exception as error:  # belongs to the one who waits for that batch
+                ready.error = error
+        return outcomes, work.answered - work.sent
+
+    def _send_work(self, work: _Work) -> None:
+        self._current = work
+        while not work.sent:
+            work.advance()
+
+    def _wait_for(self, work: _Work) -> list[Outcome]:
+        try:
+            while work.outcomes is None:
+                work.advance()
+        finally:
+            self._current = None
+        return work.outcomes
+
+    def _steps(self, batch: Sequence[Instance], limits: _Limits, progress: Progress) -> _Steps:
+        """Solve a batch chunk by chunk; stops when a chunk is packed and when it is sent."""
         outcomes: list[Outcome | None] = [None] * len(batch)
         todo = list(range(len(batch)))
         suspects: set[int] = set()
+        answered = time.perf_counter()
         try:
             while todo:
                 chunk = _next_chunk(batch, todo, suspects)
+                packed = pack_instances([batch[j] for j in chunk])
+                yield None
                 if chunk[0] in suspects:
                     self.close()
                 self.start()
-                culprit = self._solve_chunk(
-                    batch,
-                    chunk,
-                    outcomes,
-                    seed=seed,
-                    time_limit=time_limit,
-                    kill_after=kill_after,
-                    progress=progress,
-                )
+                culprit = yield from self._work_on_chunk(chunk, packed, outcomes, limits, progress)
+                answered = self._answered
                 if culprit is not None:
                     suspects.add(culprit)
                 todo = [j for j in todo if outcomes[j] is None]
         except BaseException:
             self.close()
             raise
-        return [outcome for outcome in outcomes if outcome is not None]
+        return [outcome for outcome in outcomes if outcome is not None], answered
 
-    def _solve_chunk(
+    def _work_on_chunk(
         self,
-        batch: Sequence[Instance],
         chunk: list[int],
+        packed: Any,
         outcomes: list[Outcome | None],
-        *,
-        seed: int,
-        time_limit: float | None,
-        kill_after: float | None,
+        limits: _Limits,
         progress: Progress,
-    ) -> int | None:
+    ) -> Generator[float, None, int | None]:
         """Fill in the outcomes of a chunk; return an instance that must be tried again in a new child, or None.
 
         A crash is the instance's own fault only if it was the first that the child saw: an earlier one may have
@@ -173,16 +261,19 @@ class ChildProcess:
         """
         was_unused, self._unused = self._unused, False
         done, before = 0, len(outcomes) - outcomes.count(None)
+        patience = None if limits.kill_after is None else limits.kill_after + 2 * FLUSH_SECONDS
         try:
-            self._send((time_limit, pack_instances([batch[j] for j in chunk]), [seed + j for j in chunk]))
+            self._send((limits.time_limit, packed, [limits.seed + j for j in chunk]))
+            yield time.perf_counter()
             while done < len(chunk):
-                packed = self._receive(None if kill_after is None else kill_after + 2 * FLUSH_SECONDS)
-                results = unpack_outcomes(packed)
+                self._answered, answer = self._receive(patience)
+                results = unpack_outcomes(answer)
                 for j, result in zip(chunk[done:], results, strict=False):
                     outcomes[j] = result
                 done += len(results)
                 progress(before + done)
         except _Died as died:
+            self._answered = time.perf_counter()
             at = max(done, min(self._progress_index(), len(chunk) - 1))
             self.close()
             if died.failure.status == "failed" and not (was_unused and at == 0):

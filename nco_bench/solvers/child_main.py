@@ -72,7 +72,7 @@ def _serve_chunk(
         results.append(_in_fork(connection, attempt, instance, seed) if fresh else attempt(instance, seed))
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS or k == len(chunk) - 1:
-            send(connection, pack_outcomes(results))
+            send(connection, (now, pack_outcomes(results)))  # this clock is the parent's as well
             results, sent = [], now
 
 
@@ -96,7 +96,7 @@ def _attempt(
     except Exception as error:
         message = " ".join(f"{type(error).__name__}: {error}".split())
         return Failure("failed", f"{message}{log_tail(Path('log'))}")
-    if solution.ndim != 1 or not np.issubdtype(solution.dtype, np.integer):
+    if solution.ndim != 1 or solution.dtype.kind not in "iu":
         return Failure(
             "failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution"
         )

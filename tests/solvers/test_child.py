@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -159,3 +160,42 @@ def test_the_child_is_used_again_by_the_next_batch():
     child.close()
     assert isinstance(first[0], Solved)
     assert first[0].solution[0] == second[1].solution[0]
+
+
+@pytest.mark.parametrize(
+    "bad", [{}, {100: "exit"}, {103: "segfault"}, {107: "exit"}, {203: "exit"}, {105: "abort", 200: "exit"}]
+)
+def test_a_batch_that_waits_for_another_gets_its_own_outcomes(bad):
+    child = ChildProcess("child_targets:misbehave", {"what": bad})
+    try:
+        waits = [
+            child.begin(BATCH, seed=seed, time_limit=None, kill_after=None, progress=lambda _: None)
+            for seed in (100, 200)
+        ]
+        start = time.perf_counter()
+        (first, seconds), (second, more_seconds) = (wait() for wait in waits)
+    finally:
+        child.close()
+    for seed, outcomes in ((100, first), (200, second)):
+        assert [seed + j for j, o in enumerate(outcomes) if isinstance(o, Failure)] == [
+            s for s in bad if seed <= s < seed + len(BATCH)
+        ]
+        solved = [(o, i) for o, i in zip(outcomes, BATCH, strict=True) if isinstance(o, Solved)]
+        assert all(o.solution.tolist() == list(range(i.n))[::-1] for o, i in solved)
+    assert 0 < more_seconds < time.perf_counter() - start
+    assert sum(o.seconds for o in first if isinstance(o, Solved)) <= seconds
+
+
+def test_a_batch_that_waits_is_still_solved_when_the_child_before_it_could_not_be_replaced(monkeypatch):
+    child = ChildProcess("child_targets:misbehave", {"what": {107: "exit"}})
+    begin = {"time_limit": None, "kill_after": None, "progress": lambda _: None}
+    try:
+        first, second = child.begin(BATCH, seed=100, **begin), child.begin(BATCH, seed=200, **begin)
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", "/nowhere/at/all")
+            with pytest.raises(SolverFailedError, match="no folder for it"):
+                first()
+        assert len(child.solve(BATCH, seed=300, **begin)) == len(BATCH)
+        assert all(isinstance(o, Solved) for o in second()[0])
+    finally:
+        child.close()

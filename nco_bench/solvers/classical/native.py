@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from nco_bench.datasets.dataset import Dataset
@@ -14,7 +14,7 @@ from nco_bench.solvers.child import ChildProcess
 from nco_bench.solvers.registry import SolverInfo
 
 BATCH_NODES = 50_000
-BATCH_INSTANCES = 500
+BATCH_INSTANCES = 128
 
 
 class ChildSolver:
@@ -106,9 +106,15 @@ class ChildSolver:
         self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
     ) -> Sequence[Outcome]:
         """Return one outcome per instance; see `Solver.solve`."""
+        return self.begin(batch, seed=seed, time_limit=time_limit, progress=progress)()[0]
+
+    def begin(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> Callable[[], tuple[Sequence[Outcome], float]]:
+        """Send a batch to the child process and return what waits for it; see `Begins.begin`."""
         assert self._child is not None, "call prepare first"
         largest = max(instance.n for instance in batch)
-        return self._child.solve(
+        return self._child.begin(
             batch,
             seed=seed,
             time_limit=time_limit,
