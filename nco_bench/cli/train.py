@@ -29,6 +29,13 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint beside --out.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            help="Weights to start from, name or file: the model's own, or a shallower decoder's of its width.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
     ] = None,
@@ -73,6 +80,10 @@ def train(
 
         if model is not None:
             raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
+        if start is not None:
+            raise BadInputError(
+                f"--start {start}: belongs to one model; a campaign continues its own weights."
+            )
         folder = out or campaign.with_suffix("")
         if unpack is not None:
             unpack_campaign(unpack, folder, say)
@@ -102,6 +113,7 @@ def train(
             places=places,
             problem=problem,
             tensorboard=tensorboard,
+            start=start,
         )
     except TrainingStopped as stop:
         say(f"error: {stop}")

@@ -22,8 +22,9 @@ from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, Trainer, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe, model_options
-from nco_bench.weights.manifest import manifest_path
-from nco_bench.weights.store import SUFFIX, export
+from nco_bench.training.start import start_from
+from nco_bench.weights.manifest import Manifest, manifest_path
+from nco_bench.weights.store import SUFFIX, WeightsFile, export
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def train(
     problem: str | None = None,
     planned_s: float | None = None,
     tensorboard: Path | None = None,
+    start: str | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -125,6 +127,8 @@ def train(
         session.
     tensorboard
         Folder for TensorBoard events, None for none.
+    start
+        Weights to start from instead of random ones, see `start_from`; the manifest names them.
 
     Raises
     ------
@@ -149,16 +153,34 @@ def train(
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places, options)
         prepared = course.prepare(assignment)
+        source = None if start is None else _start(prepared, start, model)
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt)
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
         if trainer.group.first:
-            export(trainer.weights(), prepared.manifest(trainer, weights.stem), weights)
+            manifest = prepared.manifest(trainer, weights.stem)
+            export(trainer.weights(), _with_parent(manifest, source), weights)
     done = trainer.progress
     return TrainResult(
         weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.measure, complete
     )
+
+
+def _start(prepared: Prepared, start: str, model: str) -> WeightsFile:
+    source = start_from(prepared.policy, start, model, prepared.identity.get("problem", ""))
+    prepared.identity["start"] = source.manifest.sha256
+    return source
+
+
+def _with_parent(manifest: Manifest, source: WeightsFile | None) -> Manifest:
+    if source is None:
+        return manifest
+    old = source.manifest
+    note = (
+        f"Started from {old.name} ({old.steps:,} steps, {old.samples:,} samples), which are not counted here."
+    )
+    return dataclasses.replace(manifest, parent=old.sha256, notes=f"{manifest.notes} {note}".strip())
 
 
 def _trainer(prepared: Prepared, recipe: LoopRecipe, weights: Path, *, resume: bool, adopt: bool) -> Trainer:

@@ -113,6 +113,17 @@ def resolve(name_or_path: str, model: str, problem: str | None = None) -> Weight
     return file
 
 
+def find_any(name_or_path: str, model: str) -> WeightsFile:
+    """Find verified weights whatever model they are for; `model` is who asks, for the message.
+
+    Raises
+    ------
+    BadWeightsError
+        When they are missing, damaged or changed.
+    """
+    return verify(_find(name_or_path, model))
+
+
 def _find(name_or_path: str, model: str) -> Path:
     path = Path(name_or_path).expanduser()
     if path.suffix == SUFFIX or path.parent != Path("."):

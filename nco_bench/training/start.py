@@ -1,0 +1,81 @@
+"""Starting from weights instead of from random numbers: the model's own, another's with the same layers (PENS-A for
+PENS-R), or a shallower decoder's, grown in depth.
+
+Growing follows ReZero (Bachlechner et al. 2021), which the decoder-only policies use: a layer whose two residual weights
+are 0 is the identity, so a network with such layers added computes what it did before, and training goes on from there.
+The added layers are copies of those below them (stacking, Gong et al. 2019), spread evenly over the depth.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import Tensor, nn
+
+from nco_bench.errors import BadWeightsError
+from nco_bench.weights.store import WeightsFile, find_any, load_state
+
+LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
+RESIDUAL_WEIGHTS = ("alpha_attention", "alpha_ffn")
+
+
+def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -> WeightsFile:
+    """Load weights into a policy that is about to be trained.
+
+    Parameters
+    ----------
+    policy
+        The policy; changed.
+    name_or_path
+        Shipped or cached weights, or a file: of `model` or one with the same tensors, or of a decoder of the same width and
+        fewer layers.
+    model, problem
+        What is going to be trained.
+
+    Raises
+    ------
+    BadWeightsError
+        When the weights are missing, damaged or do not fit.
+    """
+    file = find_any(name_or_path, model)
+    if file.manifest.problem != problem:
+        raise BadWeightsError(
+            f"{file.path}: weights for {file.manifest.problem}; {model} is to be trained for {problem}."
+        )
+    state, wanted = load_state(file), policy.state_dict()
+    depth = getattr(getattr(policy, "config", None), "depth", 0)
+    if depth and "depth" in file.manifest.config and file.manifest.config["depth"] < depth:
+        state = grown(state, depth)
+    different = sorted(
+        k for k in {*state, *wanted} if k not in state or k not in wanted or state[k].shape != wanted[k].shape
+    )
+    if different:
+        raise BadWeightsError(
+            f"{file.path}: weights of {file.manifest.model} do not fit {model} ({different[0]} differs); start from "
+            f"{model}'s own, or from a decoder of the same width and fewer layers."
+        )
+    policy.load_state_dict(state)
+    return file
+
+
+def grown(state: dict[str, Tensor], depth: int) -> dict[str, Tensor]:
+    """Spread the layers of a decoder over `depth` layers and fill up with copies that start as the identity."""
+    layers: dict[int, dict[str, Tensor]] = {}
+    out: dict[str, Any] = {}
+    for key, value in state.items():
+        found = LAYER.match(key)
+        if found is None:
+            out[key] = value
+        else:
+            layers.setdefault(int(found[1]), {})[found[2]] = value
+    if any(name not in layer for layer in layers.values() for name in RESIDUAL_WEIGHTS):
+        return state  # without ReZero there is no layer that does nothing
+    sources = [position * len(layers) // depth for position in range(depth)]
+    for position, source in enumerate(sources):
+        added = position > 0 and sources[position - 1] == source
+        for key, value in layers[source].items():
+            out[f"layers.{position}.{key}"] = (
+                value.new_zeros(()) if added and key in RESIDUAL_WEIGHTS else value.clone()
+            )
+    return out

@@ -1,0 +1,88 @@
+"""Training can start from weights: the model's own, or a shallower decoder's, which then computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nco_bench.decoding.problem import tsp_problem
+from nco_bench.decoding.step import action_scores, start
+from nco_bench.errors import BadWeightsError, ResultsError
+from nco_bench.models.registry import build_path_policy
+from nco_bench.training.run import train
+from nco_bench.training.start import grown, start_from
+from nco_bench.weights.store import load_into, load_state, resolve
+
+CONFIG = {
+    "batch": "6",
+    "longest": "11",
+    "longest_start": "6",
+    "validation_instances": "3",
+    "compile": "false",
+}
+
+
+def first_scores(policy: nn.Module) -> Tensor:
+    problem = tsp_problem(torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(1)))
+    with torch.inference_mode():
+        return action_scores(policy, problem, policy.embed(problem.nodes), start(problem), None)[0]
+
+
+@pytest.mark.parametrize("depth", [7, 12, 18])
+def test_a_grown_decoder_computes_what_the_shallow_one_did(depth: int) -> None:
+    shallow = build_path_policy("decoder-6x128", "tsp")
+    deep = build_path_policy("decoder-12x128", "tsp", depth=depth)
+    load_into(shallow, resolve("decoder-6x128", "decoder-6x128"))
+    start_from(deep, "decoder-6x128", "decoder-12x128", "tsp")
+    assert torch.equal(first_scores(deep), first_scores(shallow))
+    assert sum(not layer.alpha_ffn.detach() for layer in deep.layers) == depth - 6
+
+
+def test_a_decoder_without_rezero_is_not_grown() -> None:
+    state = {"layers.0.ffn_in.weight": torch.ones(2, 2)}
+    assert grown(state, 3) == state
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("decoder-6x128", "decoder-24x64"), ("lehd", "decoder-6x128"), ("pens-a", "coordns")]
+)
+def test_weights_that_do_not_fit_are_refused(name: str, model: str) -> None:
+    with pytest.raises(BadWeightsError, match=f"do not fit {model}"):
+        start_from(build_path_policy(model, "tsp"), name, model, "tsp")
+
+
+def test_weights_of_another_problem_are_refused() -> None:
+    with pytest.raises(BadWeightsError, match="weights for tsp; lehd is to be trained for cvrp"):
+        start_from(build_path_policy("lehd", "cvrp"), "lehd", "lehd", "cvrp")
+
+
+def test_training_goes_on_from_weights_and_names_them(tmp_path: Path, shards: list[Path]) -> None:
+    out = tmp_path / "more.safetensors"
+    config = CONFIG | {"steps": "1", "lr": "1e-12", "scalar_lr": "1e-12"}
+    train("decoder-6x128", shards, config, out=out, start="decoder-6x128", progress="silent")
+    old, new = (resolve(name, "decoder-6x128") for name in ("decoder-6x128", str(out)))
+    assert new.manifest.parent == old.manifest.sha256
+    assert f"{old.manifest.samples:,} samples" in new.manifest.notes
+    before = load_state(old)
+    for name, value in load_state(new).items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=1e-6)
+
+
+def test_a_run_that_started_from_weights_is_resumed_with_them_only(
+    tmp_path: Path, shards: list[Path]
+) -> None:
+    out = tmp_path / "more.safetensors"
+    train(
+        "decoder-6x128",
+        shards,
+        CONFIG | {"steps": "2"},
+        out=out,
+        start="decoder-6x128",
+        progress="silent",
+        budget_s=60,
+    )
+    with pytest.raises(ResultsError, match="start"):
+        train("decoder-6x128", shards, CONFIG | {"steps": "2"}, out=out, resume=True, progress="silent")
