@@ -92,6 +92,7 @@ def _decodings(places: Places) -> Objects:
 
 def _models(places: Places) -> Objects:
     from nco_bench.models.divide_table import DIVIDE_MODELS
+    from nco_bench.models.edge_map_table import EDGE_MAP_MODELS
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
     from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.lra_table import LRA_MODELS
@@ -100,7 +101,7 @@ def _models(places: Places) -> Objects:
     from nco_bench.models.task_table import TASK_MODELS
 
     routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS | DIVIDE_MODELS
-    known = routing | PACKING_MODELS | TASK_MODELS | LRA_MODELS
+    known = routing | EDGE_MAP_MODELS | PACKING_MODELS | TASK_MODELS | LRA_MODELS
     return [
         {
             "name": name,

@@ -117,6 +117,7 @@ def register(
 def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
+    from nco_bench.solvers.difusco_table import difusco_solvers
     from nco_bench.solvers.divide_table import divide_solvers
     from nco_bench.solvers.encode_once_table import encode_once_solvers
     from nco_bench.solvers.local_view_table import local_view_solvers
@@ -128,7 +129,7 @@ def builtin_solvers() -> dict[str, SolverInfo]:
 
     table: dict[str, SolverInfo] = {}
     routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers(), *divide_solvers())
-    networks = (*routing, *packing_solvers(), *task_network_solvers())
+    networks = (*routing, *difusco_solvers(), *packing_solvers(), *task_network_solvers())
     for info in (*CLASSICAL, *TASK_BASELINES, *networks, *lra_solvers()):
         if info.name in table:
             raise ValueError(f"two solvers are called {info.name!r}")

@@ -23,6 +23,8 @@ CHECKERS: dict[str, str] = {
     "dgl": "nco_bench.models.parity.dgl:check",
     "glop": "nco_bench.models.parity.glop:check",
     "difusco": "nco_bench.models.parity.difusco:check",
+    "difusco-tsp-mcts": "nco_bench.models.parity.difusco_mcts:check",
+    "htsp": "nco_bench.models.parity.htsp:check",
     "lehd": "nco_bench.models.parity.lehd:check",
     "bq-nco": "nco_bench.models.parity.bq:check",
     "esf-tsp": "nco_bench.models.parity.bq:check_esf",
