@@ -32,8 +32,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.problem import tsp_problem
-from nco_bench.decoding.step import Frontier, action_scores, advance
+from nco_bench.decoding.construct import best_action, construct_from
+from nco_bench.decoding.problem import PathProblem, tsp_problem
 from nco_bench.models.registry import build_path_policy, load_official
 from nco_bench.models.sit import STREAMED_FROM
 
@@ -132,21 +132,20 @@ def ours(name: str, official: nn.Module, coords: Tensor) -> Step:
     """Our policy with the official weights."""
     policy = build_path_policy(name)
     load_official(policy, name, official.state_dict())
-    problem = tsp_problem(coords)
+    nodes = tsp_problem(coords).nodes
     features: list[Tensor] = []
-    frontiers: dict[int, Frontier] = {}
+    problems: dict[int, PathProblem] = {}
 
     def step(tours: Tensor) -> Tensor:
         if not features:
-            features.append(policy.embed(problem.nodes))
+            features.append(policy.embed(nodes))
         size = tours.shape[1]
-        if size not in frontiers:
+        if size not in problems:
             rows = np.stack([rest_of(tour, coords.shape[1]) for tour in tours.numpy()])
             rows = torch.from_numpy(np.concatenate([tours[:, -1:], rows, tours[:, :1]], axis=1))
-            frontiers[size] = Frontier(rows, None, size == 1)
-        frontier = frontiers[size]
-        scores, _ = action_scores(policy, problem, features[0], frontier, None)
-        return advance(problem, frontier, scores.argmax(dim=1), None)[1]
+            problems[size] = PathProblem(nodes, rows, closed=size == 1)
+        # Threads are started for this one step, which a whole construction does once.
+        return construct_from(policy, problems[size], features[0], best_action, steps=1).order[:, 0]
 
     return step
 

@@ -9,11 +9,13 @@ Letters in shapes: B batch, C beams, M candidates, A actions.
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Event
 
 import torch
 from torch import Tensor
 
-from nco_bench.decoding.problem import Path, PathProblem, path_lengths, route_lengths
+from nco_bench.decoding.parts import cut, in_threads
+from nco_bench.decoding.problem import Path, PathProblem, joined, part_of, path_lengths, route_lengths
 from nco_bench.decoding.step import Frontier, action_scores, advance, candidate_limit, split_action, start
 from nco_bench.models.path import PathPolicy
 
@@ -46,11 +48,24 @@ def final_beams(policy: PathPolicy, problem: PathProblem, width: int, *, knn: in
     """Return all final beams, ``(B C, M)`` instance by instance, most probable first, with their log-probabilities."""
     features = policy.embed(problem.nodes)
     limit = candidate_limit(policy, knn)
+    shown = problem.candidates if limit is None else min(limit, problem.candidates)
+
+    def search(part: slice, stopped: Event) -> Path:
+        return _final_beams(policy, part_of(problem, part), features[part], width, limit, stopped)
+
+    return joined(in_threads(search, cut(len(problem.rows), width, shown + 2, problem.rows.device)))
+
+
+def _final_beams(
+    policy: PathPolicy, problem: PathProblem, features: Tensor, width: int, limit: int | None, stopped: Event
+) -> Path:
     frontier = start(problem)
     batch, cvrp = frontier.rows.shape[0], problem.load is not None
     log_prob = torch.zeros(batch, 1, dtype=torch.float64, device=frontier.rows.device)
     history: list[tuple[Tensor, Tensor, Tensor | None]] = []
     for _ in range(problem.candidates):
+        if stopped.is_set():
+            break
         scores, shown = action_scores(policy, problem, features, frontier, limit)
         step = torch.log_softmax(scores.double(), dim=1)
         if cvrp and getattr(policy, "repairs", False):

@@ -124,6 +124,29 @@ def cvrp_problem(coords: Tensor, demand: Tensor, capacity: Tensor) -> PathProble
     return PathProblem(nodes, rows, closed=True, load=Load(demand, capacity, capacity))
 
 
+def part_of(problem: PathProblem, part: slice) -> PathProblem:
+    """Return some of a batch of problems."""
+    nodes, load = problem.nodes, problem.load
+    return PathProblem(
+        PathNodes(nodes.coords[part], None if nodes.demand is None else nodes.demand[part], nodes.instance_size),
+        problem.rows[part],
+        problem.closed,
+        None if load is None else Load(load.demand[part], load.capacity[part], load.remaining[part]),
+    )
+
+
+def joined(paths: list[Path]) -> Path:
+    """Put the solutions of parts of a batch together, in order."""
+    if len(paths) == 1:
+        return paths[0]
+    flags = [path.via for path in paths if path.via is not None]
+    return Path(
+        torch.cat([path.order for path in paths]),
+        torch.cat(flags) if flags else None,
+        torch.cat([path.log_prob for path in paths]),
+    )
+
+
 def shares(amount: Tensor, capacity: Tensor, dtype: torch.dtype) -> Tensor:
     """Express ``(B, ...)`` amounts as shares of the capacity ``(B,)``; equal amounts give equal floats."""
     divisor = capacity.to(dtype).view(-1, *[1] * (amount.dim() - 1))
