@@ -18,4 +18,12 @@ DIVIDE_MODELS: dict[str, ModelEntry] = {
         repository="henry-yeh/GLOP",
         note="a reviser per path length, for the CVRP also a partition network; official weights are not in the repository",
     ),
+    "h-tsp": ModelEntry(
+        "nco_bench.models.htsp",
+        ("tsp",),
+        "H-TSP: Hierarchically Solving the Large-Scale Traveling Salesman Problem",
+        "AAAI 2023",
+        repository="Learning4Optimization-HUST/H-TSP",
+        note="upper and lower model in one file; official weights are not in the repository",
+    ),
 }

@@ -14,6 +14,8 @@ TARGETS = {
 PACKAGES = {"glop": (("torch",), ("random_insertion",)), "h-tsp": (("torch",),)}
 INSTALL = {"glop": "pip install 'nco-bench[neural,classical]'", "h-tsp": "pip install 'nco-bench[neural]'"}
 GRAPHS = {"glop": "knn", "h-tsp": "knn"}
+DECODINGS = {"glop": ("greedy",), "h-tsp": ("greedy", "x8")}
+"""The default first."""
 
 PARAMS: dict[str, tuple[tuple[str, str], ...]] = {
     "glop": (
@@ -28,6 +30,12 @@ PARAMS: dict[str, tuple[tuple[str, str], ...]] = {
         ("sample", "let revisers draw nodes instead of taking the likeliest (only for up to 200 nodes)"),
         ("edges", "CVRP: edges of each node of the partition graph (100 up to 1,500 customers, else 200)"),
         ("partitions", "CVRP: partitions, drawn where more than one; the cheapest counts (1)"),
+    ),
+    "h-tsp": (
+        ("fragment", "cities of a fragment, which the lower model solves (200)"),
+        ("new", "new cities of a fragment at most (190)"),
+        ("neighbours", "length of the lists of nearest cities (40)"),
+        ("improve", "stretches reordered around random points once the tour is complete (0)"),
     ),
 }
 
@@ -44,7 +52,7 @@ def divide_solvers() -> Iterator[SolverInfo]:
             venue=model.venue,
             graph=GRAPHS[name],
             parameters=model.parameters.get("tsp"),
-            decodings=("greedy",),
+            decodings=DECODINGS[name],
             packages=PACKAGES[name],
             install=INSTALL[name],
             params=PARAMS[name],

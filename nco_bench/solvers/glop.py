@@ -214,6 +214,10 @@ class GlopSolver:
         progress(len(batch))
         return outcomes
 
+    def close(self) -> None:
+        """Free the networks."""
+        self.policy = None
+
     def _tours(self, batch: list[TSPInstance], seed: int, deadline: float | None) -> list[Outcome]:
         assert self.policy is not None
         size = batch[0].n
