@@ -14,10 +14,11 @@ from threading import Event
 import torch
 from torch import Tensor
 
-from nco_bench.decoding.parts import cut, in_threads
+from nco_bench.decoding.parts import cut
 from nco_bench.decoding.problem import Path, PathProblem, joined, part_of, path_lengths, route_lengths
 from nco_bench.decoding.step import Frontier, action_scores, advance, candidate_limit, split_action, start
 from nco_bench.models.path import PathPolicy
+from nco_bench.models.threads import in_threads
 
 
 @torch.inference_mode()

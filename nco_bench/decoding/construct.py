@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from nco_bench.decoding.draws import streams, uniform
-from nco_bench.decoding.parts import cut, in_threads
+from nco_bench.decoding.parts import cut
 from nco_bench.decoding.problem import Path, PathProblem, joined, part_of
 from nco_bench.decoding.step import Frontier, action_scores, advance, candidate_limit, split_action, start
 from nco_bench.models.path import PathPolicy
+from nco_bench.models.threads import in_threads
 
 Choose = Callable[[Tensor, int, slice], Tensor]
 """Picks actions: scores ``(R, A)`` of some of the B C solutions, the number of the step and which solutions they are, to

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nco_bench.decoding import parts
+from nco_bench.decoding.beam import final_beams
 from nco_bench.decoding.construct import greedy, sample
 from nco_bench.decoding.problem import cvrp_problem, route_arrays, route_lengths, tsp_problem
 from nco_bench.models.path import path_state
@@ -128,3 +130,39 @@ def test_route_lengths_by_hand() -> None:
     order, via = torch.tensor([[1, 2, 3]]), torch.tensor([[True, False, True]])
     assert route_lengths(coords, order, via).tolist() == [22.0]
     assert [row.tolist() for row in route_arrays(order, via)] == [[0, 1, 2, 0, 3, 0]]
+
+
+@pytest.mark.parametrize("name", [*TSP_POLICIES, "cvrp"])
+def test_solutions_are_the_same_bit_for_bit_with_any_number_of_threads(
+    name: str, make_policy: Make, make_cvrp: MakeCvrp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight parts: log-probabilities of beams tell whether the arithmetic was the same."""
+    monkeypatch.setattr(parts, "PART_TOKENS", 64)
+    if name == "cvrp":
+        policy, problem = make_policy("sit", "cvrp"), cvrp_problem(*make_cvrp(11, 12, 20, seed=3))
+    else:
+        policy, problem = (
+            make_policy(name),
+            tsp_problem(torch.rand(11, 12, 2, generator=torch.Generator().manual_seed(6))),
+        )
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            beams = final_beams(policy, problem, 2)
+            drawn = sample(policy, problem, 2, torch.arange(11))
+            orders = [greedy(policy, problem).order, drawn.order, drawn.flags, beams.order, beams.flags]
+            found.append([*(t.tolist() for t in orders), beams.log_prob.tolist()])
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_batch_is_cut_into_equal_shares_and_long_problems_stay_together() -> None:
+    cpu = torch.device("cpu")
+    cuts = parts.cut(128, 1, 101, cpu)
+    assert [part.stop - part.start for part in cuts] == [16] * 8
+    assert [part.start for part in cuts] == [0, *(part.stop for part in cuts[:-1])]
+    assert len(parts.cut(8, 1, 1001, cpu)) == 8
+    assert len(parts.cut(8, 1, 10_001, cpu)) == len(parts.cut(1, 1, 101, cpu)) == 1
+    assert len(parts.cut(128, 1, 101, torch.device("cuda"))) == 1
