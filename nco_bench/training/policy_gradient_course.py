@@ -91,7 +91,7 @@ The size of the test set is not given; 2,048 is our choice. For capacities 15 an
 
 EIE_SMALL = dataclasses.replace(
     EIE,
-    batch=64,
+    batch=32,
     steps=0,
     lr=4e-4,
     schedule="cosine",
@@ -102,7 +102,7 @@ EIE_SMALL = dataclasses.replace(
     evaluation=512,
     shrink=1.0,
     first_size=20,
-    grow=0.6,
+    grow=0.65,
     zero_mean=True,
     tours=8,
 )
