@@ -159,7 +159,8 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     Parameters
     ----------
     text
-        Registry name or path to a ``.py`` file (``FILE.py`` or ``FILE.py:NAME``), followed by ``:KEY=VALUE``.
+        Registry name, path to a ``.py`` file (``FILE.py`` or ``FILE.py:NAME``) or to a ``.toml`` file that names a program,
+        or ``external`` with ``program=PATH``; followed by ``:KEY=VALUE``.
     defaults
         Options given for all solvers of the command; those in the name win.
 
@@ -174,6 +175,11 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     if name.endswith(".py"):
         wanted = rest.pop(0) if rest and "=" not in rest[0] else None
         info = load_file(Path(name), wanted)
+    elif name.endswith(".toml") or name == "external":
+        from nco_bench.solvers.external import load_program, program_info
+
+        given = dict(item.split("=", 1) for item in rest if "=" in item)
+        info = load_program(Path(name)) if name != "external" else program_info({**defaults.params, **given})
     else:
         table = {**builtin_solvers(), **_registered}  # a registered file may replace a built-in solver
         if name not in table:
@@ -181,7 +187,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         if name not in table:
             raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
         info = table[name]
-    given: dict[str, str] = {}
+    given = {}
     for item in rest:
         key, value = _key_value(item, text)
         if key in given:
