@@ -7,9 +7,11 @@ operation runs.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -17,10 +19,8 @@ import torch
 Result = TypeVar("Result")
 
 
-def in_threads(
-    work: Callable[[slice, threading.Event], Result], parts: Sequence[slice], threads: int | None = None
-) -> list[Result]:
-    """Do the work for each part, in as many threads as torch would use.
+def in_threads(work: Callable[[slice, threading.Event], Result], parts: Sequence[slice]) -> list[Result]:
+    """Do the work for each part, in as many threads as torch would use, each with an equal share of them.
 
     Parameters
     ----------
@@ -29,8 +29,6 @@ def in_threads(
         the user stopped, and the work should return soon. With gradients or autocast all is done in the caller's thread.
     parts
         Slices of whatever is shared out.
-    threads
-        How many; None for torch's setting. Each part gets an equal share of them.
 
     Returns
     -------
@@ -42,7 +40,7 @@ def in_threads(
     BaseException
         What the first part that failed raised, and KeyboardInterrupt; no thread goes on behind it.
     """
-    threads = threads or torch.get_num_threads()
+    threads = torch.get_num_threads()
     workers = min(threads, len(parts))
     stopped = threading.Event()
     # Gradients and autocast are settings of this thread alone.
@@ -57,31 +55,38 @@ def in_threads(
 
     @without_gradients()
     def run() -> None:
-        torch.set_num_threads(threads // workers)  # of this thread
-        while not stopped.is_set():
-            try:
+        torch.set_num_threads(max(1, threads // workers))  # of this thread
+        try:
+            while not stopped.is_set():
                 index = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
                 results[index] = work(parts[index], stopped)
-            except BaseException as error:  # raised again below
-                failures.append(error)
-                stopped.set()
+        except queue.Empty:
+            return
+        except BaseException as error:  # raised again below
+            failures.append(error)
+            stopped.set()
 
-    running = [threading.Thread(target=run, name=f"part-{i}", daemon=True) for i in range(workers)]
-    before = torch.get_num_threads()
+    others = [_pool().submit(run) for _ in range(workers - 1)]
     try:
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
+        run()  # the caller's thread works too; afterwards nothing is left for those that have not begun
+        others = [other for other in others if not other.cancel()]
+        wait(others)
     finally:
         stopped.set()
-        for thread in running:
-            if thread.ident is not None:
-                thread.join()
-        torch.set_num_threads(before)  # for threads that start later, whose number the calls above have set
+        wait([other for other in others if not other.cancel()])
+        torch.set_num_threads(threads)  # of the caller, and of threads that start later
     if failures:
         raise failures[0]
     return [results[index] for index in range(len(parts))]
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Return the threads that wait for work: a new thread would have to get all its memory anew."""
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(max(32, os.cpu_count() or 1), thread_name_prefix="part"))
+    return _pools[0]
+
+
+_pools: list[ThreadPoolExecutor] = []
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_pools.clear)

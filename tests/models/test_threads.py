@@ -22,19 +22,15 @@ def three_threads() -> Iterator[None]:
 
 
 @torch.inference_mode()
-def test_parts_run_beside_the_caller_with_one_thread_each_and_come_back_in_order() -> None:
-    def work(part: slice, stopped: threading.Event) -> tuple[int, int, bool, str]:
-        return (
-            part.start,
-            torch.get_num_threads(),
-            torch.is_inference_mode_enabled(),
-            threading.current_thread().name,
-        )
+def test_parts_run_at_once_with_one_thread_each_and_come_back_in_order() -> None:
+    together = threading.Barrier(3)  # passed only by three threads that work at the same time
 
-    done = in_threads(work, PARTS)
-    assert [start for start, *_ in done] == [0, 1, 2, 3, 4]
-    assert {(threads, inference) for _, threads, inference, _ in done} == {(1, True)}
-    assert threading.current_thread().name not in {name for *_, name in done}
+    def work(part: slice, stopped: threading.Event) -> tuple[int, int, bool]:
+        if part.start < 3:
+            together.wait(60)
+        return part.start, torch.get_num_threads(), torch.is_inference_mode_enabled()
+
+    assert in_threads(work, PARTS) == [(start, 1, True) for start in range(5)]
     assert torch.get_num_threads() == 3
 
 
@@ -58,14 +54,30 @@ def test_work_with_gradients_stays_in_the_callers_thread() -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("error", [ValueError("part 2"), KeyboardInterrupt()])
 def test_a_failure_stops_the_others_and_reaches_the_caller(error: BaseException) -> None:
+    going_on: list[int] = []
+
     def work(part: slice, stopped: threading.Event) -> None:
         if part.start == 2:
             raise error
         if part.start < 2:  # goes on until it is told to stop
+            going_on.append(part.start)
             assert stopped.wait(60)
+            going_on.remove(part.start)
 
     with pytest.raises(type(error)) as caught:
         in_threads(work, PARTS)
     assert caught.value is error
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("part-")]
+    assert not going_on
     assert torch.get_num_threads() == 3
+
+
+@torch.inference_mode()
+def test_parts_may_share_their_own_work_out() -> None:
+    torch.set_num_threads(12)
+    inner = [slice(i, i + 1) for i in range(4)]
+
+    def work(part: slice, stopped: threading.Event) -> list[tuple[int, int]]:
+        return in_threads(lambda sub, stopped: (part.start, sub.start), inner)
+
+    assert in_threads(work, PARTS[:3]) == [[(i, j) for j in range(4)] for i in range(3)]
+    assert torch.get_num_threads() == 12
