@@ -69,8 +69,8 @@ def train(
     from nco_bench.datasets.load import Places
     from nco_bench.errors import BadInputError
     from nco_bench.runs.request import resolve_device
-    from nco_bench.training.loop import TrainingStopped
     from nco_bench.training.run import train as train_model
+    from nco_bench.training.trainer import TrainingStopped
 
     places = Places.from_environment(instances)
     if campaign is not None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from nco_bench.datasets.load import Places
     from nco_bench.training.learner import Learner, Measure
-    from nco_bench.training.loop import Trainer
     from nco_bench.training.recipes import LoopRecipe
+    from nco_bench.training.trainer import Trainer
     from nco_bench.weights.manifest import Manifest
 
 

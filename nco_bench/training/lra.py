@@ -27,9 +27,9 @@ from nco_bench.problems.lra import LRA_TASKS, LRAInstance, LRATask, lra_task, pa
 from nco_bench.problems.lra.listops import expressions
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import LoopRecipe, overridden
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData
 
 VALIDATION_SEED = 4_294_967_295

@@ -36,9 +36,9 @@ from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.classical.extreme_points import pack_at_extreme_points
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 BASELINES = ("samples", "rollout")

@@ -17,7 +17,6 @@ from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.models.registry import count_parameters, entry
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.policy_gradient import (
     FreshInstances,
@@ -27,6 +26,7 @@ from nco_bench.training.policy_gradient import (
     on_device,
 )
 from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 

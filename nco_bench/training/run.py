@@ -19,10 +19,11 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
 from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
-from nco_bench.training.loop import Hooks, Trainer, train_until_done
+from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe, model_options
 from nco_bench.training.start import start_from
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
 from nco_bench.weights.store import SUFFIX, WeightsFile, export
 

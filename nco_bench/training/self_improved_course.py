@@ -13,7 +13,6 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.recipes import check_pieces, chosen, overridden
 from nco_bench.training.self_improved import (
     METHODS,
@@ -24,6 +23,7 @@ from nco_bench.training.self_improved import (
     greedy_lengths,
 )
 from nco_bench.training.supervised_course import path_manifest
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 SMALL = SelfRecipe(

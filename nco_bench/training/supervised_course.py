@@ -14,11 +14,11 @@ from nco_bench.models.registry import build_path_policy, count_parameters, entry
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import recipe_for, typed_options
 from nco_bench.training.shards import read_shard
 from nco_bench.training.supervised import Supervised
+from nco_bench.training.trainer import Trainer
 from nco_bench.training.validation import gap_of_weights
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation, paper_samples
 

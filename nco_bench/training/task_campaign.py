@@ -29,7 +29,6 @@ from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
 from nco_bench.training.checkpoint import write_atomically
-from nco_bench.training.loop import Trainer
 from nco_bench.training.tasks import (
     PAPER_SAMPLES,
     TaskLearner,
@@ -38,6 +37,7 @@ from nco_bench.training.tasks import (
     untrained,
     validation_score,
 )
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.store import SHIPPED, SUFFIX, export
 
 GRAPH_SHARE = 4

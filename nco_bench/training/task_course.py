@@ -9,7 +9,6 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.tasks import TASKS, VARIANTS, Task
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.loop import Trainer
 from nco_bench.training.recipes import LoopRecipe, overridden
 from nco_bench.training.tasks import (
     BATCH,
@@ -22,6 +21,7 @@ from nco_bench.training.tasks import (
     untrained,
     validation_score,
 )
+from nco_bench.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

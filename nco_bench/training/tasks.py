@@ -18,9 +18,9 @@ from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.models.task_networks import TaskNetwork, build_task_network
 from nco_bench.problems.tasks import Task, TaskBatch, generate, stream
 from nco_bench.training.learner import Loss
-from nco_bench.training.loop import Trainer
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.recipes import LoopRecipe
+from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData
 
 PAPER_SAMPLES = 10_000_000

@@ -13,7 +13,6 @@ from scipy.stats import ttest_1samp
 
 from nco_bench.errors import BadInputError
 from nco_bench.models.encode_once_table import build_encode_once_policy
-from nco_bench.training.loop import Trainer
 from nco_bench.training.policy_gradient import (
     FreshInstances,
     PolicyGradient,
@@ -22,6 +21,7 @@ from nco_bench.training.policy_gradient import (
     p_value,
 )
 from nco_bench.training.recipes import Recipe
+from nco_bench.training.trainer import Trainer
 
 SMALL: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64}
 CPU = torch.device("cpu")

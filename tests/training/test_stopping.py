@@ -17,10 +17,10 @@ from nco_bench.training import checkpoint
 from nco_bench.training.checkpoint import LAST, load_checkpoint, write_atomically
 from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learner import Loss
-from nco_bench.training.loop import Trainer, TrainingStopped
 from nco_bench.training.progress import Lines, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.run import train
+from nco_bench.training.trainer import Trainer, TrainingStopped
 
 
 class Breaking:

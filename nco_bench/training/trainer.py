@@ -1,0 +1,285 @@
+"""One run of training: policy, learner, optimiser and moving average; its single update, its checkpoints.
+
+How a model learns is an object that the run is given (`Learner`): it draws data and returns a loss. Supervised learning is
+one; self-improved and policy-gradient learning are others. When to update, log and validate is the loop's business (`loop`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nco_bench.errors import ResultsError
+from nco_bench.training.checkpoint import (
+    LAST,
+    Checkpoint,
+    load_checkpoint,
+    pack_optimizer,
+    save_checkpoint,
+    unpack_optimizer,
+)
+from nco_bench.training.distributed import average_gradients, group, total
+from nco_bench.training.learner import Learner, Loss, Measure
+from nco_bench.training.recipes import LoopRecipe, rate
+
+
+class TrainingStopped(ResultsError):
+    """Training that cannot go on and is not the user's mistake: exit status 1, the last checkpoint is kept."""
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    step, samples
+        Updates and sub-problems so far.
+    seconds
+        Wall time of training over all sessions, validations and checkpoints included.
+    loss
+        Running mean of the reported loss, None before the first update.
+    history
+        One dict per log line.
+    gap, gap_ci95
+        Last value of the validation (mean gap in percent, or what the course measures), and half width of its interval.
+    validation
+        The whole `Measure` as JSON values; None before the first, and in checkpoints of versions that did not keep it.
+    """
+
+    step: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    loss: float | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    gap: float | None = None
+    gap_ci95: float = 0.0
+    validation: dict[str, Any] | None = None
+
+    @property
+    def measure(self) -> Measure | None:
+        """What was last measured."""
+        return None if self.validation is None else Measure(**self.validation)
+
+
+class Trainer:
+    """State of a run: policy, moving average, optimiser, learner, progress.
+
+    Parameters
+    ----------
+    policy
+        The model, on its device.
+    learner
+        The way to learn.
+    recipe
+        All numbers.
+    folder
+        Where checkpoints go.
+    identity
+        What must be the same when a run is resumed, beside the recipe (model, seed).
+    """
+
+    def __init__(
+        self, policy: nn.Module, learner: Learner, recipe: LoopRecipe, folder: Path, identity: dict[str, Any]
+    ) -> None:
+        self.policy, self.learner, self.recipe, self.folder = policy, learner, recipe, folder
+        self.configuration = {**identity, **dataclasses.asdict(recipe)}
+        self.parameters = dict(policy.named_parameters())
+        self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
+        self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
+        self.optimizer = _optimizer(self.parameters, recipe)
+        if hasattr(learner, "follow"):
+            learner.follow(self.optimizer)
+        self.progress = Progress()
+        self.group = group()
+
+    def _joined_loss(self, loss: Loss, device: torch.device) -> Loss:
+        """Average gradients and the reported loss over all processes."""
+        share = self.group.share(loss.samples)
+        average_gradients(self.parameters.values(), share)
+        value = total(float(loss.reported.detach()) * share, device)
+        return Loss(loss.total, torch.tensor(value), loss.samples)
+
+    def update(self, fraction: float) -> tuple[float, float]:
+        """Do one update.
+
+        Returns
+        -------
+        tuple
+            The reported loss and the gradient norm before clipping.
+        """
+        recipe, progress = self.recipe, self.progress
+        factor = rate(recipe, progress.step, fraction)
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = settings["peak"] * factor
+        device = next(iter(self.parameters.values())).device
+        try:
+            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+                loss = self.learner.loss(progress.step, fraction)
+            loss.total.backward()
+            if self.group.size > 1:
+                loss = self._joined_loss(loss, device)
+            norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)
+            value = float(loss.reported.detach())
+        except RuntimeError as error:
+            raise self._lost_device(error) from error
+        self._refuse_nonsense(value, float(norm))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.samples += loss.samples
+        self._move_average()
+        progress.loss = value if progress.loss is None else 0.99 * progress.loss + 0.01 * value
+        return value, float(norm)
+
+    def _move_average(self) -> None:
+        if not self.recipe.ema:
+            return
+        # A young average forgets faster, so that it does not remember the start.
+        decay = min(self.recipe.ema, (1 + self.progress.step) / (10 + self.progress.step))
+        values = self.policy.state_dict()
+        smooth = [k for k, v in self.average.items() if v.is_floating_point()]
+        torch._foreach_lerp_([self.average[k] for k in smooth], [values[k] for k in smooth], 1 - decay)
+        for key, value in self.average.items():
+            if not value.is_floating_point():  # counters of BatchNorm
+                value.copy_(values[key])
+
+    def _refuse_nonsense(self, loss: float, norm: float) -> None:
+        recipe, mean = self.recipe, self.progress.loss
+        watched = recipe.spike > 0 and mean is not None and self.progress.step > 200
+        spike = watched and mean is not None and loss > recipe.spike * max(mean, 0.05)
+        if math.isfinite(loss) and math.isfinite(norm) and not spike:
+            return
+        what = f"loss jumped from {mean:.3f} to {loss:.3f}" if spike else "loss or gradient is not finite"
+        raise TrainingStopped(
+            f"Training stopped at step {self.progress.step}: {what}; {self._kept()}. "
+            "Start anew with a lower lr, or with more warmup."
+        )
+
+    def _kept(self) -> str:
+        path = self.folder / LAST
+        return (
+            f"the last good checkpoint is {path}" if path.exists() else "no checkpoint had been written yet"
+        )
+
+    def _lost_device(self, error: RuntimeError) -> Exception:
+        """Translate a GPU that is gone or full; anything else is a bug and stays what it is."""
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, torch.OutOfMemoryError):
+            remedy = "continue with --resume on a larger device, or start anew with a smaller batch"
+        elif "CUDA" in text or "cuDNN" in text or "CUBLAS" in text:
+            remedy = "continue with --resume when the device is back"
+        else:
+            return error
+        return TrainingStopped(
+            f"Training stopped at step {self.progress.step}: {text}; {self._kept()}; {remedy}."
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights to ship: the moving average where there is one."""
+        state = self.average or self.policy.state_dict()
+        return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
+
+    def has_checkpoint(self) -> bool:
+        """Tell whether there is something to resume from."""
+        return (self.folder / LAST).exists()
+
+    def save(self) -> Path:
+        """Write a checkpoint (the first process does); raises `ResultsError`."""
+        if not self.group.first:
+            return self.folder / LAST
+        names = {id(p): name for name, p in self.parameters.items()}
+        tensors = {f"model/{k}": v for k, v in self.policy.state_dict().items()}
+        tensors |= {f"extra/{k}": v for k, v in self.learner.extra.state_dict().items()}
+        tensors |= {f"average/{k}": v for k, v in self.average.items()}
+        tensors |= pack_optimizer(self.optimizer, names)
+        tensors |= {f"learner/{k}": v for k, v in self._learner_tensors().items()}
+        tensors["generator/torch"] = torch.get_rng_state()
+        state = {
+            "configuration": self.configuration,
+            "progress": dataclasses.asdict(self.progress),
+            "position": self.learner.position(),
+        }
+        return save_checkpoint(self.folder, Checkpoint(tensors, state))
+
+    def _learner_tensors(self) -> dict[str, Tensor]:
+        return self.learner.tensors() if hasattr(self.learner, "tensors") else {}
+
+    def resume(self, *, adopt: bool = False) -> None:
+        """Continue from the checkpoint in the folder.
+
+        Parameters
+        ----------
+        adopt
+            Accept another configuration from here on; the change is written into the history.
+
+        Raises
+        ------
+        ResultsError
+            When there is no checkpoint, it is damaged, or was made with another configuration.
+        """
+        checkpoint = load_checkpoint(self.folder / LAST)
+        before, now = checkpoint.state["configuration"], self.configuration
+        # A key that the checkpoint does not know yet is no change where it has its default value.
+        before = {**_defaults(self.recipe), **before}
+        if "problem" in now:
+            before.setdefault("problem", "tsp")
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if changed and not adopt:
+            listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
+            raise ResultsError(
+                f"{self.folder / LAST} was made with another configuration: {listing}. "
+                "Resume with the same values, or choose another --out."
+            )
+        self._restore(checkpoint, adopt)
+        change = {key: now.get(key) for key in changed}
+        shards = self.learner.position().get("shards")
+        if shards != checkpoint.state["position"].get("shards"):
+            change["data"] = shards
+        if change:
+            self.progress.history.append({"step": self.progress.step, "changed": change})
+
+    def _restore(self, checkpoint: Checkpoint, adopt: bool) -> None:
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in checkpoint.tensors.items() if k.startswith(prefix)}
+
+        self.policy.load_state_dict(part("model/"))
+        self.learner.extra.load_state_dict(part("extra/"), strict=False)  # an adopted recipe may lack them
+        for key, value in (part("average/") or part("model/")).items():
+            if key in self.average:
+                self.average[key].copy_(value)
+        unpack_optimizer(self.optimizer, self.parameters, checkpoint.tensors)
+        torch.set_rng_state(checkpoint.tensors["generator/torch"])
+        if hasattr(self.learner, "restore"):
+            self.learner.restore(part("learner/"))
+        self.progress = Progress(**checkpoint.state["progress"])
+        self.learner.seek(checkpoint.state["position"], adopt=adopt)
+
+
+def _defaults(recipe: LoopRecipe) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(recipe)}
+
+
+def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch.optim.Optimizer:
+    """Return the optimiser: matrices decayed, scalars at their own rate and neither scalars nor biases decayed.
+
+    Adam as papers before AdamW use it (decay inside the gradient) decays all parameters alike.
+    """
+    alike = recipe.optimizer == "adam"
+    matrices = [p for p in parameters.values() if p.dim() >= 2]
+    vectors = [p for p in parameters.values() if p.dim() == 1]
+    scalars = [p for p in parameters.values() if p.dim() == 0]
+    small = recipe.weight_decay if alike else 0.0
+    groups = [
+        {"params": matrices, "peak": recipe.lr, "weight_decay": recipe.weight_decay},
+        {"params": vectors, "peak": recipe.lr, "weight_decay": small},
+        {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
+    ]
+    kind = torch.optim.Adam if alike else torch.optim.AdamW
+    return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
