@@ -138,10 +138,10 @@ def prepare(edges: EdgeMap, share: float) -> Heat:
     )
     kept = np.where((value > threshold) | _best_three(first, value), value, 0.0)
     kept[kept != 0] += 0.01
-    both = kept + kept[np.searchsorted(key, second * n + first)]
-    total = np.bincount(first, weights=both, minlength=n)[first]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        normal = np.where(total > 0, both / total, np.float64(0.0))
+    with np.errstate(all="ignore"):
+        both = kept + kept[np.searchsorted(key, second * n + first)]
+        normal = both / np.bincount(first, weights=both, minlength=n)[first]
+    normal[~(normal > 0)] = 0.0  # cities whose scores sum to nothing, or to more than a float holds
     return Heat(first, second, np.round(normal, 6).astype(np.float64))
 
 
@@ -188,7 +188,7 @@ def begin(coords: NDArray[np.float64], heat: Heat, seed: int) -> Search:
         order
     ]
     counters = np.zeros(5, dtype=np.int64)
-    counters[kernels.BEST], counters[kernels.FULLEST] = -kernels.NOTHING, width
+    counters[kernels.BEST], counters[kernels.FULLEST] = 2**62, width
     empty = np.zeros(n, dtype=np.int64)
     return Search(
         coords * UNIT, others, filled, weights, np.zeros(others.shape, dtype=np.int64), candidates, counts,
@@ -309,9 +309,14 @@ def search(
         tour, _ = improve_best_first(edges.coords, tour, most_moves, budget.until)
         edges = with_tour(edges, tour)
     state = begin(edges.coords, prepare(edges, share), seed)
-    for _ in stages(state, budget):
-        pass
+    for number, _ in enumerate(stages(state, budget)):
+        if number == 1 and budget.late() and _length(edges, tour) < _length(edges, tour_of(state.best)):
+            return tour  # there was no time to improve the random tour
     return tour_of(state.best)
+
+
+def _length(edges: EdgeMap, tour: NDArray[np.int64]) -> float:
+    return float(lengths(edges.coords, tour, np.roll(tour, -1)).sum())
 
 
 def with_tour(edges: EdgeMap, tour: NDArray[np.int64]) -> EdgeMap:

@@ -314,13 +314,14 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
     BadWeightsError
         When there are none; the message says what gets them.
     """
-    get = f"download a checkpoint from {CHECKPOINTS} and run 'nco-bench weights import {MODEL} FILE'"
+    command = f"nco-bench weights import {MODEL} FILE" + (f" --name {name}" if name else "")
+    get = f"download a checkpoint of the authors from {CHECKPOINTS} and run '{command}'"
     if name is not None:
         plain = not name.endswith(SUFFIX) and name == name.rpartition("/")[2]
         if plain and not any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder())):
             raise BadWeightsError(
                 f"No weights called {name!r} for {MODEL}; 'nco-bench weights list' shows what there is. "
-                f"To get the authors', {get} --name {name}."
+                f"To get them, {get}."
             )
         return resolve(name, MODEL, "tsp")
     names = [w.path.stem for w in list_weights() if w.manifest.model == MODEL]
