@@ -35,6 +35,9 @@ if sys.argv[2] == "html":
     from nco_bench.reports import render_html
     text = render_html.render(frame)
     print(f"HTML page: {len(text.encode()) / 1e6:.2f} MB")
+import os, resource
+own, forks = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(f"peak {own:.0f} MB, and up to {forks:.0f} MB (shared pages counted again) in each of at most {os.cpu_count()} forks")
 """
 
 
@@ -83,12 +86,11 @@ def main() -> None:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", REPORT, folder, "html" if options.html else ""], check=True)
         seconds = time.perf_counter() - start
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = used.ru_utime + used.ru_stime
         print(
             f"{options.records:,} records{' with counts' if options.counts else ''}, three tables: "
-            f"{seconds:.1f} s ({cpu:.1f} s CPU), peak {peak:.0f} MB"
+            f"{seconds:.1f} s ({cpu:.1f} s CPU)"
         )
 
 

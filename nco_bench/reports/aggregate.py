@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports.load import COUNT_PREFIX, OK, Group, ResultFrame
+from nco_bench.reports.columns import COUNT_PREFIX
+from nco_bench.reports.load import OK, Group, ResultFrame, instance_places
 from nco_bench.reports.pooled import Pooled, pool
 from nco_bench.reports.statistics import bootstrap_interval
 from nco_bench.runs.records import STATUSES
@@ -253,13 +254,13 @@ def refuse_mixed_instances(frame: ResultFrame) -> None:
 
 def _instances_of_columns(frame: ResultFrame) -> dict[str, int]:
     """Count the distinct instances of each dataset over all its cells."""
-    records = frame.records
-    shas = [g.cell.dataset_sha256 for g in frame.groups]
-    codes = {sha: i for i, sha in enumerate(dict.fromkeys(shas))}
-    dataset = np.array([codes[sha] for sha in shas], dtype=np.int64)[records["group"].to_numpy()]
-    places = pd.unique(dataset << 32 | records["instance"].to_numpy().astype(np.int64))
-    counts = np.bincount(places >> 32, minlength=len(codes))
-    return {sha: int(counts[code]) for sha, code in codes.items()}
+    shas = list(dict.fromkeys(g.cell.dataset_sha256 for g in frame.groups))
+    dataset, place, count = instance_places(frame.records, frame.groups, shas)
+    owner = np.full(count, -1, dtype=np.int64)
+    owner[place] = dataset
+    return {
+        sha: int(k) for sha, k in zip(shas, np.bincount(owner + 1, minlength=len(shas) + 1)[1:], strict=True)
+    }
 
 
 def _summary(

@@ -1,17 +1,9 @@
-"""From run folders to columns: all records of a results folder in one DataFrame, beside the facts of their cells.
-
-A million records must load in seconds, so lines are decoded in blocks and go straight into NumPy columns; no
-`Record` object is made.
-"""
+"""From run folders to one DataFrame of all records of a results folder, beside the facts of their cells."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.reports.columns import read_columns
 from nco_bench.runs.records import STATUSES, Cell, Run, find_runs
 
-BLOCK = 20_000
-"""Records decoded at a time; larger blocks gain nothing and hold more dicts at once."""
-
 OK = STATUSES.index("ok")
-COUNT_PREFIX = "count_"
-"""Of the columns that hold records' counts."""
 
 
 @dataclass(frozen=True)
@@ -126,30 +114,21 @@ def load_frame(results: Path) -> ResultFrame:
         When the folder is empty or absent, a run is of another schema version, or a line is damaged.
     """
     runs = find_runs(results)
-    columns = _Columns()
     groups: dict[tuple[Any, ...], _GroupBuilder] = {}
-    with _without_gc():
-        for code, run in enumerate(runs):
-            codes = _register_cells(run, groups)
-            columns.read(run, code, codes)
-    if not columns.count:
+    columns = read_columns([(run.folder / "records.jsonl", _register_cells(run, groups)) for run in runs])
+    if columns.records.empty:
         raise ResultsError(
             f"{results}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
         )
-    records = columns.frame()
-    duplicated = records["key"].duplicated(keep="last").to_numpy()
-    notes = (f"{int(duplicated.sum())} records were computed more than once; the latest counts.",)
-    records = records.drop(columns="key")[~duplicated].reset_index(drop=True)
+    records, repeated = columns.records, columns.repeated
+    notes: tuple[str, ...] = ()
+    if repeated.any():
+        records = records[~repeated].reset_index(drop=True)
+        notes = (f"{int(repeated.sum())} records were computed more than once; the latest counts.",)
     finished = tuple(builder.group() for builder in groups.values())
     improved = unify_references(records, finished)
     return ResultFrame(
-        records,
-        finished,
-        tuple(runs),
-        tuple(columns.names),
-        tuple(columns.conventions),
-        tuple(columns.messages),
-        (notes if duplicated.any() else ()) + improved,
+        records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, notes + improved
     )
 
 
@@ -200,105 +179,6 @@ def _register_cells(run: Run, groups: dict[tuple[Any, ...], _GroupBuilder]) -> d
     return codes
 
 
-class _Codes(dict[str, int]):
-    """Strings to consecutive codes, given when first seen."""
-
-    def __missing__(self, text: str) -> int:
-        self[text] = code = len(self)
-        return code
-
-
-_PLAIN: tuple[tuple[str, type], ...] = (
-    ("instance", np.int32), ("n", np.int32), ("repeat", np.int32), ("cost", np.float64), ("reference", np.float64),
-    ("gap_percent", np.float64), ("seconds", np.float64), ("optimal", np.bool_),
-)  # fmt: skip
-_FIELDS = itemgetter(
-    "key", "cell", "name", "status", "convention", "message", "solution", *(name for name, _ in _PLAIN)
-)
-
-
-class _Columns:
-    """Columns that grow by blocks of decoded lines."""
-
-    def __init__(self) -> None:
-        self.names, self.conventions, self.messages = _Codes(), _Codes(), _Codes()
-        self._status = {name: code for code, name in enumerate(STATUSES)}
-        self._keys: list[str] = []
-        self._counts: dict[str, list[tuple[int, NDArray[np.float64]]]] = {}
-        self._blocks: dict[str, list[NDArray[Any]]] = {}
-        self.count = 0
-
-    def read(self, run: Run, run_code: int, group_codes: dict[int, int]) -> None:
-        lines: Iterator[dict[str, Any]] = run.raw_records()
-        while block := list(islice(lines, BLOCK)):
-            try:
-                self._append(block, run_code, group_codes)
-            except (KeyError, TypeError, ValueError) as error:
-                raise ResultsError(
-                    f"{run.folder / 'records.jsonl'}: a record does not fit its run ({type(error).__name__}: {error}); "
-                    f"move the run's folder away."
-                ) from error
-
-    def _append(self, block: list[dict[str, Any]], run_code: int, group_codes: dict[int, int]) -> None:
-        keys, cells, names, statuses, conventions, messages, solutions, *plain = zip(
-            *map(_FIELDS, block), strict=True
-        )
-        self._keys.extend(keys)
-        self._add("run", [run_code] * len(block), np.int32)
-        self._add("group", _mapped(group_codes.__getitem__, cells), np.int32)
-        self._add("name", _mapped(self.names.__getitem__, names), np.int32)
-        self._add("status", _mapped(self._status.__getitem__, statuses), np.int8)
-        self._add("convention", _mapped(self.conventions.__getitem__, conventions), np.int16)
-        self._add("message", _mapped(self.messages.__getitem__, messages), np.int32)
-        self._add("solution_offset", [-1 if s is None else s[0] for s in solutions], np.int64)
-        self._add("solution_length", [-1 if s is None else s[1] for s in solutions], np.int32)
-        for (name, dtype), values in zip(_PLAIN, plain, strict=True):
-            self._add(name, values, dtype)
-        if any("counts" in line for line in block):
-            self._add_counts([line.get("counts") or {} for line in block])
-        self.count += len(block)
-
-    def _add_counts(self, counts: Sequence[dict[str, float]]) -> None:
-        for name in dict.fromkeys(chain.from_iterable(counts)):
-            try:
-                found = list(map(itemgetter(name), counts))
-            except KeyError:  # not all records count the same
-                found = [line.get(name) for line in counts]
-            values = np.array(found, dtype=np.float64)
-            self._counts.setdefault(name, []).append((self.count, values))
-
-    def _count_column(self, name: str) -> NDArray[np.float64]:
-        column = np.full(self.count, np.nan)
-        for start, values in self._counts[name]:
-            column[start : start + len(values)] = values
-        return column
-
-    def _add(self, name: str, values: Sequence[Any], dtype: type) -> None:
-        self._blocks.setdefault(name, []).append(np.array(values, dtype=dtype))  # None becomes NaN
-
-    def frame(self) -> pd.DataFrame:
-        columns: dict[str, Any] = {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
-        self._blocks = {}
-        columns.update({f"{COUNT_PREFIX}{name}": self._count_column(name) for name in self._counts})
-        return pd.DataFrame({"key": pd.Series(self._keys, dtype=object), **columns}, copy=False)
-
-
-def _mapped(code: Callable[[Any], int], values: Iterable[Any]) -> list[int]:
-    return list(map(code, values))
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Hold the cycle collector off: millions of short-lived dicts make it run all the time, and there are no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def unify_references(records: pd.DataFrame, groups: Sequence[Group]) -> tuple[str, ...]:
     """Hold all records of an instance against the same reference, the best that any run knew, in place.
 
@@ -310,13 +190,12 @@ def unify_references(records: pd.DataFrame, groups: Sequence[Group]) -> tuple[st
         A note per dataset whose records were changed.
     """
     data = sorted({g.cell.dataset_sha256 for g in groups})
-    dataset = np.array([data.index(g.cell.dataset_sha256) for g in groups], dtype=np.int64)[
-        records["group"].to_numpy()
-    ]
+    dataset, place, count = instance_places(records, groups, data)
     sign = np.array([-1.0 if g.cell.objective == "max" else 1.0 for g in groups])[records["group"].to_numpy()]
     reference = records["reference"].to_numpy()
-    place = pd.Series(dataset << 32 | records["instance"].to_numpy().astype(np.int64))
-    best = sign * pd.Series(sign * reference).groupby(place, sort=False).transform("min").to_numpy()
+    lowest = np.full(count, np.nan)
+    np.fmin.at(lowest, place, sign * reference)
+    best = sign * lowest[place]
     changed = (best != reference) & ~np.isnan(best)
     if not changed.any():
         return ()
@@ -332,6 +211,39 @@ def unify_references(records: pd.DataFrame, groups: Sequence[Group]) -> tuple[st
             "all gaps are to the best known."
         )
     return tuple(notes)
+
+
+def instance_places(
+    records: pd.DataFrame, groups: Sequence[Group], datasets: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Number the instances of all datasets consecutively.
+
+    Parameters
+    ----------
+    records, groups
+        Of a frame.
+    datasets
+        Their hashes, each once.
+
+    Returns
+    -------
+    dataset
+        Of every record, as index into `datasets`.
+    place
+        Of every record: equal for records of one instance, and rising with the dataset.
+    count
+        Places there are; not all need be taken.
+    """
+    codes = {sha: code for code, sha in enumerate(datasets)}
+    of_group = np.array([codes[g.cell.dataset_sha256] for g in groups], dtype=np.int64)
+    dataset = of_group[records["group"].to_numpy()]
+    instance = records["instance"].to_numpy().astype(np.int64)
+    sizes = np.zeros(len(datasets), dtype=np.int64)
+    np.maximum.at(sizes, dataset, instance + 1)
+    if sizes.sum() > 8 * len(records) + 1024:  # a few records of far apart instances
+        taken, place = np.unique(dataset << 32 | instance, return_inverse=True)
+        return dataset, place, len(taken)
+    return dataset, (np.cumsum(sizes) - sizes)[dataset] + instance, int(sizes.sum())
 
 
 def gap_percents(

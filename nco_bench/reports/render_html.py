@@ -17,6 +17,7 @@ import orjson
 from nco_bench import __version__
 from nco_bench.datasets.load import Places
 from nco_bench.reports.aggregate import CellSummary, summarise
+from nco_bench.reports.columns import COUNT_PREFIX
 from nco_bench.reports.compare import outlying_instances
 from nco_bench.reports.html_pictures import Picture, best_and_worst
 from nco_bench.reports.html_plots import (
@@ -28,7 +29,7 @@ from nco_bench.reports.html_plots import (
     scatter_figure,
 )
 from nco_bench.reports.html_tables import plain_table, table_html
-from nco_bench.reports.load import COUNT_PREFIX, ResultFrame
+from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.rows import MethodRow, arrange
 from nco_bench.reports.table import build_table
 

@@ -1,0 +1,368 @@
+"""Records of many runs as NumPy columns: pieces of their files, decoded one by one or in several processes.
+
+A million records must load in seconds, so lines go straight into columns; no `Record` object is made. The files are cut
+into pieces of whole lines. Where there are many, forks of this process decode them; the columns are the same either way,
+since every piece numbers its strings itself and the pieces are joined in their order.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+from numpy.typing import NDArray
+
+from nco_bench.errors import ResultsError
+from nco_bench.runs.records import STATUSES
+
+PIECE_BYTES = 4 << 20
+"""Of a file that are decoded at a time; larger pieces gain nothing and hold more at once."""
+PARALLEL_BYTES = 100 << 20
+"""From here on several processes decode: below, starting them takes as long as they save."""
+MOST_PROCESSES = 4
+"""More are no faster: joining what they send is the work of one."""
+
+COUNT_PREFIX = "count_"
+"""Of the columns that hold records' counts."""
+KEY_LENGTH = 32
+"""Of the keys that the runner gives; other keys are kept as strings."""
+
+_PLAIN: tuple[tuple[str, type], ...] = (
+    ("instance", np.int32), ("n", np.int32), ("repeat", np.int32), ("cost", np.float64), ("reference", np.float64),
+    ("gap_percent", np.float64), ("seconds", np.float64), ("optimal", np.bool_),
+)  # fmt: skip
+_CODED = ("name", "convention", "message")
+_CODE_TYPES = {"name": np.int32, "convention": np.int16, "message": np.int32}
+_FIELDS = itemgetter("key", "cell", "status", "solution", *_CODED, *(name for name, _ in _PLAIN))
+_ORDER = (
+    "run", "group", "name", "status", "convention", "message", "solution_offset", "solution_length",
+    *(name for name, _ in _PLAIN),
+)  # fmt: skip
+_STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole lines of one run's records: bytes ``start .. stop - 1`` of the file.
+
+    Attributes
+    ----------
+    path, start, stop
+        Where they are. A last line without its end is left out: its writer was killed, or is still writing.
+    run
+        Index of the run.
+    groups
+        The run's cells, as groups.
+    """
+
+    path: Path
+    start: int
+    stop: int
+    run: int
+    groups: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of one piece.
+
+    Attributes
+    ----------
+    run
+        Index of the run.
+    keys
+        ``S32`` where all keys are as the runner gives them, else strings.
+    columns
+        Name to ``(M,)``.
+    strings
+        What the codes of the columns ``name``, ``convention`` and ``message`` stand for in this block: JSON lists, which
+        travel between processes faster than strings one by one.
+    counts
+        Name to ``(M,)``, NaN where a record lacks it.
+    """
+
+    run: int
+    keys: NDArray[Any]
+    columns: dict[str, NDArray[Any]]
+    strings: dict[str, bytes]
+    counts: dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All records: a frame without keys, which of its rows a later row repeats, and what codes stand for."""
+
+    records: pd.DataFrame
+    repeated: NDArray[np.bool_]
+    names: tuple[str, ...]
+    conventions: tuple[str, ...]
+    messages: tuple[str, ...]
+
+
+class _Codes(dict[str, int]):
+    """Strings to consecutive codes, given when first seen."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = code = len(self)
+        return code
+
+
+def read_columns(files: Sequence[tuple[Path, Mapping[int, int]]]) -> Columns:
+    """Read the records of all runs.
+
+    Parameters
+    ----------
+    files
+        For each run its ``records.jsonl``, which may be absent, and its cells as groups.
+
+    Raises
+    ------
+    ResultsError
+        When a file cannot be read, or a line is damaged or belongs to none of its run's cells.
+    """
+    pieces = [piece for run, (path, groups) in enumerate(files) for piece in _pieces(path, run, groups)]
+    with _without_gc():
+        return _joined(_decoded(pieces))
+
+
+def _pieces(path: Path, run: int, groups: Mapping[int, int]) -> list[Piece]:
+    """Cut a file after whole lines."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            cuts = [0]
+            while cuts[-1] + PIECE_BYTES < size:
+                file.seek(cuts[-1] + PIECE_BYTES)
+                file.readline()
+                cuts.append(file.tell())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
+    return [
+        Piece(path, start, stop, run, groups)
+        for start, stop in zip(cuts, [*cuts[1:], size], strict=True)
+        if start < stop
+    ]
+
+
+def _decoded(pieces: Sequence[Piece]) -> Iterable[Block]:
+    """Decode pieces in their order, in several processes where that is faster."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if cores > 1 and sum(piece.stop - piece.start for piece in pieces) >= PARALLEL_BYTES:
+        from nco_bench.solvers.child_start import may_fork
+
+        if may_fork():
+            return decoded_by(min(cores, MOST_PROCESSES), pieces)
+    return filter(None, map(decode, pieces))
+
+
+def decoded_by(processes: int, pieces: Sequence[Piece]) -> Iterator[Block]:
+    """Decode in forks of this process, which start at once since everything is imported already.
+
+    Where there is no memory for them, or one is killed, the rest is decoded here.
+
+    Parameters
+    ----------
+    processes
+        How many.
+    pieces
+        In the order in which their blocks are wanted.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    done = 0
+    try:
+        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of threads: `may_fork` looks for them
+                blocks = pool.map(decode, pieces)
+            for block in blocks:
+                done += 1
+                if block is not None:
+                    yield block
+    except (BrokenProcessPool, OSError):
+        yield from filter(None, map(decode, pieces[done:]))
+
+
+def decode(piece: Piece) -> Block | None:
+    """Decode one piece; None where it has no whole line.
+
+    Raises
+    ------
+    ResultsError
+        When it cannot be read, or a line is damaged or belongs to none of its run's cells.
+    """
+    try:
+        with piece.path.open("rb") as file:
+            file.seek(piece.start)
+            data = file.read(piece.stop - piece.start)
+    except OSError as error:
+        raise ResultsError(f"{piece.path}: cannot be read ({error.strerror}).") from error
+    lines = data.split(b"\n")
+    try:
+        return _block(lines[:-1], piece, data.count(b"{")) if len(lines) > 1 else None
+    except orjson.JSONDecodeError:
+        raise _damaged(lines, piece) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ResultsError(
+            f"{piece.path}: a record does not fit its run ({type(error).__name__}: {error}); "
+            f"move the run's folder away."
+        ) from error
+
+
+def _damaged(lines: Sequence[bytes], piece: Piece) -> ResultsError:
+    """Name the first line that is no JSON."""
+    with piece.path.open("rb") as file:
+        before = file.read(piece.start).count(b"\n")
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            return ResultsError(
+                f"{piece.path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
+            )
+    raise AssertionError("a damaged line is among them")
+
+
+def _block(lines: Sequence[bytes], piece: Piece, braces: int) -> Block:
+    # A record without counts holds no other object, so it has one brace: then no dict is kept.
+    loaded: Iterable[dict[str, Any]] = map(orjson.loads, lines)
+    records = list(loaded) if braces > len(lines) else None
+    keys, cells, statuses, solutions, *rest = zip(*map(_FIELDS, records or loaded), strict=True)
+    m = len(keys)
+    columns: dict[str, NDArray[Any]] = {"group": _array(map(piece.groups.__getitem__, cells), m, np.int32)}
+    strings = {}
+    for name, texts in zip(_CODED, rest, strict=False):
+        columns[name], distinct = _coded(texts)
+        strings[name] = orjson.dumps(distinct)
+    codes, distinct = _coded(statuses)
+    columns["status"] = _array(map(_STATUS_CODES.__getitem__, distinct), len(distinct), np.int8)[codes]
+    columns["solution_offset"], columns["solution_length"] = _places(solutions)
+    for (name, dtype), values in zip(_PLAIN, rest[len(_CODED) :], strict=True):
+        columns[name] = np.array(values, dtype=dtype)  # None becomes NaN
+    counts = _counts([r.get("counts") or {} for r in records or ()])
+    return Block(piece.run, _keys(keys), columns, strings, counts)
+
+
+def _array(values: Iterable[int], count: int, dtype: type) -> NDArray[Any]:
+    return np.fromiter(values, dtype, count)
+
+
+def _coded(texts: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
+    """Number strings in the order in which they first occur: the numbers, and what they stand for."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) == 1:
+        return np.zeros(len(texts), np.int32), distinct
+    codes = {text: code for code, text in enumerate(distinct)}
+    return _array(map(codes.__getitem__, texts), len(texts), np.int32), distinct
+
+
+def _places(solutions: Sequence[Sequence[int] | None]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Offsets and lengths of solutions, -1 without one."""
+    if None in solutions:
+        solutions = [(-1, -1) if s is None else s for s in solutions]
+    flat = np.fromiter(chain.from_iterable(solutions), np.int64)  # type: ignore[arg-type]
+    offsets, lengths = flat.reshape(len(solutions), 2).T
+    return offsets.copy(), lengths.astype(np.int32)
+
+
+def _keys(keys: Sequence[str]) -> NDArray[Any]:
+    """Return keys of the usual form as bytes, which take a third of the memory and of the time."""
+    text = "".join(keys)
+    if text.isascii() and "\0" not in text and set(map(len, keys)) == {KEY_LENGTH}:
+        return np.frombuffer(text.encode(), dtype=f"S{KEY_LENGTH}")
+    return np.array(keys, dtype=object)
+
+
+def _counts(counts: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
+    columns = {}
+    for name in dict.fromkeys(chain.from_iterable(counts)):
+        try:
+            found = list(map(itemgetter(name), counts))
+        except KeyError:  # not all records count the same
+            found = [line.get(name) for line in counts]
+        columns[name] = np.array(found, dtype=np.float64)
+    return columns
+
+
+def _joined(blocks: Iterable[Block]) -> Columns:
+    """Put the blocks one after the other, their strings numbered in the order in which they were first seen."""
+    codes = {name: _Codes() for name in _CODED}
+    parts: dict[str, list[NDArray[Any]]] = {}
+    keys, counts, total = [], dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
+    for block in blocks:
+        parts.setdefault("run", []).append(np.full(len(block.keys), block.run, np.int32))
+        for name, values in block.columns.items():
+            if name in _CODED:
+                strings = orjson.loads(block.strings[name])
+                lookup = _array(map(codes[name].__getitem__, strings), len(strings), _CODE_TYPES[name])
+                values = lookup[values]
+            parts.setdefault(name, []).append(values)
+        for name, values in block.counts.items():
+            counts.setdefault(name, []).append((total, values))
+        keys.append(block.keys)
+        total += len(block.keys)
+    columns = {name: np.concatenate(parts.pop(name)) for name in _ORDER if name in parts}
+    for name, found in counts.items():
+        columns[f"{COUNT_PREFIX}{name}"] = column = np.full(total, np.nan)
+        for start, values in found:
+            column[start : start + len(values)] = values
+    return Columns(
+        pd.DataFrame(columns, copy=False),
+        repeated_later(keys),
+        *(tuple(codes[name]) for name in _CODED),
+    )
+
+
+def repeated_later(blocks: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Say of every key whether it comes again later.
+
+    Parameters
+    ----------
+    blocks
+        Keys as in `Block`.
+
+    Returns
+    -------
+    array
+        One entry per key of all blocks.
+    """
+    if not blocks:
+        return np.zeros(0, dtype=np.bool_)
+    if any(block.dtype == object for block in blocks):
+        texts = [b if b.dtype == object else b.astype(f"U{KEY_LENGTH}").astype(object) for b in blocks]
+        return pd.Series(np.concatenate(texts)).duplicated(keep="last").to_numpy()
+    keys = np.concatenate(blocks)
+    # Equal keys have equal first halves. Few others do, so whole keys are compared of those only.
+    halves = np.ascontiguousarray(keys.view("<u8").reshape(len(keys), KEY_LENGTH // 8)[:, :2])
+    mixed = halves[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ halves[:, 1]
+    repeated = pd.Series(mixed).duplicated(keep=False).to_numpy(copy=True)
+    suspects = np.flatnonzero(repeated)
+    repeated[suspects] = pd.Series(keys[suspects].astype(object)).duplicated(keep="last").to_numpy()
+    return repeated
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Hold the cycle collector off: millions of short-lived dicts make it run all the time, and there are no cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
