@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from nco_bench.models.encode_once import RouteState
+from nco_bench.models.encode_once import Factors, RouteState, factored
 from nco_bench.models.htsp import Htsp, LowerModel
 
 METRES = 1000.0
@@ -263,11 +263,20 @@ def path_tours(
         blocked = blocked.scatter(2, torch.stack([chosen, partner], dim=2), -torch.inf)
         if step == size - 2:
             break
+        if step == 0:
+            encoded = factored(encoded, RouteState(start, partner, blocked))
+        if encoded.factors is not None:
+            _forget(encoded.factors, chosen)
         logits = lower.logits(encoded, RouteState(start, partner, blocked))
         chosen = logits.argmax(dim=2) if actions is None else actions[:, :, step]
         if actions is not None:
             log_prob = log_prob + logits.log_softmax(dim=2).gather(2, chosen[..., None])[..., 0]
     return PathTours(_with_partners(torch.stack(decisions, dim=2), ends), log_prob)
+
+
+def _forget(factors: Factors, chosen: Tensor) -> None:
+    """Clear the attention weights of chosen cities; those of where a trajectory stands are cleared by the next step."""
+    factors.first.view(-1).index_fill_(0, (chosen[:, None] + factors.entries).flatten(), 0.0)
 
 
 def _partner(chosen: Tensor, ends: Tensor) -> Tensor:
