@@ -84,19 +84,25 @@ def laws(
     figure: Annotated[
         str,
         typer.Option(
-            "--figure", help="2a: one law for all; 2b: per depth; 2c: per width; 5: by depth over width."
+            "--figure",
+            help="2a: one law for all; 2b: per depth; 2c: per width; 3: samples; 4a, 4b: compute by width, by depth; "
+            "5: by depth over width; 6: time.",
         ),
     ] = "2a",
     results: Annotated[
         Path | None, typer.Option("--results", help="Add our decoders' gaps from these records.")
     ] = None,
+    log: Annotated[
+        list[Path] | None, typer.Option("--log", help="Figure 3: CSV log of a training run; repeatable.")
+    ] = None,
 ) -> None:
-    """Power laws of decoder scaling, Figures 1, 2 and 5."""
+    """Power laws of decoder scaling, Figures 1 to 6."""
     from nco_bench.cli.output import say
     from nco_bench.reports.law_figures import draw_laws
     from nco_bench.reports.load import load_frame
 
-    say(f"written to {draw_laws(figure, out, None if results is None else load_frame(results))}")
+    frame = None if results is None else load_frame(results)
+    say(f"written to {draw_laws(figure, out, frame, log or ())}")
 
 
 @group.command()

@@ -1,4 +1,4 @@
-"""Power laws of decoder scaling from the paper's own printed numbers (Figures 1, 2 and 5), and our models beside them."""
+"""Power laws of decoder scaling from the paper's own printed numbers, and our models beside them (Figures 1 to 6)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ from pathlib import Path
 import numpy as np
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.reports.aggregate import hardware as hardware_of
 from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.efficiency_figures import (
+    compute_lines,
+    measured_sweeps,
+    printed_slopes,
+    published_sweeps,
+    published_times,
+    sample_lines,
+    time_lines,
+)
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.plots import power_laws
 from nco_bench.reports.published import load_table
 from nco_bench.reports.scaling_laws import Fit, power_law, power_laws_by, shape_law
 
-FIGURES = ("2a", "2b", "2c", "5")
-"""One law for all (also Figure 1's points), a law per depth, a law per width, and gap by parameters and shape."""
+FIGURES = ("2a", "2b", "2c", "3", "4a", "4b", "5", "6")
+"""One law for all (also Figure 1's points), a law per depth, a law per width; samples; compute by width and by depth; gap
+by parameters and shape; time."""
+OF_PARAMETERS = ("2a", "2b", "2c", "5")
 
 Lines = dict[str, tuple[Sequence[float], Sequence[float], Fit | None]]
 SHAPE = re.compile(r"D=(\d+), W=(\d+)")
@@ -53,10 +65,10 @@ def law_lines(figure: str, models: Sequence[Model]) -> Lines:
     Raises
     ------
     UnknownNameError
-        For another figure than those of `FIGURES`.
+        For another figure than those of `OF_PARAMETERS`.
     """
-    if figure not in FIGURES:
-        raise UnknownNameError("figure of decoder scaling", figure, FIGURES)
+    if figure not in OF_PARAMETERS:
+        raise UnknownNameError("figure of decoder scaling by parameters", figure, OF_PARAMETERS)
     counts, gaps = [m.parameters for m in models], [m.gap for m in models]
     if figure == "2a":
         return {"all models": (counts, gaps, power_law(counts, gaps))}
@@ -107,8 +119,33 @@ def measured_models(frame: ResultFrame, parameters: Mapping[tuple[int, int], flo
     return found
 
 
-def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None) -> Path:
-    """Draw a figure from the printed numbers, with our own measurements as further points where there are records."""
+def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None, logs: Sequence[Path] = ()) -> Path:
+    """Draw a figure from the printed numbers, with our own measurements as further points where there are any.
+
+    Parameters
+    ----------
+    figure
+        One of `FIGURES`.
+    out
+        File; its suffix says the format.
+    frame
+        Records of our decoders, for all figures but 3.
+    logs
+        Training logs, for Figure 3.
+
+    Raises
+    ------
+    UnknownNameError
+        For another figure.
+    """
+    if figure not in FIGURES:
+        raise UnknownNameError("figure of decoder scaling", figure, FIGURES)
+    if figure == "3":
+        return _draw_samples(out, logs)
+    if figure in ("4a", "4b"):
+        return _draw_compute(figure, out, frame)
+    if figure == "6":
+        return _draw_times(out, frame)
     models = published_models()
     lines = law_lines(figure, models)
     if frame is not None:
@@ -116,3 +153,52 @@ def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None) -> Path:
         if ours:
             lines["ours, as far as trained"] = ([m.parameters for m in ours], [m.gap for m in ours], None)
     return power_laws(lines, out, xlabel="parameters (millions)")
+
+
+def _draw_samples(out: Path, logs: Sequence[Path]) -> Path:
+    note = "The paper prints no points of its Figure 3; its exponents are drawn through its final gaps (Table 12)."
+    return power_laws(
+        sample_lines(logs), out, xlabel="training samples (millions)", note=note, curves=printed_slopes()
+    )
+
+
+def _draw_compute(figure: str, out: Path, frame: ResultFrame | None) -> Path:
+    published = [s for s in published_sweeps() if (s.depth == 6 if figure == "4a" else s.width == 128)]
+    lines = compute_lines(published)
+    note = (
+        "Table 18's gaps; beam B counted as B times greedy (100 tokens, 100 steps), fits on logarithms. The paper prints "
+        "exponents of 0.82 (D=6, W=128), 1.34 (D=6, W=512) and 1.71 (D=42, W=128)."
+    )
+    own = [] if frame is None else measured_sweeps(frame)
+    if own:
+        lines |= compute_lines(own, "ours, ")
+        note += f" Ours, as far as trained: {', '.join(str(s.instances) for s in own)} instances."
+    return power_laws(lines, out, xlabel="compute per instance (GFLOPs)", note=note)
+
+
+def _machines(frame: ResultFrame | None) -> str:
+    """Name what our decoders ran on, and say where it had more to do than it has cores."""
+    groups = [g for g in (frame.groups if frame is not None else ()) if g.cell.solver.startswith("decoder-")]
+    names = dict.fromkeys(hardware_of(e, g.cell.device) for g in groups for e in g.environments)
+    loads = [
+        e["load_average"][0] / e["cpu_count"]
+        for g in groups
+        for e in g.environments
+        if e.get("load_average") and e.get("cpu_count")
+    ]
+    busy = " beside other work, so upper bounds" if max(loads, default=0.0) > 1 else ""
+    return f"{' / '.join(names)}{busy}"
+
+
+def _draw_times(out: Path, frame: ResultFrame | None) -> Path:
+    note = "Printed: Tables 12 (greedy) and 4, on an RTX 4090; three points fit no law of three constants."
+    own = [] if frame is None else measured_sweeps(frame)
+    if own:
+        note += f" Ours, as far as trained: {_machines(frame)}, {own[0].instances} instances."
+    return power_laws(
+        published_times() | time_lines(own),
+        out,
+        xlabel="minutes for 10,000 instances",
+        note=note,
+        joined=True,
+    )

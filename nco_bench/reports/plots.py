@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -293,7 +294,13 @@ def smoothed(values: NDArray[np.float64], share: float = 0.02) -> NDArray[np.flo
 
 
 def power_laws(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Fit | None]], out: Path | str, *, xlabel: str
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Fit | None]],
+    out: Path | str,
+    *,
+    xlabel: str,
+    note: str = "",
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+    joined: bool = False,
 ) -> Path:
     """Draw measured gaps with their fitted laws, both axes logarithmic (Figures 1 to 6 of decoder scaling).
 
@@ -305,21 +312,35 @@ def power_laws(
         File; its suffix says the format.
     xlabel
         What x is, with unit.
+    note
+        A sentence above the plot: where the numbers are from.
+    curves
+        By label: x and gaps of lines without points.
+    joined
+        Whether points without a fit are joined by a thin line.
     """
     target = checked_target(out)
     qualities = [
         f"$R^2$ = {f.r2:.3f}, error {f.error_percent:.2f} %" for *_, f in lines.values() if f is not None
     ]
     shared = len(qualities) > 1 and len(set(qualities)) == 1  # one law, drawn as several lines
+    curves = curves or {}
     with figure(1, target) as (fig, axes):
-        if shared:
-            axes[0].set_title(qualities[0])
+        if shared or note:
+            axes[0].set_title(
+                qualities[0] if shared else textwrap.fill(note, 95), fontsize=7 if note else None
+            )
         remaining = iter(qualities)
         for index, (name, (x, gaps, fit)) in enumerate(lines.items()):
             style = look(index)
             quality = "" if fit is None else next(remaining)
             label = name if fit is None or shared else f"{name}: {quality}"
-            axes[0].plot(x, gaps, style.marker, color=style.colour, label=label, linestyle="none")
+            thin = (
+                {"linestyle": style.dash, "linewidth": 0.7}
+                if joined and fit is None
+                else {"linestyle": "none"}
+            )
+            axes[0].plot(x, gaps, marker=style.marker, color=style.colour, label=label, **thin)
             if fit is not None:
                 order = np.argsort(x)
                 axes[0].plot(
@@ -328,8 +349,12 @@ def power_laws(
                     color=style.colour,
                     linestyle=style.dash,
                 )
-        wide_log_scale(axes[0], [float(v) for x, _, _ in lines.values() for v in x])
-        gap_scale(axes[0], [g for _, gaps, _ in lines.values() for g in gaps])
+        for index, (name, (x, gaps)) in enumerate(curves.items(), start=len(lines)):
+            style = look(index)
+            axes[0].plot(x, gaps, color=style.colour, linestyle=style.dash, label=name)
+        drawn = [*((x, gaps) for x, gaps, _ in lines.values()), *curves.values()]
+        wide_log_scale(axes[0], [float(v) for x, _ in drawn for v in x])
+        gap_scale(axes[0], [g for _, gaps in drawn for g in gaps])
         axes[0].set(xlabel=xlabel, ylabel="gap (%)")
         legend(fig, axes)
     return target

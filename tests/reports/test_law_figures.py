@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports.law_figures import draw_laws, law_lines, measured_models, published_models
+from nco_bench.reports.law_figures import FIGURES, draw_laws, law_lines, measured_models, published_models
 from nco_bench.reports.load import load_frame
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def test_our_decoders_are_found_in_the_records_that_ship() -> None:
 
 def test_every_figure_is_drawn_and_another_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for figure in ("2a", "2b", "2c", "5"):
+    for figure in FIGURES:
         assert draw_laws(figure, tmp_path / f"{figure}.svg").read_text().count("<svg") == 1
-    with pytest.raises(UnknownNameError, match="2a, 2b, 2c, 5"):
-        draw_laws("3", tmp_path / "3.svg")
+    with pytest.raises(UnknownNameError, match="2a, 2b, 2c, 3, 4a"):
+        draw_laws("7", tmp_path / "7.svg")
