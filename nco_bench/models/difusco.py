@@ -215,7 +215,9 @@ class AnisotropicLayer(nn.Module):
             pre = self.C(edges[index]) + heard[:, rows, None] + graph.at_ends(sent, rows)
             gathered.append((pre.sigmoid() * graph.at_ends(values, rows)).sum(dim=2))
             new = F.relu(self.norm_e(pre)) + (moment if moment.shape[1] == 1 else moment[:, rows])
-            edges[index] = edges[index] + self.out(F.silu(self.norm_out(new)))
+            change = self.out(F.silu(self.norm_out(new)))
+            # In place where no gradient is asked for: blocks that come and go would leave holes in the memory.
+            edges[index] = edges[index] + change if torch.is_grad_enabled() else edges[index].add_(change)
         return h + F.relu(self.norm_h(self.U(h) + torch.cat(gathered, dim=1)))
 
 
