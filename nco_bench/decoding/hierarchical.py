@@ -27,6 +27,9 @@ METRES = 1000.0
 """The official code keeps distances of coordinates times 1,000 in float32."""
 
 ROWS_AT_A_TIME = 512
+SCORES_AT_A_TIME = {"cpu": 2**16, "cuda": 2**26}
+"""Scores (fragments x trajectories x cities) that are decoded together: on a CPU as many as its cache holds."""
+
 FRAGMENTS_AT_A_TIME = {"cpu": 1, "cuda": 32}
 Ints = NDArray[np.int64]
 
@@ -330,7 +333,9 @@ def solve_paths(lower: LowerModel, points: Tensor, first: Tensor | None = None) 
     seen = eight(coords)
     source = torch.zeros(len(seen), dtype=torch.int64, device=points.device)
     target = source + size - 1
-    tours = path_tours(lower, seen, source, target, first).tours
+    block = max(1, SCORES_AT_A_TIME.get(points.device.type, 2**20) // (len(first) * size))
+    parts = zip(seen.split(block), source.split(block), target.split(block), strict=True)
+    tours = torch.cat([path_tours(lower, *part, first).tours for part in parts])
     lengths = path_lengths(seen, tours, source, target).view(8, count, -1).transpose(0, 1).flatten(1)
     shortest = lengths.min(dim=1)
     candidates = tours.view(8, count, len(first), size).transpose(0, 1).flatten(1, 2)
