@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,12 @@ class Records:
         return records[first & (records["repeat"].to_numpy() < repeats)]
 
     def measure(
-        self, metric: str, cell: Cell, count: int, repeats: int, reference: Cell | None = None
+        self,
+        metric: str,
+        cell: Cell,
+        count: int,
+        repeats: int,
+        reference: Cell | float | None = None,
     ) -> Measured:
         """Read one metric of a cell.
 
@@ -124,11 +129,14 @@ class Records:
         cell, count, repeats
             Which records.
         reference
-            Cell of the solver whose costs are the reference, where the dataset has none.
+            Cell of the solver whose costs are the reference, where the dataset has none; or the mean cost that a gap of
+            means is to, whatever the dataset has.
         """
         part = self.part(cell, count, repeats)
         columns = _columns(part, cell)
-        if reference is not None:
+        if isinstance(reference, float):
+            columns = replace(columns, reference=np.full(len(columns.ids), reference))
+        elif reference is not None:
             columns = _against(columns, _columns(self.part(reference, count, 1), reference))
         statuses = part["status"].to_numpy()
         value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
@@ -176,8 +184,6 @@ class Records:
         self, metric: str, part: pd.DataFrame
     ) -> tuple[float | None, float | None, float | None, int]:
         """Read a key of the report's cell, for metrics that are pooled over instances there."""
-        from dataclasses import replace
-
         (summary,) = summarise(replace(self.frame, records=part.reset_index(drop=True)))
         pooled = summary.pooled.get(metric)
         if pooled is not None:

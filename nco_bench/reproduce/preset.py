@@ -60,6 +60,8 @@ class CellPreset:
         Instances that a printed total time is for; the measured time per instance is multiplied by it.
     reference
         Solver that provides the reference where the dataset has none.
+    reference_mean
+        Mean cost that a gap of means is to: the paper's own, where its gap is to solutions that are not published.
     compute
         ``module:function`` for numbers that come from no run.
     cannot, status
@@ -86,6 +88,7 @@ class CellPreset:
     count: int = 0
     printed_count: int = 0
     reference: str = ""
+    reference_mean: float = 0.0
     compute: str = ""
     cannot: str = ""
     status: str = "not run"

@@ -72,7 +72,7 @@ class _Pending:
     preset: CellPreset
     job: Job
     outcome: Outcome
-    reference: tuple[Job, Outcome] | None = None
+    reference: tuple[Job, Outcome] | float | None = None
 
 
 @dataclass
@@ -232,6 +232,8 @@ def _planned(
     outcome = runner.run(job, source)
     if outcome.cell is None:
         return _without(cell, found, outcome.status, outcome.reason.rstrip("."))
+    if found.metric == "gap-of-means" and found.reference_mean:
+        return _Pending(cell, found, job, outcome, found.reference_mean)
     if found.metric not in ("gap", "gap-of-means") or not lacks_reference(dataset, job.count):
         return _Pending(cell, found, job, outcome)
     reference = _reference(found, dataset, source, runner)
@@ -252,7 +254,7 @@ def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner)
 def _entry(slot: _Pending, records: Records | None) -> Entry:
     assert records is not None
     assert slot.outcome.cell is not None
-    reference = None if slot.reference is None else slot.reference[1].cell
+    reference = slot.reference[1].cell if isinstance(slot.reference, tuple) else slot.reference
     measured = records.measure(
         slot.preset.metric, slot.outcome.cell, slot.job.count, slot.job.repeats, reference
     )

@@ -1,0 +1,61 @@
+"""Gaps to a mean that a paper prints, and weights of which the first at hand count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nco_bench.reports.load import load_frame
+from nco_bench.reports.published import load_table
+from nco_bench.reproduce.measuring import Records
+from nco_bench.reproduce.preset import load_preset, numeric_cells
+from nco_bench.reproduce.running import weights_at_hand, weights_missing
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_random_insertion_as_sit_ran_it_gives_the_cost_and_the_gap_that_sit_prints() -> None:
+    """57.42 and 58.2 %: the gap is to HGS's printed mean, not to the references that came with the instances."""
+    printed = {(c.row, c.column): c for c in load_table("sit", 1).cells}
+    cell = printed["Random Insertion", "CVRP1K | Gap"]
+    preset = load_preset("sit", 1).cell(cell, "cpu")
+    assert preset.reference_mean == printed["HGS", "CVRP1K | Obj."].number
+    frame = load_frame(REPOSITORY / "results" / "classical")
+    (ours,) = [
+        g.cell for g in frame.groups if g.cell.label == preset.solver and g.cell.dataset == "lehd_cvrp1000"
+    ]
+    records = Records(frame)
+    cost = records.measure("cost", ours, 128, 1)
+    gap = records.measure(preset.metric, ours, 128, 1, preset.reference_mean)
+    assert cost.value == pytest.approx(57.42, abs=0.005)
+    assert gap.value == pytest.approx(58.2, abs=0.05)
+    assert gap.low is not None
+    assert gap.high is not None
+    assert cost.low is not None
+    assert gap.low == pytest.approx(100 * (cost.low - 36.29) / 36.29, abs=1e-6)
+    assert records.measure("gap-of-means", ours, 128, 1).value == pytest.approx(
+        54.8, abs=0.1
+    )  # to LKH-3's 37.09
+
+
+def test_weights_that_ship_stand_in_where_the_official_ones_are_not_at_hand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    monkeypatch.setattr("nco_bench.weights.store.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("nco_bench.weights.pulling.cache_folder", lambda: tmp_path)
+    weights_missing.cache_clear()
+    assert weights_at_hand("lehd", ("official-tsp100", "lehd"), "tsp") == (("lehd",), "")
+    chosen, reason = weights_at_hand("lehd", ("official-tsp100", "lehd-of-nobody"), "tsp")
+    assert chosen == ()
+    assert "lehd-official-tsp100" in reason
+    assert weights_at_hand("lehd", ("random",), "tsp") == (("random",), "")
+    weights_missing.cache_clear()
+
+
+def test_rows_of_lehd_prefer_the_official_weights() -> None:
+    for paper, number, row in (("pens", 2, "LEHD"), ("decoder-scaling", 5, "LEHD greedy")):
+        preset = load_preset(paper, number)
+        found = [preset.cell(c, "cpu") for c in numeric_cells(load_table(paper, number)) if c.row == row]
+        assert {f.weights for f in found} == {("official-tsp100", "lehd")}
