@@ -16,8 +16,8 @@ import torch
 
 PART_TOKENS = 2048
 """Tokens of one part before the first step, about; steps have half of them on average."""
-SHARES = 8
-"""The number of parts is a multiple of this, so that two, four or eight threads have equally much to do."""
+SHARES = 4
+"""The number of parts is a multiple of this, so that two or four threads have equally much to do."""
 LONGEST = 4096
 """Longer problems stay together: their operations are long enough for torch's own threads, and memory stays that of one."""
 

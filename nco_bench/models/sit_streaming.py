@@ -35,6 +35,16 @@ CHUNK_TOKENS = {"cpu": 1024, "cuda": 2**18}
 """Tokens that pass a layer together; more than there are representatives, which the first chunk holds. On the CPU a hidden
 layer of 1024 tokens takes 2 MB: twice as many were 14 % slower, half as many no faster.
 """
+GROUP_TOKENS = {"cpu": 2**13, "cuda": 2**18}
+"""Tokens of the instances whose representatives are computed together: few make small products, which are slow."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What passes a layer together: some whole instances, or some tokens of the only one."""
+
+    rows: slice
+    columns: slice
 
 
 @dataclass(frozen=True)
@@ -55,20 +65,21 @@ class Raw:
     embedding: Tensor
     few: Tensor
 
-    def logits(self, probes: Tensor, columns: slice) -> Tensor:
-        """Products of some tokens with all probes ``(B, H R, W)``, ``(B, C, H R)``."""
-        logits = self.inputs[:, columns] @ (probes @ self.embedding.T).transpose(1, 2)
-        if columns.start == 0:
-            logits[:, : self.few.shape[1]] = self.few @ probes.transpose(1, 2)
+    def logits(self, probes: Tensor, piece: Piece) -> Tensor:
+        """Products of some tokens with all probes of their instances, ``(B, C, H R)``."""
+        probes = probes[piece.rows]
+        logits = self.inputs[piece.rows, piece.columns] @ (probes @ self.embedding.T).transpose(1, 2)
+        if piece.columns.start == 0:
+            logits[:, : self.few.shape[1]] = self.few[piece.rows] @ probes.transpose(1, 2)
         return logits
 
-    def pool(self, probes: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
-        """As `pool`, for some of the tokens."""
-        logits = self.logits(probes, columns).transpose(1, 2).contiguous()
+    def pool(self, probes: Tensor, piece: Piece) -> tuple[Tensor, Tensor]:
+        """As `pool`, for some of the tokens; `probes` are those of all instances."""
+        logits = self.logits(probes, piece).transpose(1, 2).contiguous()
         weights = torch.softmax(logits, dim=2)
-        pooled = (weights @ self.inputs[:, columns]) @ self.embedding
-        if columns.start == 0:
-            pooled += weights[..., : self.few.shape[1]] @ self.few
+        pooled = (weights @ self.inputs[piece.rows, piece.columns]) @ self.embedding
+        if piece.columns.start == 0:
+            pooled += weights[..., : self.few.shape[1]] @ self.few[piece.rows]
         return pooled, _log_sum(logits, weights)
 
 
@@ -94,10 +105,12 @@ def _log_sum(logits: Tensor, weights: Tensor) -> Tensor:
     return logits.amax(dim=2) - weights.amax(dim=2).log()
 
 
-def join(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Join averages over disjoint tokens, ``(B, H R, W)``, by their log-sums."""
+def join(parts: list[tuple[Tensor, Tensor]], batch: int) -> Tensor:
+    """Put averages together, ``(B, H R, W)``: of disjoint tokens of one instance, by their log-sums, or of instances."""
     if len(parts) == 1:
         return parts[0][0]
+    if batch > 1:
+        return torch.cat([pooled for pooled, _ in parts])
     shares = torch.softmax(torch.stack([log_sum for _, log_sum in parts]), dim=0)
     return torch.stack([pooled for pooled, _ in parts]).mul_(shares[..., None]).sum(dim=0)
 
@@ -125,14 +138,7 @@ class Folded:
         return hidden.add_(score(tokens)).add_(score.weight @ self.bias)
 
 
-def scores(
-    layers: Sequence[nn.Module],
-    score: nn.Linear,
-    raw: Raw,
-    scale: float | Tensor,
-    *,
-    instances: int | None = None,
-) -> Tensor:
+def scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor) -> Tensor:
     """Score the candidates, ``(B, M, 1 or 2)``, some instances at a time.
 
     Parameters
@@ -143,11 +149,10 @@ def scores(
         Its tokens.
     scale
         Factor of all attention logits, 1/sqrt(K) included; a tensor is one number for the whole batch.
-    instances
-        How many at a time; None chooses as many as fit into a chunk.
     """
     batch, tokens, _ = raw.inputs.shape
-    size = instances or max(1, _chunk(raw.inputs) // tokens)
+    device = raw.inputs.device.type
+    size = max(1, GROUP_TOKENS.get(device, 2**18) // tokens) if tokens <= _chunk(raw.inputs) else 1
     parts = [
         _scores(layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale)
         for i in range(0, batch, size)
@@ -159,26 +164,27 @@ def _chunk(tokens: Tensor) -> int:
     return CHUNK_TOKENS.get(tokens.device.type, 2**18)
 
 
-def _columns(tokens: Tensor, few: Tensor, start: int = 0) -> list[slice]:
-    """Cut the tokens of a single instance evenly; several instances fit into one chunk by construction.
+def _pieces(tokens: Tensor, few: Tensor, start: int = 0) -> list[Piece]:
+    """Cut instances that fit into a chunk into groups, or the tokens of a single instance evenly.
 
-    More than two chunks are a multiple of four, so that two or four threads have equally much to do. The first one holds
-    all representatives.
+    More than two chunks of an instance are a multiple of four, so that two or four threads have equally much to do. The
+    first one holds all representatives.
     """
     batch, length, _ = tokens.shape
     if batch > 1:
-        return [slice(start, length)]
+        size = max(1, _chunk(tokens) // length)
+        return [Piece(slice(i, min(i + size, batch)), slice(start, length)) for i in range(0, batch, size)]
     chunks = math.ceil((length - start) / _chunk(tokens))
     chunks = chunks if chunks <= 2 else math.ceil(chunks / 4) * 4
     size = max(math.ceil((length - start) / chunks), few.shape[1])
-    return [slice(begin, min(begin + size, length)) for begin in range(start, length, size)]
+    return [Piece(slice(0, 1), slice(i, min(i + size, length))) for i in range(start, length, size)]
 
 
-def _for_each(work: Callable[[slice], Result], columns: Sequence[slice], tokens: Tensor) -> list[Result]:
-    """Do the work for each chunk; on the CPU in one thread for each, as many as torch would use."""
+def _for_each(work: Callable[[Piece], Result], pieces: Sequence[Piece], tokens: Tensor) -> list[Result]:
+    """Do the work for each piece; on the CPU in as many threads as torch would use."""
     if tokens.device.type != "cpu":
-        return [work(part) for part in columns]
-    return in_threads(lambda part, stopped: work(part), columns)
+        return [work(piece) for piece in pieces]
+    return in_threads(lambda piece, stopped: work(piece), pieces)
 
 
 def _scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor) -> Tensor:
@@ -186,7 +192,7 @@ def _scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: floa
     many = raw.inputs @ raw.embedding
     many[:, : few.shape[1]] = few
     first = cast("Layer", layers[0]).reading.probes(few, scale)
-    pooled = join(_for_each(lambda columns: raw.pool(first, columns), _columns(many, few), many))
+    pooled = join(_for_each(lambda piece: raw.pool(first, piece), _pieces(many, few), many), len(many))
     for index, module in enumerate(layers):
         layer = cast("Layer", module)
         few = few + layer.reading.mixed(pooled)
@@ -195,25 +201,25 @@ def _scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: floa
         if index + 1 == len(layers):
             return _scored(layer, score, source, few, many, scale)
         reading = cast("Layer", layers[index + 1]).reading.probes(few, scale)
-        pooled = join(_written(layer, source, few, many, reading, scale))
+        pooled = join(_written(layer, source, few, many, reading, scale), len(many))
     raise AssertionError("a network without layers")
 
 
 def _written(
     layer: Layer, raw: Raw | None, few: Tensor, many: Tensor, reading: Tensor, scale: float | Tensor
 ) -> list[tuple[Tensor, Tensor]]:
-    """Update all tokens in place by what the representatives write; return what the next layer reads, by chunk."""
+    """Update all tokens in place by what the representatives write; return what the next layer reads, by piece."""
     probes, answers = layer.writing.write(few, scale)
     _add_bias(answers, layer.writing.out.bias, few.shape[1])
     block = Folded(layer.many_feed_forward)
 
-    def update(columns: slice) -> tuple[Tensor, Tensor]:
-        chunk = many[:, columns]
-        chunk.baddbmm_(_weights(layer, raw, chunk, columns, probes), answers)
+    def update(piece: Piece) -> tuple[Tensor, Tensor]:
+        chunk = many[piece.rows, piece.columns]
+        chunk.baddbmm_(_weights(layer, raw, chunk, piece, probes), answers[piece.rows])
         block.add_to(chunk.view(-1, chunk.shape[2]))
-        return pool(reading, chunk)
+        return pool(reading[piece.rows], chunk)
 
-    return _for_each(update, _columns(many, few), many)
+    return _for_each(update, _pieces(many, few), many)
 
 
 def _scored(
@@ -224,18 +230,19 @@ def _scored(
     _add_bias(answers, layer.writing.out.bias, few.shape[1])
     block = Folded(layer.many_feed_forward)
 
-    def rate(columns: slice) -> Tensor:
-        chunk = many[:, columns]
-        chunk = torch.baddbmm(chunk, _weights(layer, raw, chunk, columns, probes), answers)
+    def rate(piece: Piece) -> Tensor:
+        chunk = many[piece.rows, piece.columns]
+        weights = _weights(layer, raw, chunk, piece, probes)
+        chunk = torch.baddbmm(chunk, weights, answers[piece.rows])
         return block.scored(chunk.view(-1, chunk.shape[2]), score).view(*chunk.shape[:2], -1)
 
-    result = _for_each(rate, _columns(many, few, few.shape[1]), many)
-    return result[0] if len(result) == 1 else torch.cat(result, dim=1)
+    result = _for_each(rate, _pieces(many, few, few.shape[1]), many)
+    return result[0] if len(result) == 1 else torch.cat(result, dim=0 if len(many) > 1 else 1)
 
 
-def _weights(layer: Layer, raw: Raw | None, chunk: Tensor, columns: slice, probes: Tensor) -> Tensor:
-    """Attention weights of tokens to the representatives, ``(B, C, H R)``."""
-    logits = chunk @ probes.transpose(1, 2) if raw is None else raw.logits(probes, columns)
+def _weights(layer: Layer, raw: Raw | None, chunk: Tensor, piece: Piece, probes: Tensor) -> Tensor:
+    """Attention weights of tokens to the representatives, ``(B, C, H R)``; `probes` are those of all instances."""
+    logits = chunk @ probes[piece.rows].transpose(1, 2) if raw is None else raw.logits(probes, piece)
     return torch.softmax(logits.unflatten(2, (layer.writing.heads, -1)), dim=3).flatten(2)
 
 

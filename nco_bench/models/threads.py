@@ -16,10 +16,11 @@ from typing import TypeVar
 
 import torch
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[slice, threading.Event], Result], parts: Sequence[slice]) -> list[Result]:
+def in_threads(work: Callable[[Part, threading.Event], Result], parts: Sequence[Part]) -> list[Result]:
     """Do the work for each part, in as many threads as torch would use, each with an equal share of them.
 
     Parameters
@@ -28,7 +29,7 @@ def in_threads(work: Callable[[slice, threading.Event], Result], parts: Sequence
         Called with a part and an event: when that is set the result is not wanted any more, because another part failed or
         the user stopped, and the work should return soon. With gradients or autocast all is done in the caller's thread.
     parts
-        Slices of whatever is shared out.
+        What is shared out.
 
     Returns
     -------

@@ -66,3 +66,25 @@ def test_inference_computes_the_plain_network_however_tokens_are_cut(
     plain_scores = policy.scores(state).detach()
     torch.testing.assert_close(streamed, plain_scores, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(in_place, plain_scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 5])  # pieces of an instance, groups of instances
+def test_threads_that_share_the_tokens_out_do_not_change_the_scores(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
+    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", 80)
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", width=24, heads=3, head_dim=8, ffn=32, layers=3)
+    task = tsp_problem(torch.rand(batch, 60 if batch > 1 else 400, 2))
+    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                found.append(policy.scores(state))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-5, atol=1e-5)
