@@ -210,15 +210,15 @@ class AnisotropicLayer(nn.Module):
         """
         sent, values, heard = self.A(h), self.V(h), self.B(h)
         moment = self.time(F.relu(time))[:, :, None]
-        gathered = []
+        # Filled row by row: small tensors kept between large ones that come and go would leave holes in the memory.
+        gathered = torch.empty_like(h)
         for index, rows in enumerate(block_rows(edges)):
             pre = self.C(edges[index]) + heard[:, rows, None] + graph.at_ends(sent, rows)
-            gathered.append((pre.sigmoid() * graph.at_ends(values, rows)).sum(dim=2))
+            gathered[:, rows] = (pre.sigmoid() * graph.at_ends(values, rows)).sum(dim=2)
             new = F.relu(self.norm_e(pre)) + (moment if moment.shape[1] == 1 else moment[:, rows])
             change = self.out(F.silu(self.norm_out(new)))
-            # In place where no gradient is asked for: blocks that come and go would leave holes in the memory.
             edges[index] = edges[index] + change if torch.is_grad_enabled() else edges[index].add_(change)
-        return h + F.relu(self.norm_h(self.U(h) + torch.cat(gathered, dim=1)))
+        return h + F.relu(self.norm_h(self.U(h) + gathered))
 
 
 class Difusco(nn.Module):
@@ -273,7 +273,11 @@ class Difusco(nn.Module):
         variance = _by_group(spread, count)  # type: ignore[arg-type]
         scale = self.norm.weight * (variance + self.norm.eps).rsqrt().to(centre.dtype)
         scale = scale.view(batch, 1, 1, width)
-        return torch.cat([self.out(F.relu((e - centre) * scale + self.norm.bias)) for e in edges], dim=1)
+        nodes = sum(e.shape[1] for e in edges)
+        output = centre.new_empty(batch, nodes, edges[0].shape[2], self.out.out_features)
+        for e, rows in zip(edges, block_rows(edges), strict=True):
+            output[:, rows] = self.out(F.relu((e - centre) * scale + self.norm.bias))
+        return output
 
 
 def _by_group(sums: Tensor, count: int) -> Tensor:
