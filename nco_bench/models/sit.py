@@ -33,6 +33,7 @@ from nco_bench.models.layers import FeedForward, add_linear, attend, with_column
 from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
+from nco_bench.models.threads import one_thread
 
 STREAMED_FROM = 128
 """Tokens of one problem from which on inference goes through `sit_streaming`."""
@@ -177,20 +178,28 @@ class Sit(nn.Module):
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
-        few = self._representatives(state)
-        raw = state.features[:, 1:-1]
-        tokens = few.shape[1] + raw.shape[1]
-        context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)
-        scale = self.logit_scale(context) / math.sqrt(self.config.head_dim)
+        tokens = 1 + self.config.repeats + state.candidates
         if torch.is_grad_enabled() or tokens < STREAMED_FROM:
-            scores = self._scores(few, raw, scale)
-        else:
-            inputs = F.pad(F.pad(raw, (0, 1), value=1.0), (0, 0, few.shape[1], 0))
-            embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
-            scores = sit_streaming.scores(
-                list(self.layers), self.score, sit_streaming.Raw(inputs, embedding, few), scale
+            scores = self._scores(
+                self._representatives(state), state.features[:, 1:-1], self._scale(tokens, state)
             )
+        elif state.features.device.type != "cpu":
+            scores = self._streamed(state, tokens, 1)
+        else:
+            with one_thread() as threads:
+                scores = self._streamed(state, tokens, threads)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+    def _scale(self, tokens: int, state: PathState) -> float | Tensor:
+        context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)
+        return self.logit_scale(context) / math.sqrt(self.config.head_dim)
+
+    def _streamed(self, state: PathState, tokens: int, threads: int) -> Tensor:
+        few = self._representatives(state)
+        inputs = F.pad(F.pad(state.features[:, 1:-1], (0, 1), value=1.0), (0, 0, few.shape[1], 0))
+        embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
+        raw = sit_streaming.Raw(inputs, embedding, few)
+        return sit_streaming.scores(list(self.layers), self.score, raw, self._scale(tokens, state), threads)
 
     def _scores(self, few: Tensor, raw: Tensor, scale: float | Tensor) -> Tensor:
         """The plain network: for training, and for short problems."""

@@ -138,7 +138,9 @@ class Folded:
         return hidden.add_(score(tokens)).add_(score.weight @ self.bias)
 
 
-def scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor) -> Tensor:
+def scores(
+    layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor, threads: int
+) -> Tensor:
     """Score the candidates, ``(B, M, 1 or 2)``, some instances at a time.
 
     Parameters
@@ -149,12 +151,16 @@ def scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float
         Its tokens.
     scale
         Factor of all attention logits, 1/sqrt(K) included; a tensor is one number for the whole batch.
+    threads
+        How many share the tokens, on the CPU.
     """
     batch, tokens, _ = raw.inputs.shape
     device = raw.inputs.device.type
     size = max(1, GROUP_TOKENS.get(device, 2**18) // tokens) if tokens <= _chunk(raw.inputs) else 1
     parts = [
-        _scores(layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale)
+        _scores(
+            layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale, threads
+        )
         for i in range(0, batch, size)
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -180,33 +186,43 @@ def _pieces(tokens: Tensor, few: Tensor, start: int = 0) -> list[Piece]:
     return [Piece(slice(0, 1), slice(i, min(i + size, length))) for i in range(start, length, size)]
 
 
-def _for_each(work: Callable[[Piece], Result], pieces: Sequence[Piece], tokens: Tensor) -> list[Result]:
-    """Do the work for each piece; on the CPU in as many threads as torch would use."""
+def _for_each(
+    work: Callable[[Piece], Result], pieces: Sequence[Piece], tokens: Tensor, threads: int
+) -> list[Result]:
+    """Do the work for each piece; on the CPU in so many threads."""
     if tokens.device.type != "cpu":
         return [work(piece) for piece in pieces]
-    return in_threads(lambda piece, stopped: work(piece), pieces)
+    return in_threads(lambda piece, stopped: work(piece), pieces, threads)
 
 
-def _scores(layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor) -> Tensor:
+def _scores(
+    layers: Sequence[nn.Module], score: nn.Linear, raw: Raw, scale: float | Tensor, threads: int
+) -> Tensor:
     few = raw.few
     many = raw.inputs @ raw.embedding
     many[:, : few.shape[1]] = few
     first = cast("Layer", layers[0]).reading.probes(few, scale)
-    pooled = join(_for_each(lambda piece: raw.pool(first, piece), _pieces(many, few), many), len(many))
+    parts = _for_each(lambda piece: raw.pool(first, piece), _pieces(many, few), many, threads)
     for index, module in enumerate(layers):
         layer = cast("Layer", module)
-        few = few + layer.reading.mixed(pooled)
+        few = few + layer.reading.mixed(join(parts, len(many)))
         few = few + layer.few_feed_forward(few)
         source = raw if index == 0 else None
         if index + 1 == len(layers):
-            return _scored(layer, score, source, few, many, scale)
+            return _scored(layer, score, source, few, many, scale, threads)
         reading = cast("Layer", layers[index + 1]).reading.probes(few, scale)
-        pooled = join(_written(layer, source, few, many, reading, scale), len(many))
+        parts = _written(layer, source, few, many, reading, scale, threads)
     raise AssertionError("a network without layers")
 
 
 def _written(
-    layer: Layer, raw: Raw | None, few: Tensor, many: Tensor, reading: Tensor, scale: float | Tensor
+    layer: Layer,
+    raw: Raw | None,
+    few: Tensor,
+    many: Tensor,
+    reading: Tensor,
+    scale: float | Tensor,
+    threads: int,
 ) -> list[tuple[Tensor, Tensor]]:
     """Update all tokens in place by what the representatives write; return what the next layer reads, by piece."""
     probes, answers = layer.writing.write(few, scale)
@@ -219,11 +235,17 @@ def _written(
         block.add_to(chunk.view(-1, chunk.shape[2]))
         return pool(reading[piece.rows], chunk)
 
-    return _for_each(update, _pieces(many, few), many)
+    return _for_each(update, _pieces(many, few), many, threads)
 
 
 def _scored(
-    layer: Layer, score: nn.Linear, raw: Raw | None, few: Tensor, many: Tensor, scale: float | Tensor
+    layer: Layer,
+    score: nn.Linear,
+    raw: Raw | None,
+    few: Tensor,
+    many: Tensor,
+    scale: float | Tensor,
+    threads: int,
 ) -> Tensor:
     """Run the last layer on the candidates alone, and score them, ``(B, M, 1 or 2)``."""
     probes, answers = layer.writing.write(few, scale)
@@ -236,7 +258,7 @@ def _scored(
         chunk = torch.baddbmm(chunk, weights, answers[piece.rows])
         return block.scored(chunk.view(-1, chunk.shape[2]), score).view(*chunk.shape[:2], -1)
 
-    result = _for_each(rate, _pieces(many, few, few.shape[1]), many)
+    result = _for_each(rate, _pieces(many, few, few.shape[1]), many, threads)
     return result[0] if len(result) == 1 else torch.cat(result, dim=0 if len(many) > 1 else 1)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -20,8 +21,25 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Part, threading.Event], Result], parts: Sequence[Part]) -> list[Result]:
-    """Do the work for each part, in as many threads as torch would use, each with an equal share of them.
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Let torch use a single thread for a while; yields how many it had.
+
+    Between calls of `in_threads`: torch's own threads go on spinning for milliseconds after an operation, on the cores that
+    the shared work needs.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def in_threads(
+    work: Callable[[Part, threading.Event], Result], parts: Sequence[Part], threads: int | None = None
+) -> list[Result]:
+    """Do the work for each part, in one thread per part as far as there are threads; torch shares the rest equally.
 
     Parameters
     ----------
@@ -30,6 +48,8 @@ def in_threads(work: Callable[[Part, threading.Event], Result], parts: Sequence[
         the user stopped, and the work should return soon. With gradients or autocast all is done in the caller's thread.
     parts
         What is shared out.
+    threads
+        How many to use; None for as many as torch would.
 
     Returns
     -------
@@ -41,7 +61,8 @@ def in_threads(work: Callable[[Part, threading.Event], Result], parts: Sequence[
     BaseException
         What the first part that failed raised, and KeyboardInterrupt; no thread goes on behind it.
     """
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
+    threads = threads or before
     workers = min(threads, len(parts))
     stopped = threading.Event()
     # Gradients and autocast are settings of this thread alone.
@@ -75,7 +96,7 @@ def in_threads(work: Callable[[Part, threading.Event], Result], parts: Sequence[
     finally:
         stopped.set()
         wait([other for other in others if not other.cancel()])
-        torch.set_num_threads(threads)  # of the caller, and of threads that start later
+        torch.set_num_threads(before)  # of the caller, and of threads that start later
     if failures:
         raise failures[0]
     return [results[index] for index in range(len(parts))]
