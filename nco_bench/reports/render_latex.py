@@ -6,12 +6,16 @@ The same table always gives the same bytes, so that a paper under version contro
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 
 from nco_bench.reports.render_terminal import groups_of
 from nco_bench.reports.table import DASH, Number, Table, Value
 
 WIDE = 9
 """From this many columns on, the table is scaled down to the line width where it is wider."""
+
+STRIP = 19
+"""With more columns than these, it is cut into strips: scaled down, it could not be read."""
 
 LONG = 50
 """From this many rows on, the table is a longtable, which breaks between pages."""
@@ -91,13 +95,34 @@ def _environment(table: Table) -> str:
     wide = len(table.columns) >= WIDE
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
     lines += [rf"\label{{tab:{_label(table.name)}}}", r"\small", r"\smallskip"]
-    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
-    lines += _tabular(table)
-    if wide:
-        lines[-1] += "}"
+    for number, strip in enumerate(_strips(table)):
+        lines += ["", r"\medskip"] if number else []
+        lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
+        lines += _tabular(strip)
+        if wide:
+            lines[-1] += "}"
     lines += _notes(table)
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
+
+
+def _strips(table: Table) -> list[Table]:
+    """Cut a table that would be too small to read into strips, one below the other, between groups of columns."""
+    if len(table.columns) <= STRIP:
+        return [table]
+    strips: list[list[int]] = [[]]
+    for _, members in groups_of(table.columns[1:]):
+        if strips[-1] and len(strips[-1]) + len(members) >= STRIP:
+            strips.append([])
+        strips[-1] += [1 + member for member in members]
+    return [
+        replace(
+            table,
+            columns=tuple(table.columns[i] for i in (0, *strip)),
+            rows=tuple(replace(row, cells=tuple(row.cells[i] for i in (0, *strip))) for row in table.rows),
+        )
+        for strip in strips
+    ]
 
 
 def _notes(table: Table) -> list[str]:

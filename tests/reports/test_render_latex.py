@@ -161,3 +161,19 @@ def test_every_escaped_character_compiles(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Missing character" not in (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
+
+
+def test_table_of_many_columns_is_cut_between_groups_and_keeps_every_cell() -> None:
+    """Eight groups of three and a name: 25 columns become strips of at most 18 beside the name, none cut within a group."""
+    columns = (
+        Column("name", "Method"),
+        *(Column(f"{g}{i}", f"h{i}", group=f"g{g}") for g in range(8) for i in range(3)),
+    )
+    cells = tuple(Text(f"c{i}") for i in range(24))
+    text = render_latex.render(Table("t", "c", columns, (Row((Text("ours"), *cells)),)))
+    assert text.count(r"\begin{tabular}") == 2
+    assert text.count("ours & ") == 2
+    first, second = text.split(r"\end{tabular}")[:2]
+    assert [f"c{i} " in first for i in (0, 17, 18)] == [True, True, False]
+    assert [f"c{i} " in second for i in (17, 18, 23)] == [False, True, True]
+    assert text.count(r"\multicolumn{3}{c}") == 8
