@@ -105,7 +105,14 @@ def flipped(points: Tensor) -> Tensor:
     return torch.cat([torch.stack(pair, 2) for pair in ((x, y), (1 - x, y), (x, 1 - y), (1 - x, 1 - y))])
 
 
-def new_orders(reviser: Am, segments: Tensor, *, augment: bool, seeds: Tensor | None = None) -> Tensor:
+def new_orders(
+    reviser: Am,
+    segments: Tensor,
+    *,
+    augment: bool,
+    seeds: Tensor | None = None,
+    deadline: float | None = None,
+) -> Tensor:
     """Let a reviser reorder segments; the best of its answers, or the old order where all are longer.
 
     Parameters
@@ -118,6 +125,8 @@ def new_orders(reviser: Am, segments: Tensor, *, augment: bool, seeds: Tensor | 
         Give it each segment in four flips.
     seeds
         ``(S,)`` int64: draw nodes, with these seeds; None takes the likeliest.
+    deadline
+        Clock time (``time.perf_counter``) after which segments are left as they are.
 
     Returns
     -------
@@ -125,19 +134,19 @@ def new_orders(reviser: Am, segments: Tensor, *, augment: bool, seeds: Tensor | 
         ``(S, n)`` int64 orders; first and last node stay.
     """
     count, length, _ = segments.shape
+    block = max(1, NODES_AT_A_TIME.get(segments.device.type, 2**16) // (length * (FLIPS if augment else 1)))
+    orders = torch.arange(length, device=segments.device).repeat(count, 1)
+    for rows in (slice(start, start + block) for start in range(0, count, block)):
+        if deadline is not None and time.perf_counter() >= deadline:
+            break
+        orders[rows] = _block_orders(reviser, segments[rows], augment, None if seeds is None else seeds[rows])
+    return orders
+
+
+def _block_orders(reviser: Am, segments: Tensor, augment: bool, seeds: Tensor | None) -> Tensor:
+    """Reorder segments that fit into memory together, see `new_orders`."""
+    count, length, _ = segments.shape
     copies = FLIPS if augment else 1
-    block = max(1, NODES_AT_A_TIME.get(segments.device.type, 2**16) // (length * copies))
-    if count > block:
-        parts = [
-            new_orders(
-                reviser,
-                segments[rows : rows + block],
-                augment=augment,
-                seeds=None if seeds is None else seeds[rows : rows + block],
-            )
-            for rows in range(0, count, block)
-        ]
-        return torch.cat(parts)
     seen = transformed(segments)
     seen = flipped(seen) if augment else seen
     choose: Choose = greedy_choice
@@ -184,7 +193,7 @@ def revise(
     seeds
         ``(R,)`` int64 for sampling, or None.
     deadline
-        Clock time (``time.perf_counter``) after which no further iteration starts.
+        Clock time (``time.perf_counter``) after which nothing more is revised.
     """
     count, size, _ = tours.points.shape
     pieces = size // length
@@ -198,7 +207,13 @@ def revise(
         keys = None
         if seeds is not None:
             keys = mixed(mixed(seeds + iteration)[:, None] + torch.arange(pieces, device=seeds.device))
-        order = new_orders(reviser, segments, augment=augment, seeds=None if keys is None else keys.flatten())
+        order = new_orders(
+            reviser,
+            segments,
+            augment=augment,
+            seeds=None if keys is None else keys.flatten(),
+            deadline=deadline,
+        )
         start = torch.arange(pieces, device=order.device)[:, None] * length
         order = (order.view(count, pieces, length) + start).flatten(1)
         rest = torch.arange(pieces * length, size, device=order.device).expand(count, -1)

@@ -150,6 +150,8 @@ def test_revisers_longer_than_the_tour_are_left_out_and_a_passed_deadline_leaves
     coords = torch.rand(2, 20, 2, generator=torch.Generator().manual_seed(5))
     late = solve(glop, coords, revision, deadline=time.perf_counter())
     assert torch.equal(late.nodes, solve(glop, coords, Revision(())).nodes)
+    order = new_orders(glop.reviser(8), coords[:, :8], augment=True, deadline=time.perf_counter())
+    assert torch.equal(order, torch.arange(8).expand(2, -1))
 
 
 def test_widths_of_small_instances_are_flips() -> None:
