@@ -101,6 +101,19 @@ def test_the_seed_of_an_instance_and_nothing_else_decides() -> None:
     assert not np.array_equal(a, b)
 
 
+def test_the_best_of_eight_symmetries_is_not_longer_than_the_first() -> None:
+    instances = [scattered(30, k) for k in range(2)]
+    plain = htsp()
+    eight = HtspSolver(SolverOptions(solver="h-tsp", decoding="x8", params={"fragment": "12"}))
+    eight.policy = plain.policy
+    costs = [
+        [problem("tsp").score(i, t) for i, t in zip(instances, solutions(solver, instances), strict=True)]
+        for solver in (plain, eight)
+    ]
+    assert all(b <= a + 1e-6 for a, b in zip(*costs, strict=True))
+    assert costs[0] != costs[1]
+
+
 def test_the_package_inserts_as_our_own_code_does() -> None:
     generator = torch.Generator().manual_seed(0)
     coords, order = torch.rand(4, 60, 2, generator=generator), torch.randperm(60, generator=generator)
