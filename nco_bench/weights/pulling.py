@@ -23,6 +23,10 @@ from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 TABLE = Path(__file__).parent / "official.csv"
+REMEDY = (
+    "Others are made by 'nco-bench train MODEL', or downloaded from their authors and read by "
+    "'nco-bench weights import MODEL FILE' (glop, h-tsp, difusco)."
+)
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 TIMEOUT_SECONDS = 30
 BLOCK = 1 << 20
@@ -106,7 +110,7 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     wanted = [entry for entry in table.values() if name == entry.name or model == entry.model]
     if not wanted:
         known = [*table, *{entry.model for entry in table.values()}]
-        raise UnknownNameError("official weights", name, known, "Others are made by 'nco-bench train'.")
+        raise UnknownNameError("official weights", name, known, REMEDY)
     return [_pull_one(entry, say) for entry in wanted]
 
 
