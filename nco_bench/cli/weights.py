@@ -43,7 +43,9 @@ def verify(json: Json = False) -> int:
 @group.command("import")
 def import_(
     model: Annotated[str, typer.Argument(help="Model that the checkpoint is for, such as lehd.")],
-    file: Annotated[Path, typer.Argument(help="Official checkpoint (.pt, .pth, .best, .safetensors).")],
+    file: Annotated[
+        Path, typer.Argument(help="Official checkpoint (.pt, .pth, .best, .safetensors); a folder for glop.")
+    ],
     problem: Annotated[str, typer.Option("--problem", help="tsp or cvrp.")] = "tsp",
     name: Annotated[
         str | None, typer.Option("--name", help="Name to give the weights; default: the model's.")
