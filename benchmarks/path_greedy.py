@@ -30,7 +30,7 @@ import time
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from torch import Tensor, nn
 
 from nco_bench.decoding.construct import best_action, construct_from
 from nco_bench.decoding.problem import PathProblem, tsp_problem
+from nco_bench.models.path import PathPolicy
 from nco_bench.models.registry import build_path_policy, load_official
 from nco_bench.models.sit import STREAMED_FROM
 
@@ -134,8 +135,9 @@ def rest_of(tour: np.ndarray, count: int) -> np.ndarray:
 
 def ours(name: str, official: nn.Module, coords: Tensor) -> Step:
     """Our policy with the official weights."""
-    policy = build_path_policy(name)
-    load_official(policy, name, official.state_dict())
+    network = build_path_policy(name)
+    load_official(network, name, official.state_dict())
+    policy = cast("PathPolicy", network)
     nodes = tsp_problem(coords).nodes
     features: list[Tensor] = []
     problems: dict[int, PathProblem] = {}
