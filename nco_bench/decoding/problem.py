@@ -128,7 +128,9 @@ def part_of(problem: PathProblem, part: slice) -> PathProblem:
     """Return some of a batch of problems."""
     nodes, load = problem.nodes, problem.load
     return PathProblem(
-        PathNodes(nodes.coords[part], None if nodes.demand is None else nodes.demand[part], nodes.instance_size),
+        PathNodes(
+            nodes.coords[part], None if nodes.demand is None else nodes.demand[part], nodes.instance_size
+        ),
         problem.rows[part],
         problem.closed,
         None if load is None else Load(load.demand[part], load.capacity[part], load.remaining[part]),

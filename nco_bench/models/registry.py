@@ -148,7 +148,14 @@ def entry(name: str) -> ModelEntry:
     from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.packing_table import PACKING_MODELS
 
-    known = PATH_MODELS | ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | DIVIDE_MODELS | PACKING_MODELS | EDGE_MAP_MODELS
+    known = (
+        PATH_MODELS
+        | ENCODE_ONCE_MODELS
+        | LOCAL_VIEW_MODELS
+        | DIVIDE_MODELS
+        | PACKING_MODELS
+        | EDGE_MAP_MODELS
+    )
     if name not in known:
         raise UnknownNameError("model", name, known, "See `nco-bench list models`.")
     return known[name]
