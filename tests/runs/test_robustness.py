@@ -192,7 +192,10 @@ def test_an_interrupt_ends_a_run_and_all_its_processes_and_keeps_what_was_done(
         sys.executable, "-m", "nco_bench", "run", str(solver), "--data", str(data), "--data", str(data),
         "--jobs", str(jobs), "--results", str(tmp_path / "runs"), "--instances", str(tmp_path), "--batch-size", "1",
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's background job ignores it
+    )  # fmt: skip
     deadline = time.monotonic() + 300
     while len(records_of(tmp_path)) < jobs:
         assert time.monotonic() < deadline, "the run wrote no records"
