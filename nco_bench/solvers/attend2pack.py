@@ -20,7 +20,7 @@ from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
-from nco_bench.solvers.neural import RANDOM_WEIGHTS
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of
 from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into, resolve
 
 MODEL = "attend2pack"
@@ -79,9 +79,7 @@ class Attend2packSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are packed together; one at a time where numbers of boxes differ."""

@@ -32,7 +32,7 @@ from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import join_fixed_edges
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.store import (
     SHIPPED,
     SUFFIX,
@@ -86,10 +86,7 @@ class DifuscoSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates."""
-        for instance in dataset.instances:
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-        return None
+        return unsuited(dataset)
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the network to the device, compile the decoding."""
@@ -113,9 +110,7 @@ class DifuscoSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together: one on a CPU, and where sizes differ."""

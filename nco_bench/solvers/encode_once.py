@@ -23,7 +23,7 @@ from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once_table import DECODINGS
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.pulling import find, official_weights
 from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into
 
@@ -56,12 +56,7 @@ class EncodeOnceSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates, or with route length limits."""
-        for instance in dataset.instances:
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-            if "max_route_length" in instance.arrays():
-                return f"does not know route length limits, {instance.name} has one"
-        return None
+        return unsuited(dataset, fractional=True)
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the network to the device."""
@@ -81,11 +76,7 @@ class EncodeOnceSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        return (
-            {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-            if self.weights is None
-            else self.weights.facts()
-        )
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""

@@ -40,7 +40,7 @@ from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import easy_routes, easy_tour, join_fixed_edges
 from nco_bench.solvers.divide_weights import find_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.store import WeightsFile, load_into
 
 NODES_PER_BATCH = {"cpu": 20_000, "cuda": 2_000_000}
@@ -139,14 +139,9 @@ class GlopSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates, with route length limits or fractional demands."""
-        for instance in dataset.instances:
-            arrays = instance.arrays()
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-            if "max_route_length" in arrays:
-                return f"does not know route length limits, {instance.name} has one"
-            if "demand" in arrays and (arrays["demand"] % 1 != 0).any():
-                return f"keeps loads as whole numbers, {instance.name} has fractional demands"
+        reason = unsuited(dataset)
+        if reason is not None:
+            return reason
         if dataset.problem == "tsp" and (self.params["edges"] or self.params["partitions"] > 1):
             return "edges and partitions are parameters for the CVRP"
         if dataset.problem == "cvrp" and (self.params["width"] or self.params["prune"]):
@@ -184,9 +179,7 @@ class GlopSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ, and for the CVRP."""

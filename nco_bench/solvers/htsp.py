@@ -26,7 +26,7 @@ from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import easy_tour, join_fixed_edges
 from nco_bench.solvers.divide_weights import find_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.store import WeightsFile, load_into
 
 EPISODES_PER_BATCH = {"cpu": 1, "cuda": 64}
@@ -71,10 +71,7 @@ class HtspSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates."""
-        for instance in dataset.instances:
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-        return None
+        return unsuited(dataset)
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the networks to the device."""
@@ -92,9 +89,7 @@ class HtspSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time on a CPU, and where sizes differ."""

@@ -24,7 +24,7 @@ from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once import default_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, load_into
 
@@ -46,15 +46,7 @@ class LocalViewSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates, with route length limits or fractional demands."""
-        for instance in dataset.instances:
-            arrays = instance.arrays()
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-            if "max_route_length" in arrays:
-                return f"does not know route length limits, {instance.name} has one"
-            if "demand" in arrays and (arrays["demand"] % 1 != 0).any():
-                return f"keeps loads as whole numbers, {instance.name} has fractional demands"
-        return None
+        return unsuited(dataset)
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the network to the device."""
@@ -82,9 +74,7 @@ class LocalViewSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""

@@ -14,7 +14,7 @@ from nco_bench.models.lra import LRAClassifier, LRAConfig, lra_config
 from nco_bench.problems import Instance
 from nco_bench.problems.lra import LRAInstance, LRATask
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
-from nco_bench.solvers.neural import RANDOM_WEIGHTS
+from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of
 from nco_bench.weights.store import WeightsFile, load_into, resolve
 
 TOKENS_PER_BATCH = 16_000
@@ -51,9 +51,7 @@ class LRASolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
-        return self.weights.facts()
+        return facts_of(self.weights)
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are answered together, by the longest."""

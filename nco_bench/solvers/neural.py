@@ -35,6 +35,32 @@ AUTO = "auto"
 ATTENTIONS = ("blocks", "flex")
 
 
+def unsuited(dataset: Dataset, *, fractional: bool = False) -> str | None:
+    """Return why a routing network cannot take a dataset, or None: a matrix, a route length limit, fractional demands.
+
+    Parameters
+    ----------
+    dataset
+        Instances of the TSP or CVRP.
+    fractional
+        Whether the network takes demands that are no whole numbers.
+    """
+    for instance in dataset.instances:
+        arrays = instance.arrays()
+        if instance.convention == "explicit":
+            return f"needs coordinates, {instance.name} is given by a distance matrix"
+        if "max_route_length" in arrays:
+            return f"does not know route length limits, {instance.name} has one"
+        if not fractional and "demand" in arrays and (arrays["demand"] % 1 != 0).any():
+            return f"keeps loads as whole numbers, {instance.name} has fractional demands"
+    return None
+
+
+def facts_of(weights: WeightsFile | None) -> dict[str, Any]:
+    """Return what a record says about the weights; None means an untrained network."""
+    return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS} if weights is None else weights.facts()
+
+
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shift and scale coordinates into the unit square, one scale for both axes.
 
@@ -76,15 +102,7 @@ class PathSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates, or too small for a network."""
-        for instance in dataset.instances:
-            arrays = instance.arrays()
-            if instance.convention == "explicit":
-                return f"needs coordinates, {instance.name} is given by a distance matrix"
-            if "max_route_length" in arrays:
-                return f"does not know route length limits, {instance.name} has one"
-            if "demand" in arrays and (arrays["demand"] % 1 != 0).any():
-                return f"keeps loads as whole numbers, {instance.name} has fractional demands"
-        return None
+        return unsuited(dataset)
 
     def prepare(self, dataset: Dataset) -> None:
         """Load weights, move the network to the device."""
@@ -122,10 +140,8 @@ class PathSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights, and the factors of ``--coordinate-scale auto`` by size."""
-        if self.weights is None:
-            return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS}
         factors = {str(c.n): c.factor for c in self.calibration}
-        return {**self.weights.facts(), **({"calibration": factors} if factors else {})}
+        return {**facts_of(self.weights), **({"calibration": factors} if factors else {})}
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""
