@@ -11,7 +11,8 @@ its parent: so the bare solver is measured on each processor in turn, and the me
 
 Bare and run take turns in this process; the first turn, which imports, is left out; medians of the rest. Wall time is
 what counts and needs an idle machine; CPU time of this process and its children, printed beside it, suffers less from
-a busy one.
+a busy one. Where other virtual machines come and go (the bare solver alone then takes 110 to 210 ms from one call to the
+next), the fastest of each are the ones that were disturbed least; they are printed as well.
 
     python benchmarks/harness_overhead.py [--n 100] [--count 1000] [--rounds 7] [--slow lkh3 --slow-count 100]
 """
@@ -77,7 +78,7 @@ def on_each_processor(call: Callable[[], object]) -> Cost:
     if not hasattr(os, "sched_setaffinity"):
         return measured(call)
     allowed = os.sched_getaffinity(0)
-    costs = []
+    costs: list[Cost] = []
     try:
         for processor in allowed:
             os.sched_setaffinity(0, {processor})
@@ -152,6 +153,9 @@ def report(solver: str, n: int, count: int, folder: Path, rounds: int) -> None:
     print(f"loading the dataset (both sides) {1e3 * median(many, lambda c: c[0].wall):.1f} ms")
     print(f"  run minus bare: {1e3 * extra:.1f} ms in all ({1e3 * cpu:.1f} ms CPU), ", end="")
     print(f"{1e6 * (extra - fixed) / (count - len(sets[0])):.1f} us per further instance")
+    load, alone, in_all = (1e3 * min(c[k].wall for c in many) for k in range(3))
+    print(f"  fastest of each: run {in_all:.1f} ms, bare {alone:.1f} ms, loading {load:.1f} ms", end="")
+    print(f": run minus bare {in_all - alone - load:.1f} ms")
     print(
         f"  limit: the larger of 2 % of the run ({1e3 * SHARE_OF_RUN * whole:.1f} ms) and "
         f"50 us an instance ({1e3 * SECONDS_PER_INSTANCE * count:.1f} ms) -> "

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.problems.distances import cycle_length, edge_rule
+from nco_bench.problems.distances import EdgeRule, cycle_length, edge_rule
 
 NAME = "tsp"
 VERSION = "1"
@@ -179,7 +179,9 @@ def _edge_length(instance: TSPInstance, a: int, b: int) -> float:
 
 
 BATCH_NODES = 1_000_000
-"""Largest number of nodes that `score_batch` looks at together, to bound its memory."""
+"""Largest number of nodes that `score_batch` takes, to bound its memory."""
+NODES_AT_ONCE = 3200
+"""Nodes whose lengths are taken together: larger intermediate arrays get fresh memory every time, which takes longer."""
 
 
 def score_batch(instances: Sequence[TSPInstance], tours: Sequence[Any]) -> NDArray[np.float64] | None:
@@ -207,6 +209,20 @@ def score_batch(instances: Sequence[TSPInstance], tours: Sequence[Any]) -> NDArr
     table = np.stack(tours)
     if (np.sort(table, axis=1) != np.arange(n)).any():
         return None
+    size = max(1, NODES_AT_ONCE // n)
+    parts = [slice(i, i + size) for i in range(0, len(instances), size)]
+    return np.concatenate([_lengths(instances[part], table[part], edge_rule(convention)) for part in parts])
+
+
+def _lengths(
+    instances: Sequence[TSPInstance], table: NDArray[np.integer], rule: EdgeRule
+) -> NDArray[np.float64]:
+    """Return the lengths of feasible tours ``(B, N)`` of instances of one size, with coordinates."""
+    n = table.shape[1]
     coords = np.stack([i.coords for i in instances if i.coords is not None])
-    points = coords[np.arange(len(coords))[:, None], table]
-    return edge_rule(convention)(points, np.roll(points, -1, axis=1)).sum(axis=1)
+    # All x in one block and all y in another: rules work on them at several times the speed.
+    planes = coords.transpose(2, 0, 1).reshape(2, -1)
+    places = table + n * np.arange(len(table))[:, None]
+    visited = np.stack([plane.take(places) for plane in planes])
+    ends = np.roll(visited, -1, axis=2)
+    return rule(visited.transpose(1, 2, 0), ends.transpose(1, 2, 0)).sum(axis=1)

@@ -47,7 +47,7 @@ class Capture:
             "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
             "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else [],
             "threads": {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")},
-            "packages": package_versions(),
+            "packages": {},
             "gpu": [],
         }
 
@@ -56,7 +56,12 @@ class Capture:
         if self._done:
             return None
         self._done = True
-        self.facts |= {"revision": _revision(_answer(self._git)), "gpu": _gpus(_answer(self._smi))}
+        packages = package_versions()
+        self.facts |= {
+            "revision": _revision(_answer(self._git)),
+            "packages": packages,
+            "gpu": _gpus(_answer(self._smi)),
+        }
         return self.facts
 
     def __enter__(self) -> Capture:

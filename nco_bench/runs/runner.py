@@ -25,7 +25,7 @@ from nco_bench.runs.records import Cell, Record, record_key, record_keys
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
 from nco_bench.runs.store import RunWriter, done_keys
-from nco_bench.solvers.base import Failure, Solved, Solver
+from nco_bench.solvers.base import Begins, Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
 LATENCY_REPEATS = 3
@@ -121,7 +121,10 @@ def _run_cell(
     when_ready: Callable[[], None],
 ) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
-    solver.prepare(dataset)
+    if isinstance(solver, Begins):
+        solver.launch(dataset)
+    else:
+        solver.prepare(dataset)
     try:
         cell = _describe(request, plan, solver, index)
         done = set() if request.fresh else done_keys(request.results, cell.config_sha256, dataset.sha256)
@@ -131,8 +134,10 @@ def _run_cell(
         display.start_cell(cell, total, total - left)
         if not pending:
             return cell, 0
-        writer.cell(cell)
         when_ready()
+        if isinstance(solver, Begins):
+            solver.ready()
+        writer.cell(cell)
         peak = PeakMemory(cell.device)
         latency = _latency(solver, dataset, request, cell)
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
@@ -273,7 +278,11 @@ class _CellWorker:
         for number, (repeat, indices) in enumerate(pending, 1):
             if number < len(pending):
                 waits.append(self._begin(*pending[number]))
-            self._keep(repeat, indices, waits.popleft()())
+            solved = waits.popleft()()
+            self._peak.sample()
+            if not waits and isinstance(self._solver, Begins):
+                self._solver.dismiss()
+            self._keep(repeat, indices, solved)
 
     def _begin(self, repeat: int, indices: range) -> Callable[[], SolvedBatch]:
         return begin_batch(
@@ -292,7 +301,6 @@ class _CellWorker:
         references = self._dataset.references[self._positions(indices)]
         seed = seed_of(self._request.seed, indices.start, repeat)
         self.elapsed += solved.elapsed
-        self._peak.sample()
         costs = batch_costs(self._problem, batch, solved.outcomes)
         records = []
         for key, index, instance, reference, outcome, seconds, cost in zip(

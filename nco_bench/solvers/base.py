@@ -88,6 +88,12 @@ class Solver(Protocol):
 class Begins(Protocol):
     """A solver that works outside of this process, so that this one can do something else meanwhile."""
 
+    def launch(self, dataset: Dataset) -> None:
+        """Do what `Solver.prepare` does, but return while it is still going on outside; `ready` waits for it."""
+
+    def ready(self) -> None:
+        """Wait for the end of `launch`; raises what `Solver.prepare` would."""
+
     def begin(
         self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
     ) -> Callable[[], tuple[Sequence[Outcome], float]]:
@@ -96,6 +102,9 @@ class Begins(Protocol):
         One batch may wait for another, no more. The results are called in the order of the batches: they wait for the
         outcomes and return them with the seconds that they took, not counting the time in which the batch waited.
         """
+
+    def dismiss(self) -> None:
+        """End what works outside, without waiting for the end: all batches are solved. `Solver.close` follows."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from nco_bench.errors import SolverFailedError
 from nco_bench.problems import Instance
@@ -34,11 +34,19 @@ from nco_bench.solvers.base import Failure, Outcome, Progress
 from nco_bench.solvers.child_clock import Patience
 from nco_bench.solvers.child_main import FLUSH_SECONDS, describe_exit, log_tail, serve
 from nco_bench.solvers.child_start import Process, fork, may_fork, spawn
-from nco_bench.solvers.child_transport import pack_instances, receive, send, unpack_outcomes
+from nco_bench.solvers.child_transport import (
+    framed,
+    pack_instances,
+    receive,
+    send_rest,
+    send_what_fits,
+    unpack_outcomes,
+)
+from nco_bench.solvers.child_work import Ahead, Chunk, Limits, Steps, Work, next_chunk
 
 START_SECONDS = 300.0
-CHUNK_INSTANCES = 512
-CHUNK_NODES = 200_000
+SEND_BUFFER_BYTES = 2**20
+"""Asked for; the system may give less. What does not fit is sent when the child has answered."""
 
 
 class _Died(Exception):
@@ -47,39 +55,6 @@ class _Died(Exception):
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
         self.failure = Failure(status, message)
-
-
-class _Limits(NamedTuple):
-    """What holds for all instances of a batch, see `ChildProcess.begin`."""
-
-    seed: int
-    time_limit: float | None
-    kill_after: float | None
-
-
-_Steps = Generator[float | None, None, tuple[list[Outcome], float]]
-"""Yields None when a chunk is packed and the time when it was sent; returns the outcomes and the time of the last answer."""
-
-
-class _Work:
-    """A batch on its way: what is left to do, then its outcomes."""
-
-    def __init__(self, steps: _Steps) -> None:
-        self._steps = steps
-        self.error: Exception | None = None
-        self.outcomes: list[Outcome] | None = None
-        self.sent = self.answered = 0.0
-
-    def advance(self) -> None:
-        """Take the next step."""
-        if self.error is not None:
-            raise self.error
-        try:
-            sent = next(self._steps)
-        except StopIteration as end:
-            self.outcomes, self.answered = end.value
-            sent = self.answered
-        self.sent = self.sent or sent or 0.0
 
 
 class ChildProcess:
@@ -110,10 +85,35 @@ class ChildProcess:
         self._start_message = (target, dict(params), fresh)
         self._forks = start_by == "auto" and not fresh
         self._process: Process | None = None
-        self._unused = True
+        self._unused = self._starting = True
         self._answered = 0.0
-        self._current: _Work | None = None
-        self._ready: _Work | None = None
+        self._current: Work | None = None
+        self._ready: Work | None = None
+        self._ahead: Ahead | None = None
+        self._dismissed = False
+
+    def launch(self) -> None:
+        """Start the child without waiting for it, which `start` does; does nothing if it runs already.
+
+        Raises
+        ------
+        SolverFailedError
+            If the child cannot be made.
+        """
+        if self._process is not None and not self._dismissed:
+            return
+        self.close()
+        self._starting = self._unused = True
+        try:
+            self._launch()
+        except OSError as error:
+            raise SolverFailedError(
+                f"{self._start_message[0]} does not start: no child process or no folder for it in "
+                f"{_temporary_folder()} ({error.strerror or error}); TMPDIR names another folder."
+            ) from error
+        except _Died as died:
+            self.close()
+            raise self._does_not_start(died.failure.message) from None
 
     def start(self) -> None:
         """Start the child and wait until it has imported and warmed up; does nothing if it runs already.
@@ -123,25 +123,20 @@ class ChildProcess:
         SolverFailedError
             If the child cannot be made, cannot import its module or dies at the start.
         """
-        if self._process is not None:
+        self.launch()
+        if not self._starting:
             return
         try:
-            self._launch()
             reply = self._receive(START_SECONDS)
-        except OSError as error:
-            raise SolverFailedError(
-                f"{self._start_message[0]} does not start: no child process or no folder for it in "
-                f"{_temporary_folder()} ({error.strerror or error}); TMPDIR names another folder."
-            ) from error
         except _Died as died:
+            reply = died.failure.message
+        if reply is not None:
             self.close()
-            raise SolverFailedError(
-                f"{self._start_message[0]} does not start: {died.failure.message}"
-            ) from None
-        if isinstance(reply, str):
-            self.close()
-            raise SolverFailedError(f"{self._start_message[0]} does not start: {reply}")
-        self._unused = True
+            raise self._does_not_start(reply)
+        self._starting = False
+
+    def _does_not_start(self, reason: str) -> SolverFailedError:
+        return SolverFailedError(f"{self._start_message[0]} does not start: {reason}")
 
     def solve(
         self,
@@ -153,7 +148,7 @@ class ChildProcess:
         progress: Progress,
     ) -> list[Outcome]:
         """Solve a batch; one outcome per instance, whatever happens to the child. See `begin`."""
-        work = _Work(self._steps(batch, _Limits(seed, time_limit, kill_after), progress))
+        work = Work(self._steps(batch, Limits(seed, time_limit, kill_after), progress))
         self._send_work(work)
         return self._wait_for(work)
 
@@ -188,15 +183,16 @@ class ChildProcess:
             Waits for the child and returns one outcome per instance, whatever happened to the child, and the seconds from
             sending the batch to the child's last answer.
         """
-        work = _Work(self._steps(batch, _Limits(seed, time_limit, kill_after), progress))
+        work = Work(self._steps(batch, Limits(seed, time_limit, kill_after), progress))
         work.advance()
         if self._current is None:
             self._send_work(work)
         else:
             self._ready = work
+            self._send_ahead(work)
         return lambda: self._finish(work)
 
-    def _finish(self, work: _Work) -> tuple[list[Outcome], float]:
+    def _finish(self, work: Work) -> tuple[list[Outcome], float]:
         if work is self._ready:  # it was not sent, because the one before went wrong
             self._ready = None
             self._send_work(work)
@@ -209,12 +205,24 @@ class ChildProcess:
                 ready.error = error
         return outcomes, work.answered - work.sent
 
-    def _send_work(self, work: _Work) -> None:
+    def _send_ahead(self, work: Work) -> None:
+        """Give the child its next chunk while it works, as far as the buffer between takes it: it will not have to wait."""
+        before = self._current.chunk if self._current is not None else None
+        if self._process is None or before is None or not before.is_last or work.chunk is None:
+            return
+        rest = memoryview(work.chunk.message)
+        try:
+            rest = send_what_fits(self._connection, rest)
+        except OSError:  # whoever waits for the batch before will see that the child is gone
+            return
+        self._ahead = Ahead(work.chunk.message, rest, time.perf_counter())
+
+    def _send_work(self, work: Work) -> None:
         self._current = work
         while not work.sent:
             work.advance()
 
-    def _wait_for(self, work: _Work) -> list[Outcome]:
+    def _wait_for(self, work: Work) -> list[Outcome]:
         try:
             while work.outcomes is None:
                 work.advance()
@@ -222,7 +230,7 @@ class ChildProcess:
             self._current = None
         return work.outcomes
 
-    def _steps(self, batch: Sequence[Instance], limits: _Limits, progress: Progress) -> _Steps:
+    def _steps(self, batch: Sequence[Instance], limits: Limits, progress: Progress) -> Steps:
         """Solve a batch chunk by chunk; stops when a chunk is packed and when it is sent."""
         outcomes: list[Outcome | None] = [None] * len(batch)
         todo = list(range(len(batch)))
@@ -230,13 +238,14 @@ class ChildProcess:
         answered = time.perf_counter()
         try:
             while todo:
-                chunk = _next_chunk(batch, todo, suspects)
-                packed = pack_instances([batch[j] for j in chunk])
-                yield None
+                chunk = next_chunk(batch, todo, suspects)
+                packed, seeds = pack_instances([batch[j] for j in chunk]), [limits.seed + j for j in chunk]
+                message = framed((limits.time_limit, packed, seeds))
+                yield Chunk(message, len(chunk) == len(todo))
                 if chunk[0] in suspects:
                     self.close()
                 self.start()
-                culprit = yield from self._work_on_chunk(chunk, packed, outcomes, limits, progress)
+                culprit = yield from self._work_on_chunk(chunk, message, outcomes, limits, progress)
                 answered = self._answered
                 if culprit is not None:
                     suspects.add(culprit)
@@ -249,9 +258,9 @@ class ChildProcess:
     def _work_on_chunk(
         self,
         chunk: list[int],
-        packed: Any,
+        message: bytes,
         outcomes: list[Outcome | None],
-        limits: _Limits,
+        limits: Limits,
         progress: Progress,
     ) -> Generator[float, None, int | None]:
         """Fill in the outcomes of a chunk; return an instance that must be tried again in a new child, or None.
@@ -263,8 +272,7 @@ class ChildProcess:
         done, before = 0, len(outcomes) - outcomes.count(None)
         patience = None if limits.kill_after is None else limits.kill_after + 2 * FLUSH_SECONDS
         try:
-            self._send((limits.time_limit, packed, [limits.seed + j for j in chunk]))
-            yield time.perf_counter()
+            yield self._deliver(message)
             while done < len(chunk):
                 self._answered, answer = self._receive(patience)
                 results = unpack_outcomes(answer)
@@ -286,6 +294,7 @@ class ChildProcess:
         folder = Path(tempfile.mkdtemp(prefix="nco-bench-"))
         (folder / "index").write_bytes(struct.pack("<q", 0))
         ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         lifeline_read, lifeline_write = os.pipe()
         ends = theirs.fileno(), lifeline_read
         arguments = (*ends, os.getpid(), threading.current_thread() is threading.main_thread())
@@ -299,13 +308,22 @@ class ChildProcess:
         self._folder = folder
         self._connection = Connection(ours.detach())
         self._free = weakref.finalize(self, _clean_up, process, self._connection, lifeline_write, folder)
-        self._send(self._start_message)
+        self._deliver(framed(self._start_message))
 
-    def _send(self, message: Any) -> None:
+    def _deliver(self, message: bytes) -> float:
+        """Send a message, or what `_send_ahead` left of it; return since when the child could work on it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.message is not message:  # nobody waits for what this child has in hand
+            self.close()
+            self.start()
+            ahead = None
+        if ahead is not None and not ahead.rest:
+            return max(ahead.time, self._answered)
         try:
-            send(self._connection, message)
+            send_rest(self._connection, memoryview(message) if ahead is None else ahead.rest)
         except OSError:
             raise self._death() from None
+        return time.perf_counter()
 
     def _receive(self, timeout: float | None) -> Any:
         assert self._process is not None
@@ -330,8 +348,16 @@ class ChildProcess:
     def _progress_index(self) -> int:
         return int(struct.unpack("<q", (self._folder / "index").read_bytes())[0])
 
+    def dismiss(self) -> None:
+        """Kill the child without waiting for its end, which takes milliseconds; `close` waits."""
+        if self._process is not None:
+            self._dismissed = True
+            _kill(self._process)
+
     def close(self) -> None:
         """Kill the child and all that it started; the next `start` makes a new one."""
+        self._ahead = None
+        self._dismissed = False
         if self._process is not None:
             self._process = None
             self._free()
@@ -341,26 +367,16 @@ def _temporary_folder() -> str:
     return tempfile.tempdir or os.environ.get("TMPDIR", "the temporary folder")
 
 
-def _clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:
+def _kill(process: Process) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         process.kill()
+
+
+def _clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:
+    _kill(process)
     process.wait()
     connection.close()
     os.close(lifeline)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _next_chunk(batch: Sequence[Instance], todo: list[int], suspects: set[int]) -> list[int]:
-    """Take instances from the front of `todo`: bounded in nodes, and a suspect always alone."""
-    if todo[0] in suspects:
-        return todo[:1]
-    chunk: list[int] = []
-    nodes = 0
-    for j in todo[:CHUNK_INSTANCES]:
-        nodes += batch[j].n
-        if j in suspects or (chunk and nodes > CHUNK_NODES):
-            break
-        chunk.append(j)
-    return chunk

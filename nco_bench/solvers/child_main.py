@@ -26,7 +26,7 @@ import numpy as np
 
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Failure, Outcome, Solved
-from nco_bench.solvers.child_transport import pack_outcomes, receive, send, unpack_instances
+from nco_bench.solvers.child_transport import new_solved, pack_outcomes, receive, send, unpack_instances
 
 FLUSH_SECONDS = 0.05
 TAIL_CHARACTERS = 400
@@ -100,7 +100,7 @@ def _attempt(
         return Failure(
             "failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution"
         )
-    return Solved(solution.astype(np.int32, copy=False), optimal, seconds, trace)
+    return new_solved(solution.astype(np.int32, copy=False), optimal, seconds, trace)
 
 
 def _in_fork(

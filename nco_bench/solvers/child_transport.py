@@ -7,7 +7,9 @@ pattern (instances of several classes, failures, traces) is pickled as it is. Va
 
 from __future__ import annotations
 
+import os
 import pickle
+import struct
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection
@@ -19,10 +21,38 @@ from numpy.typing import NDArray
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Solved
 
+LENGTH = struct.Struct("<Q")
+
+
+def framed(message: Any) -> bytes:
+    """Return what travels for a message: its length, and its pickle."""
+    data = pickle.dumps(message, protocol=5)
+    return LENGTH.pack(len(data)) + data
+
 
 def send(connection: Connection, message: Any) -> None:
-    """Send a message; `Connection.send` takes longer, for types that are not sent here."""
-    connection.send_bytes(pickle.dumps(message, protocol=5))
+    """Send a message; raises OSError when the other end is gone."""
+    send_rest(connection, memoryview(framed(message)))
+
+
+def send_rest(connection: Connection, rest: memoryview) -> None:
+    """Send what is left of a framed message; raises OSError when the other end is gone."""
+    while rest:
+        rest = rest[os.write(connection.fileno(), rest) :]
+
+
+def send_what_fits(connection: Connection, rest: memoryview) -> memoryview:
+    """Send as much as the other end's buffer takes without waiting; return what is left."""
+    handle = connection.fileno()
+    os.set_blocking(handle, False)  # of this end only
+    try:
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+    except BlockingIOError:
+        pass
+    finally:
+        os.set_blocking(handle, True)
+    return rest
 
 
 def receive(connection: Connection) -> Any:
@@ -33,7 +63,18 @@ def receive(connection: Connection) -> Any:
     EOFError, OSError
         When the other end is gone.
     """
-    return pickle.loads(connection.recv_bytes())
+    return pickle.loads(_read(connection.fileno(), LENGTH.unpack(_read(connection.fileno(), LENGTH.size))[0]))
+
+
+def _read(handle: int, count: int) -> bytearray:
+    data = bytearray(count)
+    left = memoryview(data)
+    while left:
+        size = os.readv(handle, [left])
+        if size == 0:
+            raise EOFError
+        left = left[size:]
+    return data
 
 
 def pack_instances(instances: Sequence[Instance]) -> Any:
@@ -96,7 +137,14 @@ def unpack_outcomes(packed: Any) -> list[Outcome]:
     bounds = pairwise(accumulate((length for length, _, _ in packed[1]), initial=0))
     out: list[Outcome] = []
     for (start, stop), (_, optimal, seconds) in zip(bounds, packed[1], strict=True):
-        solved = object.__new__(Solved)  # a frozen dataclass's own __init__ takes three times as long
-        solved.__dict__.update(solution=block[start:stop], optimal=optimal, seconds=seconds, trace=())
-        out.append(solved)
+        out.append(new_solved(block[start:stop], optimal, seconds, ()))
     return out
+
+
+def new_solved(
+    solution: NDArray[np.int32], optimal: bool, seconds: float | None, trace: tuple[tuple[float, float], ...]
+) -> Solved:
+    """Make a `Solved`: a frozen dataclass's own ``__init__`` takes three times as long, and many are made."""
+    solved = object.__new__(Solved)
+    solved.__dict__.update(solution=solution, optimal=optimal, seconds=seconds, trace=trace)
+    return solved

@@ -34,6 +34,7 @@ from nco_bench.models.lehd import Lehd
 from nco_bench.models.logit_scale import TRAINING_SIZE
 from nco_bench.models.path import PathNodes, PathState, gather_rows, path_state
 from nco_bench.models.pens import Pens
+from nco_bench.models.sit import Sit
 from nco_bench.training.data import LabelStream
 from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
@@ -214,6 +215,8 @@ def auxiliary_layer(policy: nn.Module) -> nn.Module:
         return policy.layers[-2]
     if isinstance(policy, Lehd) and len(policy.decoder) > 1:
         return policy.decoder[-2]
+    if isinstance(policy, Sit) and len(policy.layers) > 1:
+        return policy.layers[-2]
     raise BadInputError(f"{type(policy).__name__}: has no auxiliary loss; add --config auxiliary=0.")
 
 
@@ -246,9 +249,9 @@ class Supervised:
             self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
             auxiliary_layer(policy).register_forward_hook(self._keep_tokens)
 
-    def _keep_tokens(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
-        if module.training:
-            self._tokens = [output]
+    def _keep_tokens(self, module: nn.Module, inputs: Any, output: Tensor | tuple[Tensor, Tensor]) -> None:
+        if module.training:  # SIT's layers return representatives and tokens
+            self._tokens = [output[1] if isinstance(output, tuple) else output]
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Draw a batch and return its loss.
@@ -307,7 +310,8 @@ class Supervised:
             # The model's own order is destination, between, origin.
             return head(torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1), closed)
         # Other models order the ends, or join them, as they like: the nodes between are enough.
-        first = 0 if last.shape[1] == candidates else 1
+        ends = last.shape[1] - candidates
+        first = ends if isinstance(self.policy, Sit) else min(ends, 1)
         return head(last[:, first : first + candidates], False)
 
     def _cvrp_loss(self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float) -> Loss:

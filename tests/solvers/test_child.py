@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
 import psutil
@@ -153,6 +154,9 @@ def test_an_interrupt_kills_the_child():
     assert not process.is_running()
 
 
+QUIETLY: dict[str, Any] = {"seed": 0, "time_limit": None, "kill_after": None, "progress": lambda done: None}
+
+
 def test_the_child_is_used_again_by_the_next_batch():
     child = ChildProcess("child_targets:who_am_i", {})
     args = {"seed": 0, "time_limit": None, "kill_after": None, "progress": lambda done: None}
@@ -199,3 +203,48 @@ def test_a_batch_that_waits_is_still_solved_when_the_child_before_it_could_not_b
         assert all(isinstance(o, Solved) for o in second()[0])
     finally:
         child.close()
+
+
+def test_a_dismissed_child_is_gone_and_the_next_batch_gets_another():
+    child = ChildProcess("child_targets:who_am_i", {})
+    try:
+        (first,) = child.solve(BATCH[:1], **QUIETLY)
+        child.dismiss()
+        (second,) = child.solve(BATCH[:1], **QUIETLY)
+    finally:
+        child.close()
+    assert isinstance(first, Solved)
+    assert isinstance(second, Solved)
+    assert first.solution[0] != second.solution[0]
+
+
+def test_a_child_that_cannot_start_says_so_when_it_is_waited_for():
+    child = ChildProcess("child_targets:nothing_of_this_name", {})
+    child.launch()
+    with pytest.raises(SolverFailedError, match=r"does not start.*nothing_of_this_name"):
+        child.start()
+    with pytest.raises(SolverFailedError, match="does not start"):  # nor later
+        child.solve(BATCH[:1], **QUIETLY)
+
+
+def test_a_batch_that_nobody_waits_for_does_not_disturb_the_next():
+    child = ChildProcess("child_targets:misbehave", {"what": {}})
+    try:
+        first = child.begin(BATCH, **QUIETLY)
+        child.begin(BATCH[:2], **QUIETLY)  # on its way to the child already
+        (outcomes, _), after = first(), child.solve(BATCH[3:6], **QUIETLY)
+    finally:
+        child.close()
+    assert [len(o.solution) for o in outcomes if isinstance(o, Solved)] == [i.n for i in BATCH]
+    assert [len(o.solution) for o in after if isinstance(o, Solved)] == [i.n for i in BATCH[3:6]]
+
+
+def test_a_message_larger_than_any_buffer_travels_ahead_in_part():
+    large = [TSPInstance(name="large", coords=np.random.default_rng(j).random((20_000, 2))) for j in range(8)]
+    child = ChildProcess("child_targets:misbehave", {"what": {}})
+    try:
+        waits = [child.begin(large, **QUIETLY) for _ in range(2)]
+        lengths = [[len(o.solution) for o in wait()[0] if isinstance(o, Solved)] for wait in waits]
+    finally:
+        child.close()
+    assert lengths == [[20_000] * 8] * 2

@@ -84,12 +84,22 @@ class ChildSolver:
 
     def prepare(self, dataset: Dataset) -> None:
         """Start the child process and warm it up; not timed."""
+        self.launch(dataset)
+        self.ready()
+
+    def launch(self, dataset: Dataset) -> None:
+        """Start the child process without waiting for it; see `Begins.launch`."""
         reason = self.unsupported(dataset)
         if reason:
             raise BadInputError(reason)
         self.close()
         params = {**self.params, "backend": self.backend(dataset.problem)}
         self._child = ChildProcess(self.SOLVE, params, fresh=self.FRESH)
+        self._child.launch()
+
+    def ready(self) -> None:
+        """Wait until the child process has warmed up."""
+        assert self._child is not None, "call prepare or launch first"
         self._child.start()
 
     def batch_size(self, dataset: Dataset) -> int:
@@ -121,6 +131,11 @@ class ChildSolver:
             kill_after=self.kill_after(time_limit, largest),
             progress=progress,
         )
+
+    def dismiss(self) -> None:
+        """Kill the child process without waiting for its end; see `Begins.dismiss`."""
+        if self._child is not None:
+            self._child.dismiss()
 
     def close(self) -> None:
         """Kill the child process."""
