@@ -189,7 +189,7 @@ OWN_RECIPES: dict[str, dict[str, Recipe]] = {
     },
     "bq": {"small": SMALL_DECODER, "paper": PAPER_BQ},
     "sigd": {"small": dataclasses.replace(SMALL_DECODER, auxiliary=0.0), "paper": PAPER_SIGD},
-    "sit": {"small": SMALL_STEADY, "paper": PAPER_SIT},
+    "sit": {"small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2), "paper": PAPER_SIT},
 }
 """Recipes by the first word of a model's name; the first of each is the default."""
 

@@ -220,6 +220,16 @@ def auxiliary_layer(policy: nn.Module) -> nn.Module:
     raise BadInputError(f"{type(policy).__name__}: has no auxiliary loss; add --config auxiliary=0.")
 
 
+def tokens_between(policy: nn.Module, tokens: Tensor, candidates: int) -> Tensor:
+    """Return the tokens of the nodes between the ends, ``(B, M, W)``, of those that an `auxiliary_layer` returned.
+
+    Models order the ends, or join them, as they like; SIT's representatives come first.
+    """
+    ends = tokens.shape[1] - candidates
+    first = ends if isinstance(policy, Sit) else min(ends, 1)
+    return tokens[:, first : first + candidates]
+
+
 class Supervised:
     """Supervised learning on pieces of solutions, as one way to learn that the training loop takes.
 
@@ -309,10 +319,7 @@ class Supervised:
         if isinstance(self.policy, DecoderOnly):
             # The model's own order is destination, between, origin.
             return head(torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1), closed)
-        # Other models order the ends, or join them, as they like: the nodes between are enough.
-        ends = last.shape[1] - candidates
-        first = ends if isinstance(self.policy, Sit) else min(ends, 1)
-        return head(last[:, first : first + candidates], False)
+        return head(tokens_between(self.policy, last, candidates), False)
 
     def _cvrp_loss(self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float) -> Loss:
         """Draw one number of customers for the batch; the longest is the whole solution, from the depot."""

@@ -14,12 +14,19 @@ from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.decoding.insertion import insert_cvrp
 from nco_bench.decoding.problem import route_arrays
+from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
-from nco_bench.training.supervised import Supervised, draw_route_pieces, next_visit_loss
+from nco_bench.training.supervised import (
+    Supervised,
+    auxiliary_layer,
+    draw_route_pieces,
+    next_visit_loss,
+    tokens_between,
+)
 
 LIGHT: dict[str, dict[str, int]] = {
     "decoder-6x128": {"depth": 2, "width": 32, "heads": 2, "ffn": 64},
@@ -149,3 +156,25 @@ def test_the_loss_of_a_visit_by_hand() -> None:
         assert loss.item() == pytest.approx(total - score, rel=1e-6)
     both = next_visit_loss(scores, torch.tensor([True]), closed=True)
     assert both.item() == pytest.approx(total - math.log(math.e + math.e**2), rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["lehd", "bq", "sit", "coordns"])
+def test_the_auxiliary_loss_sees_the_nodes_between_in_their_order(model: str) -> None:
+    torch.manual_seed(0)
+    policy: Any = build_path_policy(model, "tsp", **LIGHT[model]).train()
+    for parameter in policy.parameters():  # ReZero's zeros would hide the layers
+        torch.nn.init.normal_(parameter, std=0.2)
+    kept: list[torch.Tensor] = []
+
+    def keep(module: Any, inputs: Any, output: Any) -> None:
+        kept.append(output[1] if isinstance(output, tuple) else output)
+
+    auxiliary_layer(policy).register_forward_hook(keep)
+    coords = torch.rand(1, 9, 2)
+    swapped = coords[:, [0, 1, 2, 5, 4, 3, 6, 7, 8]]
+    for points in (coords, swapped):
+        nodes = PathNodes(points, None, 9)
+        policy.scores(path_state(nodes, policy.embed(nodes), torch.arange(9)[None], closed=False))
+    plain, other = (tokens_between(policy, tokens, 7)[0] for tokens in kept)
+    alike = (plain[:, None] - other[None]).norm(dim=2).argmin(dim=1).tolist()
+    assert alike == [0, 1, 4, 3, 2, 5, 6]  # of nodes 1..7, the third and the fifth changed places
