@@ -42,6 +42,8 @@ class PolicyGradientRecipe(LoopRecipe):
         See `policy_gradient.PolicyGradientSettings`.
     normalization, centred
         Of AM, see `models.am.AmConfig`; other models have no such choice.
+    logit_scale
+        Factor of all attention logits while training, by its name; `run --logit-scale` has to name it again.
     """
 
     learner: str = "policy-gradient"
@@ -67,6 +69,7 @@ class PolicyGradientRecipe(LoopRecipe):
     tours: int = 1
     normalization: str = "batch"
     centred: bool = False
+    logit_scale: str = "none"
 
 
 AM = PolicyGradientRecipe()
@@ -140,7 +143,9 @@ def prepare(assignment: Assignment) -> Prepared:
     if assignment.data:
         raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
     variant = {"normalization": recipe.normalization, "centred": recipe.centred} if model == "am" else {}
-    policy: Any = build_encode_once_policy(model, problem, training_size=recipe.size, **variant)
+    policy: Any = build_encode_once_policy(
+        model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant
+    )
     policy = policy.to(assignment.device)
     source = FreshInstances(problem, recipe.size, recipe.capacity, recipe.demand)
     settings = PolicyGradientSettings(

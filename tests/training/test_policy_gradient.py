@@ -11,8 +11,10 @@ import pytest
 import torch
 from scipy.stats import ttest_1samp
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
+from nco_bench.models.logit_scale import SCALES
+from nco_bench.training.courses import Assignment
 from nco_bench.training.policy_gradient import (
     FreshInstances,
     PolicyGradient,
@@ -20,6 +22,7 @@ from nco_bench.training.policy_gradient import (
     greedy_costs,
     p_value,
 )
+from nco_bench.training.policy_gradient_course import prepare, recipe_for
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.trainer import Trainer
 
@@ -190,3 +193,17 @@ def test_without_their_mean_advantages_do_not_depend_on_the_level_of_the_baselin
     torch.testing.assert_close(low, high, rtol=1e-3, atol=1e-4)
     assert (gradient_against(0.0, several) - gradient_against(50.0, several)).norm() > low.norm()
     assert (gradient_against(0.0, replace(free, tours=1)) - low).norm() > 0.01 * low.norm()
+
+
+def test_a_policy_can_be_trained_with_another_logit_scale() -> None:
+    scaled = recipe_for("am", {"logit_scale": "ln-n-over-d", "size": "20"})
+    plain = recipe_for("am", {"size": "20"})
+    policies = [prepare(Assignment("am", recipe, problem="tsp")).policy for recipe in (plain, scaled)]
+    assert policies[0].logit_scale is SCALES["none"]
+    assert policies[1].logit_scale is SCALES["ln-n-over-d"]
+
+
+def test_an_unknown_logit_scale_is_named() -> None:
+    recipe = recipe_for("am", {"logit_scale": "ln-n-over-dd"})
+    with pytest.raises(UnknownNameError, match="ln-n-over-d"):
+        prepare(Assignment("am", recipe, problem="tsp"))
