@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -92,11 +93,7 @@ def find_package(module: str, distribution: str) -> Backend | None:
             return None
     except (ImportError, ValueError):
         return None
-    try:
-        version = metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        version = ""
-    return Backend("package", distribution, version)
+    return Backend("package", distribution, _version(distribution))
 
 
 def find_executable(program: str, variable: str) -> Backend | None:
@@ -161,9 +158,15 @@ def _fits_this_python(folder: Path) -> bool:
 
 def _version(distribution: str) -> str:
     try:
-        return metadata.version(distribution)
+        return _read_version(distribution)
     except metadata.PackageNotFoundError:
         return ""
+
+
+@cache
+def _read_version(distribution: str) -> str:
+    """Read it once per process: metadata are a mail header, whose parsing takes a millisecond. A failure is not kept."""
+    return metadata.version(distribution)
 
 
 def find_backend(info: SolverInfo, problem: str) -> Backend | None:
