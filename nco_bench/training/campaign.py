@@ -31,10 +31,11 @@ from typing import Any
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError
-from nco_bench.training.checkpoint import LAST, PREVIOUS, write_atomically
+from nco_bench.training.checkpoint import LAST, PREVIOUS
 from nco_bench.training.progress import Report
 from nco_bench.training.run import train
 from nco_bench.training.trainer import TrainingStopped
+from nco_bench.weights.writing import write_atomically
 
 STATE = "campaign.json"
 PART_BYTES = 15 * 2**20

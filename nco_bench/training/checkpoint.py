@@ -6,7 +6,6 @@ No pickle is involved, so a checkpoint from elsewhere can be opened without runn
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from nco_bench.errors import ResultsError
+from nco_bench.weights.writing import write_atomically
 
 LAST = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"
@@ -39,31 +39,6 @@ class Checkpoint:
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by `content` in one step: write beside it, flush to disk, rename.
-
-    Raises
-    ------
-    ResultsError
-        When the place cannot be written (no space, no permission); what stood there before stays.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror
-        raise ResultsError(
-            f"{path}: cannot write {len(content) / 2**20:.1f} MiB ({cause}). "
-            "Free some space or choose another --out; the last complete file is untouched."
-        ) from error
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:

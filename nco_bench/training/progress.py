@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from nco_bench.training.checkpoint import write_atomically
 from nco_bench.training.learner import GAP, said
+from nco_bench.weights.writing import write_atomically
 
 COLUMNS = ("step", "samples", "seconds", "loss", "grad_norm", "samples_per_s", "lr")
 """Of every log; what the course measures on held-out instances follows under its own name."""

@@ -28,7 +28,6 @@ import torch
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
-from nco_bench.training.checkpoint import write_atomically
 from nco_bench.training.tasks import (
     PAPER_SAMPLES,
     TaskLearner,
@@ -39,6 +38,7 @@ from nco_bench.training.tasks import (
 )
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.store import SHIPPED, SUFFIX, export
+from nco_bench.weights.writing import write_atomically
 
 GRAPH_SHARE = 4
 SMALLEST_ROUND = 0.1

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nco_bench.errors import BadWeightsError, ResultsError
+from nco_bench.errors import BadWeightsError
 from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder
+from nco_bench.weights.writing import write_atomically
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,7 @@ def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
         "weights_sha256": weights.sha256,
         "sizes": [asdict(known[n]) for n in sorted(known)],
     }
-    temporary = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written ({error.strerror}).") from error
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
     return path
 
 

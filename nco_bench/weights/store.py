@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nco_bench.errors import BadWeightsError, ResultsError
+from nco_bench.errors import BadWeightsError
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+from nco_bench.weights.writing import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -266,22 +266,7 @@ def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> Weigh
     from safetensors.torch import save
 
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
-    _replace(path, content)
+    write_atomically(path, content)
     complete = dataclasses.replace(manifest, sha256=sha256_of(path))
-    _replace(manifest_path(path), to_json(complete).encode())
+    write_atomically(manifest_path(path), to_json(complete).encode())
     return WeightsFile(path, complete)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror
-        raise ResultsError(f"{path}: cannot write weights ({cause}).") from error

@@ -14,13 +14,14 @@ from torch import nn
 from nco_bench.cli.app import run
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.training import checkpoint
-from nco_bench.training.checkpoint import LAST, load_checkpoint, write_atomically
+from nco_bench.training.checkpoint import LAST, load_checkpoint
 from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learner import Loss
 from nco_bench.training.progress import Lines, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer, TrainingStopped
+from nco_bench.weights.writing import write_atomically
 
 
 class Breaking:
