@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from nco_bench.decoding.augment import SYMMETRIES, symmetries
 from nco_bench.decoding.draws import mixed, scaled, streams, uniform
-from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
+from nco_bench.decoding.encode_once import RoutingProblem, check_instances, cvrp_demands
 from nco_bench.decoding.local_views import Moves, beams, best_option, construct, drawn
 from nco_bench.decoding.multistart import solution_arrays, trajectories, trajectory_lengths
 from nco_bench.decoding.spec import Decoding
@@ -124,21 +124,9 @@ class _Task:
 
 
 def _check(policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None) -> None:
-    if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
-        raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
-    if not bool(coords.isfinite().all()):
-        raise BadInputError("coords hold a value that is not finite.")
-    if policy.problem == "tsp":
-        if demand is not None or capacity is not None:
-            raise BadInputError("this policy solves the TSP, but demands or capacities were given.")
-        return
+    check_instances(str(policy.problem), coords, demand, capacity)
     if demand is None or capacity is None:
-        raise BadInputError("this policy solves the CVRP: demands and capacities are needed.")
-    if demand.shape != coords.shape[:2] or capacity.shape != coords.shape[:1]:
-        raise BadInputError(
-            f"demand {tuple(demand.shape)} and capacity {tuple(capacity.shape)} do not fit coords of shape "
-            f"{tuple(coords.shape)}."
-        )
+        return
     if bool((demand != demand.round()).any()) or bool((capacity != capacity.round()).any()):
         raise BadInputError(
             "demands or capacities hold a fraction; decoding counts whole numbers, so scale them up."

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from nco_bench.decoding.augment import SYMMETRIES, symmetries
 from nco_bench.decoding.encode_once import (
     RoutingProblem,
+    check_instances,
     cvrp_demands,
     float32_demands,
     greedy_choice,
@@ -80,7 +81,8 @@ def decode_encode_once(
     BadInputError
         If the tensors do not fit the policy's problem or each other, or the decoding does not fit these policies.
     """
-    _check(policy, coords, demand, capacity, decoding)
+    check_decoding(decoding)
+    check_instances(str(policy.problem), coords, demand, capacity)
     parameter = next(policy.parameters())
     copies = SYMMETRIES if decoding.augmentation == SYMMETRIES else 1
     seen = coords.to(parameter.device, parameter.dtype)
@@ -126,27 +128,6 @@ def check_decoding(decoding: Decoding) -> None:
         )
     if decoding.knn is not None:
         raise BadInputError(f"Decoding {decoding}: these models see all nodes; leave knn out.")
-
-
-def _check(
-    policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None, decoding: Decoding
-) -> None:
-    check_decoding(decoding)
-    if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
-        raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
-    if not bool(coords.isfinite().all()):
-        raise BadInputError("coords hold a value that is not finite.")
-    if policy.problem == "tsp":
-        if demand is not None or capacity is not None:
-            raise BadInputError("this policy solves the TSP, but demands or capacities were given.")
-        return
-    if demand is None or capacity is None:
-        raise BadInputError("this policy solves the CVRP: demands and capacities are needed.")
-    if demand.shape != coords.shape[:2] or capacity.shape != coords.shape[:1]:
-        raise BadInputError(
-            f"demand {tuple(demand.shape)} and capacity {tuple(capacity.shape)} do not fit coords of shape "
-            f"{tuple(coords.shape)}."
-        )
 
 
 def _solve(task: _Task, problem: RoutingProblem, metric: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
