@@ -1,0 +1,87 @@
+"""
+How far the path models that ship are trained: their gaps beside the papers', as a Markdown table.
+
+    python benchmarks/training_table.py > results/training/README.md
+
+Everything is read: what was trained and measured from the manifests of the weights, the course of the validation from
+the logs in ``results/training``, the papers' gaps from ``results/published``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nco_bench.reports.plots import read_training_log
+from nco_bench.reports.published import load_table
+from nco_bench.weights.manifest import Manifest
+from nco_bench.weights.store import list_weights
+
+LOGS = Path("results/training")
+PRINTED = {
+    "decoder-6x128": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
+    "decoder-24x64": ("decoder-scaling", "2", "D=24, W=64", "TSP{n} | Gap"),
+    "lehd": ("decoder-scaling", "20", "LEHD D=6, W=128", "TSP{n} | Gap"),
+    "pens-a": ("pens", "2", "PENS-A", "TSP{n} | Gap"),
+    "pens-r": ("pens", "2", "PENS-R", "TSP{n} | Gap"),
+    "pens-ar": ("pens", "2", "PENS-AR", "TSP{n} | Gap"),
+}
+"""Where a paper prints the greedy gap of a model: paper, table, row, column."""
+SIZES = (100, 200, 500, 1000)
+HEAD = """# How far the path models that ship are trained
+
+Greedy gaps in percent with half widths of 95 % intervals (instances in brackets), as the manifests state them; in italics
+what the paper prints. `validation` is the last gap in the training log, on instances held out of training. Samples are
+sub-paths with one decision each. Made by `benchmarks/training_table.py`; the pictures beside this page by
+`nco-bench plot training LOG... --out PNG`.
+"""
+
+
+def main() -> None:
+    print(HEAD)
+    print(
+        "| weights | samples | hours | of the paper's | validation | "
+        + " | ".join(f"TSP-{n}" for n in SIZES)
+        + " |"
+    )
+    print("|---" * (5 + len(SIZES)) + "|")
+    for file in list_weights():
+        manifest = file.manifest
+        if file.path.parent.name != "files" or manifest.recipe.get("learner") != "supervised":
+            continue
+        cells = [measured(manifest, n) for n in SIZES]
+        if any(cells):
+            print("| " + " | ".join([*facts(manifest), *(c or "–" for c in cells)]) + " |")
+
+
+def facts(manifest: Manifest) -> list[str]:
+    """Name, samples, hours, share of the paper's samples, and the last validation."""
+    share = "–" if manifest.share_of_paper is None else f"{100 * manifest.share_of_paper:.2g} %"
+    log = LOGS / f"{manifest.name}.csv"
+    gaps = read_training_log(log)["validation_gap"] if log.exists() else []
+    known = [gap for gap in gaps if gap == gap]
+    last = f"{known[-1]:.1f}" if known else "–"
+    return [f"`{manifest.name}`", f"{manifest.samples:,}", f"{manifest.hours:.2g}", share, last]
+
+
+def measured(manifest: Manifest, n: int) -> str:
+    """The measured gap at a size, with the printed one; empty where neither was measured."""
+    for found in manifest.validation:
+        if re.search(rf"tsp{n}\b", found.on) and "held out" not in found.on:
+            ours = f"{found.gap_percent:.1f} ± {found.ci95_percent:.1f} ({found.instances})"
+            return ours + (f" *{printed(manifest.name, n)}*" if printed(manifest.name, n) else "")
+    return ""
+
+
+def printed(name: str, n: int) -> str:
+    if name not in PRINTED:
+        return ""
+    paper, table, row, column = PRINTED[name]
+    for cell in load_table(paper, table).cells:
+        if (cell.row, cell.column) == (row, column.format(n=n)) and cell.number is not None:
+            return f"{cell.number:g}"
+    return ""
+
+
+if __name__ == "__main__":
+    main()
