@@ -381,5 +381,23 @@ def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
     weights, origin = group.cell.weights or {}, group.cell.origin
     if group.cell.dataset_sha256 in (weights.get("trained_on") or ()):
         return True
-    same_seed = str(origin.get("seed")) in map(str, weights.get("training_seeds") or ())
+    same_seed = any(
+        _names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ()
+    )
     return same_seed and distribution_label(group, sizes) == "in-distribution"
+
+
+def _names_seed(text: str, seed: object) -> bool:
+    """Say whether a manifest's line of seeds (``7``, ``7 (20,000 tours)``, ``2000..2015, 2100..2115``) names a seed."""
+    for part in text.partition("(")[0].split(","):
+        first, _, last = part.strip().partition("..")
+        if first == str(seed):
+            return True
+        if (
+            first.isdecimal()
+            and last.isdecimal()
+            and isinstance(seed, int)
+            and int(first) <= seed <= int(last)
+        ):
+            return True
+    return False

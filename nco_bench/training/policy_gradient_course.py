@@ -215,7 +215,6 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
             source.size,
             progress.samples,
             label_solver="none (policy gradient)",
-            seeds=(str(configuration["seed"]),),
         ),
         recipe={k: v for k, v in configuration.items() if k not in ("model", "problem", "seed")},
         seed=configuration["seed"],

@@ -99,9 +99,12 @@ def prepare(assignment: Assignment) -> Prepared:
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         data = TrainingData(
-            "uniform", recipe.size, recipe.instances, f"{model} itself", f"{recipe.method}, {learner.rounds} rounds",
-            seeds=(str(seed),),
-        )  # fmt: skip
+            "uniform",
+            recipe.size,
+            recipe.instances,
+            f"{model} itself",
+            f"{recipe.method}, {learner.rounds} rounds",
+        )
         manifest = path_manifest(trainer, name, data, np.empty(0, np.float32))
         progress = trainer.progress
         if progress.gap is None:

@@ -50,7 +50,8 @@ class TrainingData:
     label_gap_percent
         Mean gap of the labels to better solutions, where it was measured, and how it was measured.
     seeds
-        Seeds of the instances.
+        Seeds of the datasets that were learned from, such as ``20261 (20,000 tours)`` or ``2000..2015``; none where
+        instances were drawn while training.
     fingerprint
         Hash of the names and sizes of the shards.
     """

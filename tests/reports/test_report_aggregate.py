@@ -98,7 +98,15 @@ def test_training_on_the_test_set_is_found_by_its_hash(results: Results) -> None
 
 
 @pytest.mark.parametrize(
-    ("seeds", "size", "seen"), [(["1234"], 100, True), (["99"], 100, False), (["1234"], 50, False)]
+    ("seeds", "size", "seen"),
+    [
+        (["1234"], 100, True),
+        (["7 (1,200 paths)", "1234 (20,000 tours)"], 100, True),
+        (["2..8, 1200..1300 (40,000 paths)"], 100, True),
+        (["99"], 100, False),
+        (["12", "1235..1300", "7 (1234 tours)"], 100, False),
+        (["1234"], 50, False),
+    ],
 )
 def test_a_test_set_from_a_training_seed_is_found(
     results: Results, seeds: list[str], size: int, seen: bool
