@@ -1,4 +1,4 @@
-"""Tables 1 and 3 of the Tropical Attention paper over all training seeds whose weights are at hand: means and deviations."""
+"""Tables 1 and 3 of the Tropical Attention paper over all equally trained seeds whose weights are at hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS
 from nco_bench.reports.published import PublishedTable
 from nco_bench.reproduce.judging import Verdict
-from nco_bench.solvers.task_scores import over_seeds, shipped_seeds
+from nco_bench.solvers.task_scores import TrainingSeeds, over_seeds, training_seeds
 
 ROWS = {
     "ConvexHull": "convex-hull",
@@ -34,9 +34,6 @@ COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
 """Instances per cell."""
 
 
-SHARE = "each trained on far fewer samples than the paper's"
-
-
 def over_training_seeds(
     table: PublishedTable, scale: str
 ) -> dict[tuple[str, str], Verdict | tuple[float, Verdict]]:
@@ -58,12 +55,12 @@ def over_training_seeds(
                 continue
             name, task = NETWORKS[network], TASKS[ROWS[row]]
             start = f"{prefix} | {network}" if prefix else network
-            seeds = shipped_seeds(name, task)
-            if len(seeds) < 2:
+            trained = training_seeds(name, task)
+            if trained is None or len(trained.seeds) < 2:
                 found[row, f"{start} | Std"] = Verdict("weights missing", "one training seed only")
                 continue
-            mean, deviation, _ = over_seeds(name, task, SETTINGS[prefix], COUNTS[scale])
-            verdict = Verdict("other weights", f"{len(seeds)} training seeds, {SHARE}")
+            mean, deviation = over_seeds(name, task, SETTINGS[prefix], COUNTS[scale], trained.seeds)
+            verdict = Verdict("other weights", _say(trained))
             several = True
             found[row, f"{start} | Mean"] = (mean, verdict)
             found[row, f"{start} | Std"] = (float(deviation or 0.0), verdict)
@@ -73,6 +70,11 @@ def over_training_seeds(
             "python -m nco_bench.training.task_campaign --seeds 1,2 trains more."
         )
     return found
+
+
+def _say(trained: TrainingSeeds) -> str:
+    share = "" if trained.share_of_paper is None else f", {100 * trained.share_of_paper:.3g} % of the paper's"
+    return f"{len(trained.seeds)} training seeds, each on {trained.samples:,} samples{share}"
 
 
 def _parts(column: str) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from nco_bench.errors import BadInputError
 from nco_bench.problems.tasks import Task, TaskBatch, generate
 from nco_bench.solvers.tasks import LARGEST_BATCH, SCORES_PER_BATCH, load_network
 from nco_bench.weights.store import list_weights
@@ -60,35 +59,47 @@ def score_network(
     return score_of(task, answers.numpy(), batch.targets)
 
 
-def shipped_seeds(name: str, task: Task) -> list[int]:
-    """Return the training seeds of which weights are at hand."""
+@dataclass(frozen=True)
+class TrainingSeeds:
+    """Weights of one network and task that can be pooled: the most trained ones, and those trained as far.
+
+    Attributes
+    ----------
+    seeds
+        Ascending.
+    samples, share_of_paper
+        Of each training; the share is None where the manifest does not know it.
+    """
+
+    seeds: tuple[int, ...]
+    samples: int
+    share_of_paper: float | None
+
+
+def training_seeds(name: str, task: Task) -> TrainingSeeds | None:
+    """Return the training seeds of which weights are at hand, equally trained; None for none."""
     pattern = re.compile(rf"{re.escape(name)}-{re.escape(task.name)}-seed(\d+)")
-    return sorted(int(m[1]) for file in list_weights() if (m := pattern.fullmatch(file.path.stem)))
+    found = {int(m[1]): file.manifest for file in list_weights() if (m := pattern.fullmatch(file.path.stem))}
+    if not found:
+        return None
+    most = max(found.values(), key=lambda manifest: manifest.samples)
+    equal = tuple(sorted(seed for seed, manifest in found.items() if manifest.samples == most.samples))
+    return TrainingSeeds(equal, most.samples, most.share_of_paper)
 
 
 def over_seeds(
-    name: str, task: Task, setting: str, count: int, seeds: Sequence[int] | None = None
-) -> tuple[float, float | None, int]:
-    """Return mean and sample deviation of the main score over training seeds, and how many there are.
+    name: str, task: Task, setting: str, count: int, seeds: Sequence[int]
+) -> tuple[float, float | None]:
+    """Return mean and sample deviation of the main score over training seeds; one seed has no deviation.
 
     Parameters
     ----------
     setting, count
         Which instances, and how many; the same for all seeds.
     seeds
-        Training seeds; None for all whose weights are at hand.
-
-    Raises
-    ------
-    BadInputError
-        When there are none.
+        Training seeds whose weights are at hand, at least one.
     """
-    chosen = list(shipped_seeds(name, task) if seeds is None else seeds)
-    if not chosen:
-        raise BadInputError(
-            f"{name}: no weights for {task.name}; train some with 'python -m nco_bench.training.task_campaign'."
-        )
     batch = generate(task.name, setting, None, count, variant=task.variant)
-    values = [score_network(name, task, batch, f"seed{seed}").main for seed in chosen]
+    values = [score_network(name, task, batch, f"seed{seed}").main for seed in seeds]
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return float(np.mean(values)), deviation, len(values)
+    return float(np.mean(values)), deviation

@@ -1,15 +1,38 @@
-"""On what machine and by what code weights were made, for their manifest."""
+"""The machine that trains: what a manifest says of it and of the code, and how its memory is to be handled."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import torch
 
 from nco_bench import __version__
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Names of glibc's ``malloc.h``."""
+
+MAPPED_FROM = 256 << 20
+KEPT_FREE = 1 << 30
+"""Bytes."""
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc's allocator to reuse what an update frees; does nothing with another C library.
+
+    By default tensors of some megabytes are mapped anew and zeroed page by page at every update: 2,000 to 3,500 page faults
+    and a fifth of the time in training a task network with a batch of 500.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
+        mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
 
 
 def machine(device: torch.device) -> dict[str, str]:

@@ -28,6 +28,7 @@ import torch
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
+from nco_bench.training.machine import keep_freed_memory
 from nco_bench.training.tasks import (
     PAPER_SAMPLES,
     TaskLearner,
@@ -125,6 +126,7 @@ def train_member(
         None when the time ran out.
     """
     torch.set_num_threads(1)
+    keep_freed_memory()
     trainer = _trainer(member, folder, device)
     recipe, progress = trainer.recipe, trainer.progress
     goal = target_samples(member, samples)

@@ -9,6 +9,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.tasks import TASKS, VARIANTS, Task
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
+from nco_bench.training.machine import keep_freed_memory
 from nco_bench.training.recipes import LoopRecipe, overridden
 from nco_bench.training.tasks import (
     BATCH,
@@ -59,6 +60,7 @@ def prepare(assignment: Assignment) -> Prepared:
         When it names no task, several, or a variant without a published network.
     """
     task, recipe = _task(assignment), assignment.recipe
+    keep_freed_memory()
     policy = untrained(assignment.model, task, assignment.seed).to(assignment.device)
     batch = recipe.graph_batch if task.graph else recipe.batch
     learner = TaskLearner(policy, task, max(1, batch), assignment.seed)

@@ -12,7 +12,7 @@ from nco_bench.problems.tasks import TASKS, generate
 from nco_bench.reports.published import load_table
 from nco_bench.reproduce.judging import Verdict
 from nco_bench.reproduce.task_cells import COUNTS, NETWORKS, ROWS, over_training_seeds
-from nco_bench.solvers.task_scores import score_network
+from nco_bench.solvers.task_scores import score_network, training_seeds
 from nco_bench.training.task_campaign import Member, train_member
 from nco_bench.weights import store
 
@@ -48,5 +48,21 @@ def test_cells_are_means_and_deviations_over_seeds(tmp_path: Path, monkeypatch: 
         ("3SUM", "Vanilla | Mean"): pytest.approx(np.mean(values)),
         ("3SUM", "Vanilla | Std"): pytest.approx(np.std(values, ddof=1)),
     }
+    _, verdict = cells["3SUM", "Vanilla | Mean"]  # type: ignore[misc]
+    assert verdict.reason == "2 training seeds, each on 500 samples, 0.005 % of the paper's"
     assert cells["3SUM", "Tropical | Std"] == Verdict("weights missing", "one training seed only")
     assert ("3SUM", "Tropical | Mean") not in cells  # a run measures it
+
+
+def test_trainings_of_different_length_are_not_pooled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, samples in ((0, 1000), (1, 1000), (2, 500)):
+        train_member(Member("three-sum", "vanilla", seed), samples, tmp_path, float("inf"))
+    for file in (tmp_path / "round-500").iterdir():
+        file.rename(tmp_path / "round-1000" / file.name)
+    monkeypatch.setattr(store, "SHIPPED", tmp_path / "round-1000")
+    monkeypatch.setattr("nco_bench.weights.store.cache_folder", lambda: tmp_path / "none")
+    found = training_seeds("vanilla", TASKS["three-sum"])
+    assert found is not None
+    assert (found.seeds, found.samples) == ((0, 1), 1000)
