@@ -101,10 +101,12 @@ def show(
 def export(
     name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
     out: Annotated[Path, typer.Option("--out", help="Weights file to write; the manifest goes beside it.")],
-    precision: Annotated[str, typer.Option("--precision", help="fp32 or bf16 (half the size).")] = "fp32",
+    precision: Annotated[
+        str, typer.Option("--precision", help="fp32; bf16 or fp16 (half the size).")
+    ] = "fp32",
     json: Json = False,
 ) -> None:
-    """Copy weights with their manifest, as fp32 or bf16."""
+    """Copy weights with their manifest, as fp32, bf16 or fp16."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.weights.exporting import export_copy
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import SUFFIX, WeightsFile, export, list_weights, load_state, verify
 
-PRECISIONS = ("fp32", "bf16")
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HALVES = {"bf16": "bfloat16", "fp16": "float16"}
+"""Half precisions: bf16 keeps 8 bits of each weight and every exponent, fp16 11 bits of what is below 65,504."""
+
+PRECISIONS = ("fp32", *HALVES)
 
 
 def find(name_or_path: str) -> WeightsFile:
@@ -32,15 +39,14 @@ def find(name_or_path: str) -> WeightsFile:
 
 
 def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> WeightsFile:
-    """Write weights and their manifest to another place; in bf16 the manifest names the original as parent.
+    """Write weights and their manifest to another place; in half precision the manifest names the original as parent.
 
     Raises
     ------
     NcoBenchError
-        For weights that are not found or damaged, an unknown precision, or a file that is already there.
+        For weights that are not found, damaged or too large for fp16, an unknown precision, or a file that is already
+        there.
     """
-    import torch
-
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", precision, PRECISIONS)
     if out.suffix not in ("", SUFFIX):
@@ -53,11 +59,22 @@ def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> Weight
         if path.exists():
             raise ResultsError(f"{path}: is there already; choose another --out.")
     state, manifest = load_state(file), dataclasses.replace(file.manifest, name=target.stem)
-    if precision == "bf16":
-        state = {k: v.to(torch.bfloat16) if v.is_floating_point() else v for k, v in state.items()}
-        note = f"{manifest.notes} Rounded to bf16.".strip()
+    if precision in HALVES:
+        state = {key: _rounded(value, precision, key) for key, value in state.items()}
+        note = f"{manifest.notes} Rounded to {precision}.".strip()
         manifest = dataclasses.replace(manifest, parent=file.sha256, notes=note)
     return export(state, manifest, target)
+
+
+def _rounded(value: Tensor, precision: str, key: str) -> Tensor:
+    import torch
+
+    if not value.is_floating_point():
+        return value
+    rounded = value.to(getattr(torch, HALVES[precision]))
+    if rounded.isfinite().sum() < value.isfinite().sum():
+        raise ResultsError(f"--precision {precision}: values of {key} are too large for it; choose bf16.")
+    return rounded
 
 
 def describe(file: WeightsFile) -> str:

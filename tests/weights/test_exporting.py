@@ -40,6 +40,16 @@ def test_a_bf16_copy_names_its_parent(weights: WeightsFile, tmp_path: Path) -> N
     assert copy.manifest.parent == weights.sha256
 
 
+def test_fp16_keeps_more_bits_and_refuses_what_it_cannot_hold(weights: WeightsFile, tmp_path: Path) -> None:
+    state = load_state(verify(export_copy(str(weights.path), tmp_path / "fine", "fp16").path))
+    assert state["a"].dtype == torch.float16
+    large = {"a": torch.tensor([1.0 + 2**-10, 7e4]), "n": torch.tensor([3])}
+    huge = export(large, weights.manifest, tmp_path / "huge.safetensors")
+    with pytest.raises(ResultsError, match="fp16: values of a are too large"):
+        export_copy(str(huge.path), tmp_path / "not", "fp16")
+    assert not (tmp_path / "not.safetensors").exists()
+
+
 def test_nothing_is_overwritten_and_names_are_checked(weights: WeightsFile, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"mine\.safetensors: is there already"):
         export_copy(str(weights.path), weights.path)
