@@ -30,6 +30,10 @@ class BadWeightsError(NcoBenchError):
     """A weights file that is damaged, changed, missing, or belongs to another model."""
 
 
+class MissingWeightsError(BadWeightsError):
+    """Weights that nothing here answers to by name."""
+
+
 class MissingDependencyError(NcoBenchError):
     """An optional package or program that is not installed; the message holds the command that installs it."""
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.errors import BadInputError, BadWeightsError, MissingWeightsError, UnknownNameError
 from nco_bench.models.entropy import check_length, relative_scale
 from nco_bench.models.logit_scale import LogitScale
 
@@ -164,9 +164,7 @@ def curve(head_dim: int, training_size: int) -> LambdaNetwork:
     name = weights_name(head_dim, training_size)
     try:
         file = resolve(name, "eie")
-    except BadWeightsError as error:
-        if "No weights called" not in str(error):
-            raise
+    except MissingWeightsError:
         raise BadWeightsError(
             f"eie: no learned curve for heads of width {head_dim} trained at size {training_size} ({name}); "
             "use --logit-scale eie-exact, which needs none."

@@ -23,7 +23,7 @@ from nco_bench.problems.algorithmic_regression import as_stored
 from nco_bench.problems.tasks import Task
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
 from nco_bench.solvers.neural import RANDOM_WEIGHTS
-from nco_bench.weights.store import WeightsFile, load_into, resolve
+from nco_bench.weights.store import SUFFIX, WeightsFile, load_into, resolve
 
 SCORES_PER_BATCH = {"cpu": 2**22, "cuda": 2**27}
 """Attention scores (instances x tokens x tokens) of a head per batch with ``--batch-size auto``."""
@@ -133,7 +133,8 @@ def load_network(name: str, task: Task, weights: str | None) -> tuple[WeightsFil
     chosen = weights or "seed0"
     if re.fullmatch(r"seed\d+", chosen):
         chosen = f"{name}-{task.name}-{chosen}"
-    file = resolve(chosen, name, task.name)
+    train = f"make them with 'nco-bench train {name} --data {task.name} --out {chosen}{SUFFIX}'"
+    file = resolve(chosen, name, task.name, remedy=f"{train} and give the file as weights")
     trained_on = file.manifest.data.distribution
     if trained_on != f"{task.name}:variant={task.variant}":
         raise BadInputError(

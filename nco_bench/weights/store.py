@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nco_bench.errors import BadWeightsError
+from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
 from nco_bench.weights.writing import write_atomically
 
@@ -84,7 +84,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nco-bench" / "weights"
 
 
-def resolve(name_or_path: str, model: str, problem: str | None = None) -> WeightsFile:
+def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy: str = "") -> WeightsFile:
     """Find the weights called so, and check that they are whole and belong to the model.
 
     Parameters
@@ -95,13 +95,15 @@ def resolve(name_or_path: str, model: str, problem: str | None = None) -> Weight
         The model that they are for.
     problem
         The problem that they are for; None takes any.
+    remedy
+        What to do where nothing is called so, for the message; by default ``weights pull`` and ``train``.
 
     Raises
     ------
     BadWeightsError
         When they are missing, damaged, changed, or for another model; the message says which and what to do.
     """
-    file = verify(_find(name_or_path, model))
+    file = verify(_find(name_or_path, model, remedy))
     if file.manifest.model != model:
         raise BadWeightsError(
             f"{file.path}: these are weights of {file.manifest.model}, not of {model}; choose others with --weights."
@@ -124,7 +126,7 @@ def find_any(name_or_path: str, model: str) -> WeightsFile:
     return verify(_find(name_or_path, model))
 
 
-def _find(name_or_path: str, model: str) -> Path:
+def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
     path = Path(name_or_path).expanduser()
     if path.suffix == SUFFIX or path.parent != Path("."):
         if path.is_file():
@@ -137,9 +139,11 @@ def _find(name_or_path: str, model: str) -> Path:
             return candidate
     near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise BadWeightsError(
-        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows what there is; get official "
-        f"ones with 'nco-bench weights pull {name_or_path}', or make them with 'nco-bench train {model}'."
+    get = remedy or (
+        f"get official ones with 'nco-bench weights pull {name_or_path}', or make them with 'nco-bench train {model}'"
+    )
+    raise MissingWeightsError(
+        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows what there is; {get}."
     )
 
 
