@@ -20,7 +20,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.path import PathNodes, PathState, gather_rows
 from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.reports.network_plots import AttentionPanel, Features, Sightedness
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, to_unit_square
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.solvers.registry import choose
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import load_into

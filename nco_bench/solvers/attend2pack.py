@@ -20,8 +20,8 @@ from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of
-from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into, resolve
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of
+from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, resolve
 
 MODEL = "attend2pack"
 LARGEST_BATCH = 256
@@ -68,13 +68,10 @@ class Attend2packSolver:
                     f"{self.weights.path}: made for the base {made_for[0]} x {made_for[1]}, {dataset.name} has "
                     f"{length} x {width}; choose others with --weights."
                 )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            policy = build_path_policy(
-                MODEL, logit_scale=self.options.logit_scale, **{"problem": "bpp3d", **config}
-            )
-        if self.weights is not None:
-            load_into(policy, self.weights)
+        sizes = {"problem": "bpp3d", **config}
+        policy = built(
+            lambda: build_path_policy(MODEL, logit_scale=self.options.logit_scale, **sizes), self.weights
+        )
         self.policy = policy.to(self.options.device).eval()
 
     def weights_facts(self) -> dict[str, Any]:

@@ -32,14 +32,13 @@ from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import join_fixed_edges
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
 from nco_bench.weights.store import (
     SHIPPED,
     SUFFIX,
     WeightsFile,
     cache_folder,
     list_weights,
-    load_into,
     resolve,
 )
 
@@ -94,12 +93,10 @@ class DifuscoSolver:
         if self.options.weights != RANDOM_WEIGHTS:
             self.weights = find_weights(self.options.weights, dataset.sizes[1])
             config = self.weights.manifest.config
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            model = build_path_policy(MODEL, logit_scale=self.options.logit_scale, **config)
+        model = built(
+            lambda: build_path_policy(MODEL, logit_scale=self.options.logit_scale, **config), self.weights
+        )
         assert isinstance(model, Difusco)
-        if self.weights is not None:
-            load_into(model, self.weights)
         if self.params.steps > model.config.timesteps:
             raise BadInputError(
                 f"{MODEL}: parameter steps={self.params.steps}: the model knows {model.config.timesteps} time steps."

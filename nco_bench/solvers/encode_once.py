@@ -1,6 +1,6 @@
 """AM, POMO and ELG as solvers: a model, its weights and a decoding.
 
-Instances are given to the network in the unit square, as `nco_bench.solvers.neural` does. Without ``--weights`` a model
+Instances are given to the network in the unit square, as `nco_bench.solvers.networks` says. Without ``--weights`` a model
 takes those that the package ships under its name, else the official ones of the nearest training size.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.decoding.multistart import check_decoding, decode_encode_once, trajectories
@@ -23,9 +22,9 @@ from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once_table import DECODINGS
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_tensors, to_unit_square, unsuited
 from nco_bench.weights.pulling import find, official_weights
-from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, load_into
+from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile
 
 ENTRIES_PER_BATCH = {"cpu": 2**22, "cuda": 2**28}
 """Scores (instances x trajectories x nodes) per batch with ``--batch-size auto``; decoding cuts them further."""
@@ -65,13 +64,11 @@ class EncodeOnceSolver:
             name = self.options.weights or default_weights(self.name, dataset.problem, dataset.sizes[1])
             self.weights = find(name, self.name, dataset.problem)
             config = self.weights.manifest.config
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            policy = build_encode_once_policy(
-                self.name, logit_scale=self.options.logit_scale, **{"problem": dataset.problem, **config}
-            )
-        if self.weights is not None:
-            load_into(policy, self.weights)
+        sizes = {"problem": dataset.problem, **config}
+        policy = built(
+            lambda: build_encode_once_policy(self.name, logit_scale=self.options.logit_scale, **sizes),
+            self.weights,
+        )
         self.policy = policy.to(self.options.device).eval()
 
     def weights_facts(self) -> dict[str, Any]:
@@ -94,7 +91,7 @@ class EncodeOnceSolver:
         if len({instance.n for instance in batch}) > 1:
             return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
         assert self.policy is not None
-        coords, demand, capacity = self._tensors(batch)
+        coords, demand, capacity = to_tensors(batch, self._scaled)
         solutions = decode_encode_once(
             self.policy,
             coords,
@@ -110,17 +107,6 @@ class EncodeOnceSolver:
     def close(self) -> None:
         """Free the network."""
         self.policy = None
-
-    def _tensors(self, batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return coordinates ``(B, N, 2)`` in the unit square, and demands ``(B, N)`` and capacities for the CVRP."""
-        arrays = [instance.arrays() for instance in batch]
-        if batch[0].problem == "tsp":
-            return torch.from_numpy(np.stack([self._scaled(a["coords"]) for a in arrays])), None, None
-        nodes = [np.concatenate([a["depot"].reshape(1, 2), a["customers"]]) for a in arrays]
-        demand = np.stack([np.concatenate([[0], a["demand"]]) for a in arrays])
-        capacity = np.array([float(a["capacity"]) for a in arrays])
-        coords = np.stack([self._scaled(n) for n in nodes])
-        return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)
 
     def _scaled(self, coords: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.apart:

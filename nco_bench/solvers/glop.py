@@ -40,8 +40,8 @@ from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import easy_routes, easy_tour, join_fixed_edges
 from nco_bench.solvers.divide_weights import find_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
-from nco_bench.weights.store import WeightsFile, load_into
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
+from nco_bench.weights.store import WeightsFile
 
 NODES_PER_BATCH = {"cpu": 20_000, "cuda": 2_000_000}
 LEAST_NODES = 4
@@ -161,11 +161,8 @@ class GlopSolver:
         else:
             self.weights = find_weights("glop", self.options.weights, dataset.problem)
             config = self.weights.manifest.config
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            policy = build_path_policy("glop", **{"problem": dataset.problem, **config})
-        if self.weights is not None:
-            load_into(policy, self.weights)
+        sizes = {"problem": dataset.problem, **config}
+        policy = built(lambda: build_path_policy("glop", **sizes), self.weights)
         assert isinstance(policy, Glop)
         missing = sorted(needed - set(policy.lengths))
         if missing:

@@ -26,8 +26,8 @@ from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.classical.small import easy_tour, join_fixed_edges
 from nco_bench.solvers.divide_weights import find_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
-from nco_bench.weights.store import WeightsFile, load_into
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
+from nco_bench.weights.store import WeightsFile
 
 EPISODES_PER_BATCH = {"cpu": 1, "cuda": 64}
 LEAST_FRAGMENT = 4
@@ -79,11 +79,8 @@ class HtspSolver:
         if self.options.weights != RANDOM_WEIGHTS:
             self.weights = find_weights("h-tsp", self.options.weights, dataset.problem)
             config = self.weights.manifest.config
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            policy = build_path_policy("h-tsp", **{"problem": dataset.problem, **config})
-        if self.weights is not None:
-            load_into(policy, self.weights)
+        sizes = {"problem": dataset.problem, **config}
+        policy = built(lambda: build_path_policy("h-tsp", **sizes), self.weights)
         assert isinstance(policy, Htsp)
         self.policy = policy.to(self.options.device).eval()
 

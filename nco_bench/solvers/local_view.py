@@ -1,6 +1,6 @@
 """INViT and DGL as solvers: a model, its weights and a decoding.
 
-Instances are given to the network in the unit square, as `nco_bench.solvers.neural` does. Without ``--weights`` a model
+Instances are given to the network in the unit square, as `nco_bench.solvers.networks` says. Without ``--weights`` a model
 takes those under its own name, else the official ones.
 """
 
@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.decoding.local_view_run import ROWS_AT_A_TIME, check_decoding, decode_local_views
@@ -24,9 +22,9 @@ from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once import default_weights
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_tensors, unsuited
 from nco_bench.weights.pulling import find
-from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, load_into
+from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder
 
 
 class LocalViewSolver:
@@ -55,13 +53,10 @@ class LocalViewSolver:
             name = self.options.weights or self._default_weights(dataset)
             self.weights = find(name, self.model, dataset.problem)
             config = self.weights.manifest.config
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)  # an untrained network is the same everywhere
-            policy = build_path_policy(
-                self.model, logit_scale=self.options.logit_scale, **{"problem": dataset.problem, **config}
-            )
-        if self.weights is not None:
-            load_into(policy, self.weights)
+        sizes = {"problem": dataset.problem, **config}
+        policy = built(
+            lambda: build_path_policy(self.model, logit_scale=self.options.logit_scale, **sizes), self.weights
+        )
         if self.decoding.knn is not None:
             _limit_neighbours(policy, self.name, self.decoding.knn)
         self.policy = policy.to(self.options.device).eval()
@@ -93,7 +88,7 @@ class LocalViewSolver:
         assert self.policy is not None
         solutions = decode_local_views(
             self.policy,
-            *_tensors(batch),
+            *to_tensors(batch),
             decoding=self.decoding,
             seeds=torch.arange(seed, seed + len(batch)),
             copies=self.turns,
@@ -111,15 +106,3 @@ def _limit_neighbours(policy: torch.nn.Module, name: str, count: int) -> None:
     if not hasattr(policy.config, "neighbours"):
         raise BadInputError(f"Decoding knn={count}: the views of {name} have fixed sizes; leave knn out.")
     policy.config = replace(policy.config, neighbours=count, depot_neighbours=count)  # type: ignore[type-var, assignment]
-
-
-def _tensors(batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return coordinates ``(B, N, 2)`` in the unit square, and demands ``(B, N)`` and capacities for the CVRP."""
-    arrays = [instance.arrays() for instance in batch]
-    if batch[0].problem == "tsp":
-        return torch.from_numpy(np.stack([to_unit_square(a["coords"]) for a in arrays])), None, None
-    nodes = [np.concatenate([a["depot"].reshape(1, 2), a["customers"]]) for a in arrays]
-    demand = np.stack([np.concatenate([[0], a["demand"]]) for a in arrays])
-    capacity = np.array([float(a["capacity"]) for a in arrays])
-    coords = np.stack([to_unit_square(n) for n in nodes])
-    return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)

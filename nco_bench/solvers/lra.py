@@ -14,7 +14,7 @@ from nco_bench.models.lra import LRAClassifier, LRAConfig, lra_config
 from nco_bench.problems import Instance
 from nco_bench.problems.lra import LRAInstance, LRATask
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
-from nco_bench.solvers.neural import RANDOM_WEIGHTS, facts_of
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of
 from nco_bench.weights.store import WeightsFile, load_into, resolve
 
 TOKENS_PER_BATCH = 16_000
@@ -101,10 +101,8 @@ def load_classifier(
             "--budget 10m' and name them with --weights (or --weights random)."
         )
     if weights == RANDOM_WEIGHTS:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)
-            config = lra_config(name, task.name, task.vocabulary, task.classes, task.texts)
-            return None, LRAClassifier(config)
+        config = lra_config(name, task.name, task.vocabulary, task.classes, task.texts)
+        return None, built(lambda: LRAClassifier(config), None)
     file = resolve(weights, name, task.name)
     try:
         network = LRAClassifier(LRAConfig(**file.manifest.config))

@@ -1,9 +1,4 @@
-"""Neural solvers: a model, its weights and a decoding behind the solver protocol.
-
-Instances are given to the network in the unit square: coordinates that already lie there stay as they are, others
-are shifted to the origin and divided by the longer side of their bounding box, one scale for both axes, so
-that shapes are kept. Tours are scored on the raw coordinates, by the referee, like everybody's.
-"""
+"""Path policies as solvers: a model, its weights and a decoding behind the solver protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nco_bench.datasets.dataset import Dataset
@@ -23,62 +17,16 @@ from nco_bench.models.precision import at_precision
 from nco_bench.models.registry import build_path_policy, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 
 TOKENS_PER_BATCH = {"cpu": 20_000, "cuda": 400_000}
 """Nodes solved together with ``--batch-size auto``: enough to keep the device busy, little enough for its memory."""
-RANDOM_WEIGHTS = "random"
 ANYTIME = ("rrc", "prc")
 AUTO = "auto"
 ATTENTIONS = ("blocks", "flex")
-
-
-def unsuited(dataset: Dataset, *, fractional: bool = False) -> str | None:
-    """Return why a routing network cannot take a dataset, or None: a matrix, a route length limit, fractional demands.
-
-    Parameters
-    ----------
-    dataset
-        Instances of the TSP or CVRP.
-    fractional
-        Whether the network takes demands that are no whole numbers.
-    """
-    for instance in dataset.instances:
-        arrays = instance.arrays()
-        if instance.convention == "explicit":
-            return f"needs coordinates, {instance.name} is given by a distance matrix"
-        if "max_route_length" in arrays:
-            return f"does not know route length limits, {instance.name} has one"
-        if not fractional and "demand" in arrays and (arrays["demand"] % 1 != 0).any():
-            return f"keeps loads as whole numbers, {instance.name} has fractional demands"
-    return None
-
-
-def facts_of(weights: WeightsFile | None) -> dict[str, Any]:
-    """Return what a record says about the weights; None means an untrained network."""
-    return {"name": RANDOM_WEIGHTS, "sha256": RANDOM_WEIGHTS} if weights is None else weights.facts()
-
-
-def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shift and scale coordinates into the unit square, one scale for both axes.
-
-    Parameters
-    ----------
-    coords
-        ``(N, 2)`` raw coordinates.
-
-    Returns
-    -------
-    NDArray
-        ``(N, 2)``; the same array where it already lies in the unit square; zeros where all points are equal.
-    """
-    low, high = coords.min(axis=0), coords.max(axis=0)
-    if low.min() >= 0.0 and high.max() <= 1.0:
-        return coords
-    side = float((high - low).max())
-    return (coords - low) / (side if side > 0 else 1.0)
 
 
 class PathSolver:

@@ -22,7 +22,7 @@ from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.algorithmic_regression import as_stored
 from nco_bench.problems.tasks import Task
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
-from nco_bench.solvers.neural import RANDOM_WEIGHTS
+from nco_bench.solvers.networks import RANDOM_WEIGHTS, built
 from nco_bench.weights.store import SUFFIX, WeightsFile, load_into, resolve
 
 SCORES_PER_BATCH = {"cpu": 2**22, "cuda": 2**27}
@@ -127,9 +127,7 @@ def load_network(name: str, task: Task, weights: str | None) -> tuple[WeightsFil
         When they are missing, damaged, or of another task, variant or network.
     """
     if weights == RANDOM_WEIGHTS:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1234)
-            return None, build_task_network(name, task.width, task.output == "pooled")
+        return None, built(lambda: build_task_network(name, task.width, task.output == "pooled"), None)
     chosen = weights or "seed0"
     if re.fullmatch(r"seed\d+", chosen):
         chosen = f"{name}-{task.name}-{chosen}"
