@@ -365,35 +365,3 @@ def sampling(seeds: Tensor, first_sample: int, trajectories: int) -> Choose:
         return torch.searchsorted(cumulative, target, right=True).squeeze(2)
 
     return choose
-
-
-def check_instances(problem: str, coords: Tensor, demand: Tensor | None, capacity: Tensor | None) -> None:
-    """Check what a batch of instances is made of.
-
-    Parameters
-    ----------
-    problem
-        What the policy solves, ``tsp`` or ``cvrp``.
-    coords, demand, capacity
-        ``(B, N, 2)``; for the CVRP ``(B, N)`` with the depot first, and ``(B,)``.
-
-    Raises
-    ------
-    BadInputError
-        For shapes that do not fit, values that are not finite, demands missing or too many.
-    """
-    if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
-        raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
-    if not bool(coords.isfinite().all()):
-        raise BadInputError("coords hold a value that is not finite.")
-    if problem == "tsp":
-        if demand is not None or capacity is not None:
-            raise BadInputError("this policy solves the TSP, but demands or capacities were given.")
-        return
-    if demand is None or capacity is None:
-        raise BadInputError("this policy solves the CVRP: demands and capacities are needed.")
-    if demand.shape != coords.shape[:2] or capacity.shape != coords.shape[:1]:
-        raise BadInputError(
-            f"demand {tuple(demand.shape)} and capacity {tuple(capacity.shape)} do not fit coords of shape "
-            f"{tuple(coords.shape)}."
-        )

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from nco_bench.decoding.augment import SYMMETRIES, symmetries
 from nco_bench.decoding.draws import mixed, scaled, streams, uniform
-from nco_bench.decoding.encode_once import RoutingProblem, check_instances, cvrp_demands
+from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
+from nco_bench.decoding.inputs import check_instances
 from nco_bench.decoding.local_views import Moves, beams, best_option, construct, drawn
 from nco_bench.decoding.multistart import solution_arrays, trajectories, trajectory_lengths
 from nco_bench.decoding.spec import Decoding
@@ -91,7 +92,7 @@ def decode_local_views(
         If the tensors do not fit the policy's problem or each other, or the decoding does not fit these policies.
     """
     check_decoding(decoding, copies)
-    _check(policy, coords, demand, capacity)
+    check_instances(str(policy.problem), coords, demand, capacity, whole_numbers=True)
     parameter = next(policy.parameters())
     device = parameter.device
     seen = coords.to(device, parameter.dtype)
@@ -121,16 +122,6 @@ class _Task:
     policy: LocalViewPolicy
     decoding: Decoding
     turned: bool
-
-
-def _check(policy: nn.Module, coords: Tensor, demand: Tensor | None, capacity: Tensor | None) -> None:
-    check_instances(str(policy.problem), coords, demand, capacity)
-    if demand is None or capacity is None:
-        return
-    if bool((demand != demand.round()).any()) or bool((capacity != capacity.round()).any()):
-        raise BadInputError(
-            "demands or capacities hold a fraction; decoding counts whole numbers, so scale them up."
-        )
 
 
 def _solve(

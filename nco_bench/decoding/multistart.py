@@ -21,13 +21,13 @@ from torch.nn import functional as F
 from nco_bench.decoding.augment import SYMMETRIES, symmetries
 from nco_bench.decoding.encode_once import (
     RoutingProblem,
-    check_instances,
     cvrp_demands,
     float32_demands,
     greedy_choice,
     roll_out,
     sampling,
 )
+from nco_bench.decoding.inputs import check_instances
 from nco_bench.decoding.spec import Decoding
 from nco_bench.decoding.trajectory_beam import final_beams
 from nco_bench.errors import BadInputError

@@ -19,6 +19,7 @@ from nco_bench.decoding.augment import SYMMETRIES, best_of, symmetries
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.construct import greedy, sample
 from nco_bench.decoding.draws import Draws, instance_draws
+from nco_bench.decoding.inputs import check_instances
 from nco_bench.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.decoding.problem import (
     PathProblem,
@@ -122,7 +123,8 @@ def decode_path(
         begun,
         _reporter(decoding, progress, trace),
     )
-    _check(policy, coords, demand, capacity)
+    problem = str(getattr(policy, "problem", "tsp"))
+    check_instances(problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
     coords = coords.to(like.device)
     if demand is None or capacity is None:
         return tour_arrays(_decode_tsp(task, coords, budget))
@@ -157,37 +159,6 @@ class _Task:
     def draws(self, coords: Tensor) -> Draws:
         """What rrc and prc draw from, for problems ``(B, N, 2)``."""
         return instance_draws(self.seeds(len(coords)).to(coords.device))
-
-
-def _check(
-    policy: nn.Module | PathPolicy, coords: Tensor, demand: Tensor | None, capacity: Tensor | None
-) -> None:
-    problem = str(getattr(policy, "problem", "tsp"))
-    if coords.dim() != 3 or coords.shape[2] != 2 or coords.shape[1] < 2:
-        raise BadInputError(f"coords have shape {tuple(coords.shape)}, expected (B, N, 2) with N >= 2.")
-    if not bool(coords.isfinite().all()):
-        raise BadInputError("coords hold a value that is not finite.")
-    if problem == "tsp":
-        if demand is not None or capacity is not None:
-            raise BadInputError("this policy solves the TSP, but demands or capacities were given.")
-        return
-    if demand is None or capacity is None:
-        raise BadInputError(f"this policy solves the {problem.upper()}: demands and capacities are needed.")
-    for name, values in (("demand", demand), ("capacity", capacity)):
-        if values.is_floating_point() and bool((values != values.round()).any()):
-            raise BadInputError(
-                f"{name} holds a fraction; decoding keeps exact whole numbers, so scale it up."
-            )
-    batch, count = coords.shape[:2]
-    if demand.shape not in ((batch, count), (batch, count - 1)) or capacity.shape != (batch,):
-        raise BadInputError(
-            f"demand {tuple(demand.shape)} and capacity {tuple(capacity.shape)} do not fit {count - 1} customers"
-            f" of {batch} instances."
-        )
-    if bool((demand > capacity[:, None]).any()):
-        raise BadInputError(
-            "a customer's demand exceeds the vehicle's capacity; the instance has no solution."
-        )
 
 
 def _reporter(
