@@ -124,7 +124,7 @@ def legend(fig: Figure, axes: Sequence[Axes]) -> None:
 
 def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
     """Logarithmic where all gaps are positive; linear near zero where an exact solver has a gap of 0 or below."""
-    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     positive = [g for g in gaps if g > 0]
     if not positive:
@@ -132,10 +132,14 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
             axis.set_ylim(-0.05, 1.0)
         return
     low, high = min(positive), max(positive)
-    margin = max(
-        1.5, math.sqrt(8.0 * low / high)
-    )  # at least a factor of eight, so that two ticks are in sight
-    ticks = [t for t in decade_ticks(low / margin, high * margin) if low / margin <= t <= high * margin]
+    narrow = high < 4 * low  # too narrow for 1, 2, 5, 10 to give two ticks
+    margin = 1.2 if narrow else 1.5
+    known = (
+        MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low / margin, high * margin)
+        if narrow
+        else decade_ticks(low / margin, high * margin)
+    )
+    ticks = [float(t) for t in known if low / margin <= t <= high * margin]
     if len(positive) == len(gaps):
         axis.set_yscale("log")
         axis.set_ylim(low / margin, high * margin)
