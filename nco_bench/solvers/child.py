@@ -210,12 +210,12 @@ class ChildProcess:
         before = self._current.chunk if self._current is not None else None
         if self._process is None or before is None or not before.is_last or work.chunk is None:
             return
-        rest = memoryview(work.chunk.message)
+        rest, since = memoryview(work.chunk.message), time.perf_counter()
         try:
             rest = send_what_fits(self._connection, rest)
         except OSError:  # whoever waits for the batch before will see that the child is gone
             return
-        self._ahead = Ahead(work.chunk.message, rest, time.perf_counter())
+        self._ahead = Ahead(work.chunk.message, rest, since)
 
     def _send_work(self, work: Work) -> None:
         self._current = work
@@ -319,11 +319,12 @@ class ChildProcess:
             ahead = None
         if ahead is not None and not ahead.rest:
             return max(ahead.time, self._answered)
+        since = time.perf_counter()  # not when it is sent: the child may have answered before we run again
         try:
             send_rest(self._connection, memoryview(message) if ahead is None else ahead.rest)
         except OSError:
             raise self._death() from None
-        return time.perf_counter()
+        return since
 
     def _receive(self, timeout: float | None) -> Any:
         assert self._process is not None

@@ -16,6 +16,7 @@ import pytest
 
 from nco_bench.errors import SolverFailedError
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers import child as child_module
 from nco_bench.solvers.base import Failure, Solved
 from nco_bench.solvers.child import ChildProcess
 
@@ -188,6 +189,25 @@ def test_a_batch_that_waits_for_another_gets_its_own_outcomes(bad):
         assert all(o.solution.tolist() == list(range(i.n))[::-1] for o, i in solved)
     assert 0 < more_seconds < time.perf_counter() - start
     assert sum(o.seconds for o in first if isinstance(o, Solved)) <= seconds
+
+
+@pytest.mark.parametrize("send", ["send_rest", "send_what_fits"])
+def test_seconds_count_from_before_the_sending_however_long_we_take_to_run_again(monkeypatch, send):
+    def and_wait(connection, rest, send=getattr(child_module, send)):
+        left = send(connection, rest)
+        time.sleep(0.2)  # as on a busy machine: the child has answered long since
+        return left
+
+    child = ChildProcess("child_targets:misbehave", {"what": {}})
+    try:
+        child.start()
+        monkeypatch.setattr(child_module, send, and_wait)
+        begin = {"time_limit": None, "kill_after": None, "progress": lambda _: None}
+        waits = [child.begin(BATCH, seed=seed, **begin) for seed in (100, 200)]
+        for outcomes, seconds in (wait() for wait in waits):
+            assert 0 < sum(o.seconds for o in outcomes if isinstance(o, Solved)) <= seconds
+    finally:
+        child.close()
 
 
 def test_a_batch_that_waits_is_still_solved_when_the_child_before_it_could_not_be_replaced(monkeypatch):
