@@ -1,16 +1,22 @@
 """Starting from weights instead of from random numbers: the model's own, another's with the same layers (PENS-A for
-PENS-R), or a shallower decoder's, grown in depth.
+PENS-R), a shallower decoder's, grown in depth, or for the CVRP those that the model learned on the TSP.
 
 Growing follows ReZero (Bachlechner et al. 2021), which the decoder-only policies use: a layer whose two residual weights
 are 0 is the identity, so a network with such layers added computes what it did before, and training goes on from there.
 The added layers are copies of those below them (stacking, Gong et al. 2019), spread evenly over the depth.
+
+Path models for the CVRP are their TSP models with more input columns (demand, load left) and a second score (via the
+depot). Both scores begin as the TSP's. The columns stay as drawn: zeros would remain zeros where the customers' embedding
+is detached in training (LEHD, SIT).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadWeightsError
@@ -18,6 +24,7 @@ from nco_bench.weights.store import WeightsFile, find_any, load_state
 
 LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
 RESIDUAL_WEIGHTS = ("alpha_attention", "alpha_ffn")
+SCORE = ("score.weight", "score.bias")
 
 
 def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -> WeightsFile:
@@ -28,8 +35,8 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
     policy
         The policy; changed.
     name_or_path
-        Shipped or cached weights, or a file: of `model` or one with the same tensors, or of a decoder of the same width and
-        fewer layers.
+        Shipped or cached weights, or a file: of `model` or one with the same tensors, of a decoder of the same width and
+        fewer layers, or, to train for the CVRP, of `model` for the TSP.
     model, problem
         What is going to be trained.
 
@@ -39,11 +46,12 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
         When the weights are missing, damaged or do not fit.
     """
     file = find_any(name_or_path, model)
-    if file.manifest.problem != problem:
-        raise BadWeightsError(
-            f"{file.path}: weights for {file.manifest.problem}; {model} is to be trained for {problem}."
-        )
+    learned = file.manifest.problem
     state, wanted = load_state(file), policy.state_dict()
+    if (learned, problem) == ("tsp", "cvrp"):
+        state = with_loads(state, wanted)
+    elif learned != problem:
+        raise BadWeightsError(f"{file.path}: weights for {learned}; {model} is to be trained for {problem}.")
     depth = getattr(getattr(policy, "config", None), "depth", 0)
     if depth and "depth" in file.manifest.config and file.manifest.config["depth"] < depth:
         state = grown(state, depth)
@@ -57,6 +65,18 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
         )
     policy.load_state_dict(state)
     return file
+
+
+def with_loads(state: dict[str, Tensor], drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give the weights of a TSP policy the shapes of the same policy for the CVRP: further columns, its score twice."""
+    out = dict(state)
+    for key, value in state.items():
+        own = drawn.get(key, value)
+        if value.dim() == own.dim() == 2 and own.shape[1] > value.shape[1]:
+            out[key] = torch.cat([value, own[:, value.shape[1] :]], dim=1)
+        elif key in SCORE and value.shape[0] == 1:
+            out[key] = value.expand(own.shape).clone()
+    return out
 
 
 def grown(state: dict[str, Tensor], depth: int) -> dict[str, Tensor]:

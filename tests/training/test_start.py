@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.problem import tsp_problem
+from nco_bench.decoding.problem import cvrp_problem, tsp_problem
 from nco_bench.decoding.step import action_scores, start
 from nco_bench.errors import BadWeightsError, ResultsError
 from nco_bench.models.registry import build_path_policy
 from nco_bench.training.run import train
 from nco_bench.training.start import grown, start_from
-from nco_bench.weights.store import load_into, load_state, resolve
+from nco_bench.weights.store import export, load_into, load_state, resolve
 
 CONFIG = {
     "batch": "6",
@@ -54,9 +55,37 @@ def test_weights_that_do_not_fit_are_refused(name: str, model: str) -> None:
         start_from(build_path_policy(model, "tsp"), name, model, "tsp")
 
 
-def test_weights_of_another_problem_are_refused() -> None:
-    with pytest.raises(BadWeightsError, match="weights for tsp; lehd is to be trained for cvrp"):
-        start_from(build_path_policy("lehd", "cvrp"), "lehd", "lehd", "cvrp")
+def test_weights_of_another_problem_are_refused(tmp_path: Path) -> None:
+    policy, weights = build_path_policy("lehd", "cvrp"), resolve("lehd", "lehd")
+    start_from(policy, "lehd", "lehd", "cvrp")
+    manifest = dataclasses.replace(weights.manifest, problem="cvrp", config={"problem": "cvrp"})
+    path = export(policy.state_dict(), manifest, tmp_path / "cvrp.safetensors").path
+    with pytest.raises(BadWeightsError, match="weights for cvrp; lehd is to be trained for tsp"):
+        start_from(build_path_policy("lehd", "tsp"), str(path), "lehd", "tsp")
+
+
+@pytest.mark.parametrize("model", ["lehd", "sit", "bq"])
+def test_a_policy_for_the_cvrp_starts_with_what_it_learned_on_the_tsp(model: str, tmp_path: Path) -> None:
+    tsp, cvrp = build_path_policy(model, "tsp").eval(), build_path_policy(model, "cvrp").eval()
+    manifest = dataclasses.replace(resolve("lehd", "lehd").manifest, model=model, name=model, config={})
+    path = export(tsp.state_dict(), manifest, tmp_path / "tsp.safetensors").path
+    drawn = {key: value.clone() for key, value in cvrp.state_dict().items()}
+    start_from(cvrp, str(path), model, "cvrp")
+    for key, old in tsp.state_dict().items():
+        new = cvrp.state_dict()[key]
+        if old.dim() == 2 and new.shape[1] > old.shape[1]:
+            assert torch.equal(new[:, old.shape[1] :], drawn[key][:, old.shape[1] :])
+            new[:, old.shape[1] :] = 0  # loads play no part: both moves to a customer are the TSP's
+    coords = torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(1))
+    demand = torch.ones(3, 20, dtype=torch.int64).index_fill_(1, torch.tensor(0), 0)
+    routes = cvrp_problem(coords, demand, torch.full((3,), 30))
+    with torch.inference_mode():
+        moves = action_scores(cvrp, routes, cvrp.embed(routes.nodes), start(routes), None)[0].unflatten(
+            1, (-1, 2)
+        )
+    found, wanted = moves.amax(dim=2), first_scores(tsp)
+    torch.testing.assert_close(found.log_softmax(1), wanted.log_softmax(1))
+    assert not found.allclose(found[:, :1])
 
 
 def test_training_goes_on_from_weights_and_names_them(tmp_path: Path, shards: list[Path]) -> None:
