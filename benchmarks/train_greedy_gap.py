@@ -1,9 +1,13 @@
-"""Greedy gap of a weights file on datasets with reference tours, with 95 % intervals.
+"""Greedy gap of a weights file on datasets with reference solutions, with 95 % intervals.
 
     nco-bench generate tsp --n 100 --count 1000 --seed 4321 --reference lkh3 --out tsp100.npz
     python benchmarks/train_greedy_gap.py decoder-6x128 tsp100.npz [...] [--weights FILE]
 
-Construction starts at node 0, without augmentation. Lengths of both tours are taken in float64 from float32 coordinates.
+    nco-bench generate cvrp --n 100 --count 128 --seed 4321 --reference hgs:iterations=1000 --out cvrp100.npz
+    python benchmarks/train_greedy_gap.py sit cvrp100.npz --weights sit-cvrp
+
+Construction starts at node 0 or the depot, without augmentation. Lengths of both solutions are taken in float64 from
+float32 coordinates.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import torch
 
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.models.registry import build_path_policy
-from nco_bench.training.validation import greedy_gap
+from nco_bench.training.shards import read_shard
+from nco_bench.training.validation import greedy_cvrp_gap, greedy_gap
 from nco_bench.weights.store import load_into, resolve
 
 
@@ -37,18 +42,21 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("data", nargs="+")
     parser.add_argument("--weights")
+    parser.add_argument("--limit", type=int, help="only so many instances of each dataset")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    file = resolve(options.weights or options.model, options.model, "tsp")
+    file = resolve(options.weights or options.model, options.model)
     policy = build_path_policy(options.model, **file.manifest.config)
     load_into(policy, file)
     for name in options.data:
-        began, ordered = time.perf_counter(), from_node_0(name)
-        gap = greedy_gap(policy, ordered)
-        size = f"{gap.instances} x TSP-{ordered.shape[1]}"
+        began = time.perf_counter()
+        if file.manifest.problem == "cvrp":
+            gap = greedy_cvrp_gap(policy, read_shard(name).ordered[: options.limit])
+        else:
+            gap = greedy_gap(policy, from_node_0(name)[: options.limit])
         spent = time.perf_counter() - began
-        print(f"{size}: {gap.percent:.3f} % +- {gap.ci95:.3f} ({spent:.0f} s)", flush=True)
+        print(f"{name}: {gap.instances}: {gap.percent:.3f} % +- {gap.ci95:.3f} ({spent:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

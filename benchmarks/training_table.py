@@ -1,26 +1,31 @@
 """
-How far the path models that ship are trained: their gaps beside the papers', as a Markdown table.
+How far the path models are trained: their gaps beside the papers', as Markdown tables.
 
     python benchmarks/training_table.py > results/training/README.md
 
-Everything is read: what was trained and measured from the manifests of the weights, the course of the validation from
-the logs in ``results/training``, the papers' gaps from ``results/published``.
+Everything is read: what was trained and measured from the manifests of the weights (of those that do not ship, from
+copies beside the logs), the course of the validation from the logs in ``results/training``, the papers' gaps from
+``results/published``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from nco_bench.reports.plots import read_training_log
 from nco_bench.reports.published import load_table
-from nco_bench.weights.manifest import Manifest
+from nco_bench.weights.manifest import Manifest, read_manifest
 from nco_bench.weights.store import list_weights
 
 LOGS = Path("results/training")
 PRINTED = {
     "decoder-6x128": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
     "decoder-24x64": ("decoder-scaling", "2", "D=24, W=64", "TSP{n} | Gap"),
+    "decoder-12x128": ("decoder-scaling", "2", "D=12, W=128", "TSP{n} | Gap"),
+    "decoder-24x128": ("decoder-scaling", "2", "D=24, W=128", "TSP{n} | Gap"),
+    "decoder-42x128": ("decoder-scaling", "2", "D=42, W=128", "TSP{n} | Gap"),
     "lehd": ("decoder-scaling", "20", "LEHD D=6, W=128", "TSP{n} | Gap"),
     "pens-a": ("pens", "2", "PENS-A", "TSP{n} | Gap"),
     "pens-r": ("pens", "2", "PENS-R", "TSP{n} | Gap"),
@@ -28,7 +33,7 @@ PRINTED = {
 }
 """Where a paper prints the greedy gap of a model: paper, table, row, column."""
 SIZES = (100, 200, 500, 1000)
-HEAD = """# How far the path models that ship are trained
+HEAD = """# How far the path models are trained
 
 Greedy gaps in percent with half widths of 95 % intervals (instances in brackets), as the manifests state them; in italics
 what the paper prints. `validation` is the last gap in the training log, on instances held out of training. Samples are
@@ -38,19 +43,33 @@ three runs only the last one's log is there, what came before is in its manifest
 """
 
 
+UNSHIPPED = """
+Trained as well, and too large to ship beside the others (a file of at most 12 MB, at most 60 MB in all); `nco-bench train`
+makes them anew, with the recipe, the data and the start that the manifests beside this page name.
+"""
+CVRP = """
+For the CVRP, against the references of the test sets (best of HGS, PyVRP and LKH3 for 100 customers, LKH3 above):
+"""
+
+
 def main() -> None:
+    ships = [file.manifest for file in list_weights() if file.path.parent.name == "files"]
+    learned = [manifest for manifest in ships if manifest.recipe.get("learner") == "supervised"]
     print(HEAD)
-    print(
-        "| weights | samples | hours | of the paper's | validation | "
-        + " | ".join(f"TSP-{n}" for n in SIZES)
-        + " |"
-    )
-    print("|---" * (5 + len(SIZES)) + "|")
-    for file in list_weights():
-        manifest = file.manifest
-        if file.path.parent.name != "files" or manifest.recipe.get("learner") != "supervised":
-            continue
-        cells = [measured(manifest, n) for n in SIZES]
+    table([manifest for manifest in learned if manifest.problem == "tsp"], "TSP-{}", SIZES)
+    print(CVRP)
+    table([manifest for manifest in learned if manifest.problem == "cvrp"], "CVRP-{}", SIZES)
+    print(UNSHIPPED)
+    table([read_manifest(path) for path in sorted(LOGS.glob("*.json"))], "TSP-{}", SIZES)
+
+
+def table(manifests: Sequence[Manifest], column: str, sizes: Sequence[int]) -> None:
+    """Print a table of the models that were measured at any of the sizes."""
+    names = [column.format(n) for n in sizes]
+    print("| weights | samples | hours | of the paper's | validation | " + " | ".join(names) + " |")
+    print("|---" * (5 + len(sizes)) + "|")
+    for manifest in manifests:
+        cells = [measured(manifest, name) for name in names]
         if any(cells):
             print("| " + " | ".join([*facts(manifest), *(c or "–" for c in cells)]) + " |")
 
@@ -65,12 +84,14 @@ def facts(manifest: Manifest) -> list[str]:
     return [f"`{manifest.name}`", f"{manifest.samples:,}", f"{manifest.hours:.2g}", share, last]
 
 
-def measured(manifest: Manifest, n: int) -> str:
-    """The measured gap at a size, with the printed one; empty where neither was measured."""
+def measured(manifest: Manifest, size: str) -> str:
+    """The measured gap at a size such as TSP-100, with the printed one; empty where it was not measured."""
+    dataset = size.lower().replace("-", "")
     for found in manifest.validation:
-        if re.search(rf"tsp{n}\b", found.on) and "held out" not in found.on:
+        if re.search(rf"{dataset}\b", found.on) and "held out" not in found.on:
             ours = f"{found.gap_percent:.1f} ± {found.ci95_percent:.1f} ({found.instances})"
-            return ours + (f" *{printed(manifest.name, n)}*" if printed(manifest.name, n) else "")
+            paper = printed(manifest.name, int(size.partition("-")[2])) if manifest.problem == "tsp" else ""
+            return ours + (f" *{paper}*" if paper else "")
     return ""
 
 
