@@ -72,9 +72,9 @@ def with_loads(state: dict[str, Tensor], drawn: Mapping[str, Tensor]) -> dict[st
     out = dict(state)
     for key, value in state.items():
         own = drawn.get(key, value)
-        if value.dim() == own.dim() == 2 and own.shape[1] > value.shape[1]:
+        if value.dim() == own.dim() == 2 and len(own) == len(value) and own.shape[1] > value.shape[1]:
             out[key] = torch.cat([value, own[:, value.shape[1] :]], dim=1)
-        elif key in SCORE and value.shape[0] == 1:
+        elif key in SCORE and len(value) == 1 and value.shape[1:] == own.shape[1:]:
             out[key] = value.expand(own.shape).clone()
     return out
 

@@ -64,6 +64,14 @@ def test_weights_of_another_problem_are_refused(tmp_path: Path) -> None:
         start_from(build_path_policy("lehd", "tsp"), str(path), "lehd", "tsp")
 
 
+@pytest.mark.parametrize(
+    ("name", "model"), [("lehd", "sit"), ("sit", "lehd"), ("sit", "bq"), ("pens-a", "sit")]
+)
+def test_weights_of_another_model_are_no_start_for_the_cvrp(name: str, model: str) -> None:
+    with pytest.raises(BadWeightsError, match=f"do not fit {model}"):
+        start_from(build_path_policy(model, "cvrp"), name, model, "cvrp")
+
+
 @pytest.mark.parametrize("model", ["lehd", "sit", "bq"])
 def test_a_policy_for_the_cvrp_starts_with_what_it_learned_on_the_tsp(model: str, tmp_path: Path) -> None:
     tsp, cvrp = build_path_policy(model, "tsp").eval(), build_path_policy(model, "cvrp").eval()
