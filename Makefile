@@ -22,10 +22,10 @@ $(STAMP): $(VENV)/bin/python pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/nco-bench generate tsp --n 100 --count 16 --reference lkh3 --instances demo/instances
-	$(BIN)/nco-bench run concorde lkh3 random-insertion nearest-neighbor decoder-6x128 --data tsp100 \
+	$(BIN)/nco-bench run concorde lkh3 random-insertion nearest-neighbor decoder-6x128 --data tsp100:count=16 \
 	    --instances demo/instances --results demo/runs
 	$(BIN)/nco-bench report --results demo/runs --latex --out demo/table.tex
-	$(BIN)/nco-bench plot tour --solver decoder-6x128 --data tsp100 --instances demo/instances \
+	$(BIN)/nco-bench plot tour --solver decoder-6x128 --data tsp100:count=16 --instances demo/instances \
 	    --results demo/runs --out demo/tour.png
 	@echo "The table is in demo/table.tex, the picture in demo/tour.png."
 

@@ -68,8 +68,8 @@ def write_results(folder: Path, total: int, counts: dict[str, float] | None = No
                     dump_line(
                         Record(
                             generator.bytes(16).hex(), index, i, f"tsp{n}-{i}", n, 0, 1234 + i, "ok", cost, 7.7,
-                            100 * (cost - 7.7) / 7.7, 0.01, False, (i * n, n), "0123456789abcdef", "euclidean",
-                            counts=counts,
+                            0.01, False, (i * n, n), "0123456789abcdef", "euclidean",
+                            instance_sha256=f"{n << 32 | i:016x}", counts=counts,
                         )
                     )
                 )  # fmt: skip

@@ -6,32 +6,34 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
+from nco_bench.cli.options import DEFAULT_FOLDERS, DEFAULT_INSTANCES, Instances, Json, ResultFolders
 
 
 def compare(
     solver_a: Annotated[str, typer.Argument(help="A row of the table, or a solver's name.")],
     solver_b: Annotated[str, typer.Argument(help="The other one.")],
-    data: Annotated[str, typer.Option("--data", help="Dataset that both were run on.")],
-    results: Results = DEFAULT_RESULTS,
+    data: Annotated[list[str], typer.Option("--data", help="Dataset that both were run on; repeatable.")],
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> None:
-    """Compare two solvers, paired by instance, with a confidence interval."""
+    """Compare two solvers, paired by instance, with a confidence interval.
+
+    The name of a generated set means its first instances, whatever was run. Prints a line for each --data; --json prints one
+    object, or for several --data a list.
+    """
     from nco_bench.cli.output import print_json
     from nco_bench.reports import compare as comparing
     from nco_bench.reports.load import load_frame
-    from nco_bench.reports.selection import dataset_called
 
-    frame = load_frame(results)
-    dataset = dataset_called(frame, data)
-    comparison = comparing.compare(frame, solver_a, solver_b, dataset)
+    frame = load_frame(results, instances)
+    found = [comparing.compare(frame, solver_a, solver_b, name) for name in dict.fromkeys(data)]
     if json:
-        rows = comparing.dataset_rows(frame, dataset)
-        names = [comparing.pick_row(rows, solver) for solver in (solver_a, solver_b)]
-        outliers = {name: comparing.outlying_instances(frame, rows[name]) for name in names}
-        print_json(comparing.as_document(comparison, outliers))
+        documents = [comparing.as_document(one, comparing.outliers_of(frame, one)) for one in found]
+        print_json(documents[0] if len(documents) == 1 else documents)
     else:
-        typer.echo(comparing.sentence(comparison))
+        for one in found:
+            typer.echo(comparing.sentence(one))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -15,6 +15,12 @@ Json = Annotated[
 Results = Annotated[
     Path, typer.Option("--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs.", show_default=True)
 ]
+ResultFolders = Annotated[
+    list[Path],
+    typer.Option(
+        "--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs; repeatable.", show_default=True
+    ),
+]
 Instances = Annotated[
     Path,
     typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True),
@@ -29,4 +35,5 @@ TimeLimit = Annotated[
 ]
 
 DEFAULT_RESULTS = Path("results/runs")
+DEFAULT_FOLDERS = [DEFAULT_RESULTS]
 DEFAULT_INSTANCES = Path("instances")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Results
+from nco_bench.cli.options import (
+    DEFAULT_FOLDERS,
+    DEFAULT_INSTANCES,
+    DEFAULT_RESULTS,
+    Instances,
+    ResultFolders,
+    Results,
+)
+
+if TYPE_CHECKING:
+    from nco_bench.reports.load import ResultFrame
 
 group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
 Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.")]
@@ -57,25 +67,49 @@ def packing(
 
 
 @group.command()
-def pareto(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+def pareto(
+    out: Out,
+    data: Data = None,
+    solver: Solvers = None,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
     """Gap against time."""
-    _records_plot("pareto", out, data, solver, results)
+    from nco_bench.cli.output import say
+    from nco_bench.reports import plots
+
+    say(f"written to {plots.pareto(_frame(results, instances, data, solver), out)}")
 
 
 @group.command(short_help="Mean gap against time, for solvers that improve.")
-def anytime(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+def anytime(
+    out: Out,
+    data: Data = None,
+    solver: Solvers = None,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
     """Mean gap against time, for solvers that improve their solution (rrc, prc)."""
     from nco_bench.cli.output import say
     from nco_bench.reports.anytime import anytime_curves
     from nco_bench.reports.plots import anytime as draw
 
-    say(f"written to {draw(anytime_curves(results, data or (), solver or ()), out)}")
+    say(f"written to {draw(anytime_curves(_frame(results, instances, data, solver)), out)}")
 
 
 @group.command()
-def scaling(out: Out, data: Data = None, solver: Solvers = None, results: Results = DEFAULT_RESULTS) -> None:
+def scaling(
+    out: Out,
+    data: Data = None,
+    solver: Solvers = None,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
     """Gap against instance size."""
-    _records_plot("scaling", out, data, solver, results)
+    from nco_bench.cli.output import say
+    from nco_bench.reports import plots
+
+    say(f"written to {plots.scaling(_frame(results, instances, data, solver), out)}")
 
 
 @group.command()
@@ -90,18 +124,20 @@ def laws(
         ),
     ] = "2a",
     results: Annotated[
-        Path | None, typer.Option("--results", help="Add our decoders' gaps from these records.")
+        list[Path] | None,
+        typer.Option("--results", help="Add our decoders' gaps from these records; repeatable."),
     ] = None,
     log: Annotated[
         list[Path] | None, typer.Option("--log", help="Figure 3: CSV log of a training run; repeatable.")
     ] = None,
+    instances: Instances = DEFAULT_INSTANCES,
 ) -> None:
     """Power laws of decoder scaling, Figures 1 to 6."""
     from nco_bench.cli.output import say
     from nco_bench.reports.law_figures import draw_laws
     from nco_bench.reports.load import load_frame
 
-    frame = None if results is None else load_frame(results)
+    frame = load_frame(results, instances) if results else None
     say(f"written to {draw_laws(figure, out, frame, log or ())}")
 
 
@@ -124,17 +160,14 @@ def scatter(
     solver_b: Annotated[str, typer.Argument(help="The other one.")],
     data: Annotated[str, typer.Option("--data", help="Dataset that both were run on.")],
     out: Out,
-    results: Results = DEFAULT_RESULTS,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
 ) -> None:
     """Gaps of two solvers against each other, a point per instance."""
     from nco_bench.cli.output import say
     from nco_bench.reports import plots
-    from nco_bench.reports.load import load_frame
-    from nco_bench.reports.selection import dataset_called
 
-    frame = load_frame(results)
-    plots.scatter(frame, solver_a, solver_b, dataset_called(frame, data), out)
-    say(f"written to {out}")
+    say(f"written to {plots.scatter(_frame(results, instances), solver_a, solver_b, data, out)}")
 
 
 @group.command()
@@ -239,19 +272,13 @@ def features(
     say(f"written to {out}")
 
 
-def _records_plot(
-    name: str, out: Path, data: list[str] | None, solver: list[str] | None, results: Path
-) -> None:
-    from nco_bench.cli.output import say
-    from nco_bench.reports import plots
+def _frame(
+    results: list[Path], instances: Path, data: list[str] | None = None, solver: list[str] | None = None
+) -> ResultFrame:
     from nco_bench.reports.load import load_frame
-    from nco_bench.reports.selection import dataset_called
 
-    frame = load_frame(results)
-    if data or solver:
-        frame = frame.select(datasets=[dataset_called(frame, d) for d in data or ()], solvers=solver or ())
-    getattr(plots, name)(frame, out)
-    say(f"written to {out}")
+    frame = load_frame(results, instances)
+    return frame.select(datasets=data or (), solvers=solver or ()) if data or solver else frame
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
+from nco_bench.cli.options import DEFAULT_FOLDERS, DEFAULT_INSTANCES, Instances, Json, ResultFolders
 
 
 def report(
@@ -32,9 +32,13 @@ def report(
             help="File; its ending chooses the format where no option does; default: standard output.",
         ),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    instances: Instances = DEFAULT_INSTANCES,
 ) -> None:
     """Make a table from stored records.
+
+    Gaps are to the best references known now: those of the ledger in the instances folder, or what a run knew. The name of a
+    generated set means its first instances, whatever was run: tsp100:count=16 also shows what was run on tsp100.
 
     Tables: main (cost, gap, time), gaps (both gap definitions, 95 % bootstrap interval of the mean, standard deviation),
     times, instances (a row per instance), tasks. Repeats are averaged per instance first. The HTML page adds plots, the
@@ -46,16 +50,15 @@ def report(
     from nco_bench.cli.tables import console
     from nco_bench.reports.load import load_frame
     from nco_bench.reports.render_terminal import show
-    from nco_bench.reports.selection import dataset_called
     from nco_bench.reports.table import build_table
     from nco_bench.reports.writing import render, write_text
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:
         chosen = form_of(out)
-    frame = load_frame(results)
+    frame = load_frame(results, instances)
     if data or solver:
-        frame = frame.select(datasets=[dataset_called(frame, d) for d in data or ()], solvers=solver or ())
+        frame = frame.select(datasets=data or (), solvers=solver or ())
     if chosen is None and out is None:
         show(build_table(table, frame, gap=gap), console())
         return

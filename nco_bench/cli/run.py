@@ -91,7 +91,7 @@ def run(
     )
     with RunDisplay() as display:
         outcome = execute(request, display)
-    frame = frame_of_cells(results, outcome.cells, request.limit, repeats)
+    frame = frame_of_cells(results, outcome.cells, repeats, instances)
     if json:
         cells = [summary.as_dict() for summary in summarise(frame)]
         print_json({"cells": cells, "run_ids": outcome.run_ids, "skipped": outcome.skipped})

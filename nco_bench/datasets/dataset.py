@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets import identity
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 
@@ -114,6 +115,21 @@ class Dataset:
         """Content hash of problem, conventions and arrays (not of names and references); of the whole set for a slice."""
         return self.whole_sha256 or content_sha256(self.problem, self.instances)
 
+    @cached_property
+    def instance_hashes(self) -> tuple[str, ...]:
+        """Content hash of every instance alone, its first 16 hex digits: what records and references belong to."""
+        return tuple(map(instance_sha256, self.instances))
+
+    @cached_property
+    def whole(self) -> str:
+        """Identity of the longest set that this one is the beginning of, see `nco_bench.datasets.identity`."""
+        return identity.whole_of(self.name, self.origin.generator, self.origin.version, self.sha256)
+
+    def holds(self, index: int, sha256: str) -> bool:
+        """Whether the instance of this index in the whole dataset is here, and has this hash (empty: not known)."""
+        position = index - self.first_index
+        return 0 <= position < len(self) and sha256 in ("", self.instance_hashes[position])
+
     def slice(self, start: int, stop: int) -> Dataset:
         """Return instances ``start .. stop - 1`` (0-based), keeping name, hash and indices of the whole."""
         if not 0 <= start < stop <= len(self):
@@ -140,9 +156,18 @@ def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
     """
     digest = hashlib.sha256(f"{problem}\n{len(instances)}\n".encode())
     for instance in instances:
-        digest.update(f"{instance.convention}\n".encode())
-        for key, array in sorted(instance.arrays().items()):
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            digest.update(f"{key} {little.dtype.str} {little.shape}\n".encode())
-            digest.update(little.tobytes())
+        digest.update(_content(instance))
     return digest.hexdigest()
+
+
+def instance_sha256(instance: Instance) -> str:
+    """Return the first 16 hex digits of the content hash of one instance."""
+    return hashlib.sha256(f"{instance.problem}\n1\n".encode() + _content(instance)).hexdigest()[:16]
+
+
+def _content(instance: Instance) -> bytes:
+    parts = [f"{instance.convention}\n".encode()]
+    for key, array in sorted(instance.arrays().items()):
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        parts += (f"{key} {little.dtype.str} {little.shape}\n".encode(), little.tobytes())
+    return b"".join(parts)

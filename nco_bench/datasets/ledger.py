@@ -1,31 +1,41 @@
-"""The reference ledger: the best solution that was ever found for each instance of a dataset.
+"""The reference ledger: the best solution that was ever found for each instance.
 
-One file per dataset content, ``<instances>/ledger/<sha16>.npz``, keyed by the content hash, so the same instances under
-another name share their references. It keeps per instance cost, solution, solver, parameters, seconds, whether it is
-proven optimal, and the day. It is laid over the references that a dataset brings along; the better one counts.
+``<instances>/ledger/references.sqlite``, keyed by the content hash of the instance alone, so whatever set an instance stands
+in, under whatever name, it has the same reference. The ledger keeps per instance cost, solution, solver, parameters,
+seconds, whether it is proven optimal, and the day. It is laid over the references that a dataset brings along; the better
+one counts. Tables ask it when they are made.
 
-Writers hold a lock (``fcntl``) on ``<sha16>.lock``, read, merge, and replace the file, so two processes lose nothing.
+Writers take SQLite's lock, read, merge and commit, so two processes lose nothing. Ledgers of before (one ``<sha16>.npz`` per
+dataset content, keyed by the index of the instance) are read beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
-from collections.abc import Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.datasets.formats.reading import read_npz, write_npz
+from nco_bench.datasets.ledger_file import (
+    Row,
+    exists,
+    ledger_path,
+    locked,
+    old_rows,
+    opened,
+    rows_by_hash,
+    write,
+    write_places,
+)
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance, problem
 
-FORMAT_VERSION = 1
 COST_TOLERANCE = 1e-9
 """Relative difference below which two costs are equal: float64 sums in another order."""
 
@@ -84,17 +94,6 @@ class Outcome:
     previous: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class _Row:
-    reference: Reference
-    date: str
-
-
-def ledger_path(dataset: Dataset, instances_dir: Path) -> Path:
-    """Return the ledger file of a dataset's content."""
-    return instances_dir / "ledger" / f"{dataset.sha256[:16]}.npz"
-
-
 def load(dataset: Dataset, instances_dir: Path) -> Dataset:
     """Lay the ledger's references over a dataset's own; the better one counts, and a proof is kept.
 
@@ -108,21 +107,19 @@ def load(dataset: Dataset, instances_dir: Path) -> Dataset:
     Raises
     ------
     BadInputError
-        When the ledger file is damaged, or belongs to another dataset.
+        When the ledger is damaged.
     """
-    rows = _read(ledger_path(dataset, instances_dir), dataset.sha256)
+    rows = _rows_of(dataset, range(len(dataset)), instances_dir)
     if not rows:
         return dataset
     merged = [
-        _better(reference, rows[dataset.first_index + i].reference, dataset.problem)
-        if dataset.first_index + i in rows
-        else reference
+        better(reference, rows[i].reference, dataset.problem) if i in rows else reference
         for i, reference in enumerate(dataset.references)
     ]
     return dataset.with_references(merged)
 
 
-def _better(known: Reference | None, new: Reference, problem_name: str) -> Reference:
+def better(known: Reference | None, new: Reference, problem_name: str) -> Reference:
     if known is None or beats(new.cost, known.cost, problem_name):
         return new
     if abs(new.cost - known.cost) <= _slack(known.cost):
@@ -172,14 +169,17 @@ def improve(
     judged = [_judge(dataset, candidate) for candidate in candidates]
     if all(outcome.status == "refused" for outcome in judged):
         return judged
-    path = ledger_path(dataset, instances_dir)
-    with _locked(path):
-        rows = _read(path, dataset.sha256)
-        outcomes = []
-        for candidate, outcome in zip(candidates, judged, strict=True):
-            outcomes.append(_apply(dataset, rows, candidate, outcome, date))
-        if any(outcome.status in ("improved", "proved") for outcome in outcomes):
-            _write(path, dataset, rows)
+    positions = sorted({candidate.index - dataset.first_index for candidate in candidates})
+    with locked(ledger_path(instances_dir)) as ledger:
+        rows = _rows_of(dataset, positions, instances_dir, ledger)
+        before = dict(rows)
+        outcomes = [
+            _apply(dataset, rows, candidate, outcome, date)
+            for candidate, outcome in zip(candidates, judged, strict=True)
+        ]
+        changed = [position for position, row in rows.items() if row is not before.get(position)]
+        write(ledger, dataset, {position: rows[position] for position in changed})
+        write_places(ledger, dataset, positions)
     return outcomes
 
 
@@ -217,15 +217,16 @@ def _is_identity(solution: NDArray[np.integer], instance: Instance) -> bool:
 
 
 def _apply(
-    dataset: Dataset, rows: dict[int, _Row], candidate: Candidate, judged: Outcome, date: str
+    dataset: Dataset, rows: dict[int, Row], candidate: Candidate, judged: Outcome, date: str
 ) -> Outcome:
     """Store a candidate in `rows` if it beats what ledger and dataset know."""
     if judged.status == "refused":
         return judged
     assert judged.cost is not None
-    known = dataset.references[candidate.index - dataset.first_index]
-    if candidate.index in rows:
-        known = _better(known, rows[candidate.index].reference, dataset.problem)
+    position = candidate.index - dataset.first_index
+    known = dataset.references[position]
+    if position in rows:
+        known = better(known, rows[position].reference, dataset.problem)
     new = Reference(
         cost=judged.cost,
         solver=candidate.solver,
@@ -239,87 +240,46 @@ def _apply(
         if known is not None and known.optimal:
             reason = f"costs {new.cost:.10g}, better than the proven optimum {known.cost:.10g}: one of the two is wrong"
             return replace(judged, status="refused", reason=reason, previous=previous)
-        rows[candidate.index] = _Row(new, date)
+        rows[position] = Row(new, date)
         reason = "first reference" if known is None else f"better than {known.cost:.10g} of {known.solver}"
         return replace(judged, status="improved", reason=reason, previous=previous)
     same = abs(new.cost - known.cost) <= _slack(known.cost)
     if same and known.solution is None:
-        rows[candidate.index] = _Row(replace(new, optimal=new.optimal or known.optimal), date)
+        rows[position] = Row(replace(new, optimal=new.optimal or known.optimal), date)
         return replace(
             judged, status="improved", reason="the first solution of the known cost", previous=previous
         )
     if same and new.optimal and not known.optimal:
-        rows[candidate.index] = _Row(new, date)
+        rows[position] = Row(new, date)
         return replace(
             judged, status="proved", reason=f"the cost of {known.solver} is optimal", previous=previous
         )
     return replace(judged, status="kept", reason=f"{known.solver} has {known.cost:.10g}", previous=previous)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = path.with_suffix(".lock").open("a")
-    except OSError as error:
-        raise BadInputError(
-            f"{path.parent}: the ledger cannot be written ({error.strerror or error})."
-        ) from None
-    with handle:
-        # Released when the file is closed, also when the process dies.
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def _read(path: Path, sha256: str) -> dict[int, _Row]:
-    if not path.is_file():
-        return {}
-    arrays = read_npz(path)
-    try:
-        return _rows(arrays, sha256, path)
-    except (KeyError, ValueError, IndexError, TypeError) as error:
-        raise BadInputError(
-            f"{path}: a damaged ledger ({error}); delete it, or restore it from a backup."
-        ) from None
-
-
-def _rows(arrays: Mapping[str, NDArray[Any]], sha256: str, path: Path) -> dict[int, _Row]:
-    if int(arrays["format"]) != FORMAT_VERSION or str(arrays["sha256"]) != sha256:
-        raise BadInputError(f"{path}: a ledger of another dataset or version; move it away.")
-    starts = np.concatenate(([0], np.cumsum(arrays["length"])))
-    rows = {}
-    for k, index in enumerate(arrays["index"].tolist()):
-        seconds = float(arrays["seconds"][k])
-        reference = Reference(
-            cost=float(arrays["cost"][k]),
-            solver=str(arrays["solver"][k]),
-            solution=arrays["solution"][starts[k] : starts[k + 1]].astype(np.int64),
-            optimal=bool(arrays["optimal"][k]),
-            seconds=None if np.isnan(seconds) else seconds,
-            params=str(arrays["params"][k]),
-        )
-        rows[int(index)] = _Row(reference, str(arrays["date"][k]))
+def _rows_of(
+    dataset: Dataset,
+    positions: Collection[int],
+    instances_dir: Path,
+    ledger: sqlite3.Connection | None = None,
+) -> dict[int, Row]:
+    """Read what the ledgers know of some instances of a dataset, by their position in it."""
+    path, first = ledger_path(instances_dir), dataset.first_index
+    rows = {
+        position: old[first + position]
+        for old in [old_rows(dataset.sha256, instances_dir)]
+        for position in positions
+        if first + position in old
+    }
+    if not exists(path):
+        return rows
+    hashes = dataset.instance_hashes
+    with contextlib.nullcontext(ledger) if ledger is not None else opened(path) as connection:
+        found = rows_by_hash(connection, {hashes[position] for position in positions})
+    for position in positions:
+        row, old_row = found.get(hashes[position]), rows.get(position)
+        if row is None:
+            continue
+        if old_row is None or not beats(old_row.reference.cost, row.reference.cost, dataset.problem):
+            rows[position] = row
     return rows
-
-
-def _write(path: Path, dataset: Dataset, rows: Mapping[int, _Row]) -> None:
-    order = sorted(rows)
-    references = [rows[index].reference for index in order]
-    solutions = [np.asarray(r.solution, dtype=np.int32) for r in references]
-    write_npz(
-        path,
-        {
-            "format": np.array(FORMAT_VERSION),
-            "sha256": np.array(dataset.sha256),
-            "dataset": np.array(dataset.name),
-            "index": np.array(order, dtype=np.int64),
-            "cost": np.array([r.cost for r in references]),
-            "optimal": np.array([r.optimal for r in references]),
-            "seconds": np.array([np.nan if r.seconds is None else r.seconds for r in references]),
-            "solver": np.array([r.solver for r in references]),
-            "params": np.array([r.params for r in references]),
-            "date": np.array([rows[index].date for index in order]),
-            "length": np.array([len(s) for s in solutions], dtype=np.int64),
-            "solution": np.concatenate(solutions),
-        },
-    )

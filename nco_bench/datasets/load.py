@@ -4,15 +4,16 @@ Looked up in this order:
 
 1. a path to any supported file;
 2. a library or test-set name (``tsplib``, ``tsplib/berlin52``, ``cvrplib:X``, ``fu_tsp500``);
-3. a generated name (``tsp100``, ``tsp10000:clustered:seed=7:count=16``, ``kool-tsp100``). A stored set of that name
-   wins, with its references; a bare name without a count takes the largest stored set of that generator, which
-   is right because generators are prefix-stable; otherwise the set is generated on the spot.
+3. a generated name (``tsp100``, ``tsp10000:clustered:seed=7:count=16``, ``kool-tsp100``), which means the same instances
+   whatever is stored. They are read from a stored set that begins with them, else generated on the spot, and have the
+   references of all stored sets of their stream.
 
 Whatever it is, the reference ledger's better solutions are laid over it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def _find(name: str, places: Places) -> Dataset:
             else "See 'nco-bench list datasets'."
         )
         raise UnknownNameError("dataset", name, known, hint)
-    return _from_store(spec, places.instances) or generate_spec(spec)
+    return _generated(spec, places.instances)
 
 
 def load_path(path: Path) -> Dataset:
@@ -114,24 +115,60 @@ def stored_path(name: str, instances: Path) -> Path:
     return instances / f"{name.replace(':', '_')}.npz"
 
 
-def _from_store(spec: GenerationSpec, instances: Path) -> Dataset | None:
-    """Read the stored set of this name, or the beginning of a longer one of the same stream, with its references."""
-    exact = stored_path(spec.name, instances)
-    if exact.exists():
-        return load_saved(exact)
-    siblings = [(_count_of(path, spec), path) for path in instances.glob(_pattern(spec))]
-    fitting = [(count, path) for count, path in siblings if count >= (spec.count if spec.count_given else 1)]
-    if not fitting:
-        return None
-    if not spec.count_given:
-        return load_saved(max(fitting)[1])
-    whole = load_saved(min(fitting)[1])
-    return replace(
-        whole,
-        name=spec.name,
-        instances=whole.instances[: spec.count],
-        references=whole.references[: spec.count],
+def _generated(spec: GenerationSpec, instances: Path) -> Dataset:
+    """Read the set from the shortest stored one that begins with it, else generate it; with all stored references."""
+    stored = sorted(
+        (count, path) for path in instances.glob(_pattern(spec)) if (count := _count_of(path, spec))
     )
+    covering = next((path for count, path in stored if count >= spec.count), None)
+    others = [path for _, path in stored if path != covering and _has_references(path)]
+    found = generate_spec(spec) if covering is None else _beginning(_load_stored(covering), spec)
+    for path in others:
+        found = _with_references_of(found, _load_stored(path))
+    return found
+
+
+def _load_stored(path: Path) -> Dataset:
+    """Read a stored set; its name, version and content must be what the name of its file stands for."""
+    dataset = load_saved(path)
+    spec = parse_generated(_name_of(path))
+    assert spec is not None
+    first = generate_spec(replace(spec, count=1)).origin
+    if dataset.name != spec.name or replace(dataset.origin, params={}) != replace(first, params={}):
+        raise BadInputError(
+            f"{path}: holds {dataset.name} ({dataset.origin.generator or 'of unknown origin'} "
+            f"{dataset.origin.version}), not {spec.name} ({first.generator} {first.version}); move it to another folder, "
+            "and name it with its path."
+        )
+    return dataset
+
+
+def _beginning(dataset: Dataset, spec: GenerationSpec) -> Dataset:
+    if len(dataset) == spec.count:
+        return dataset
+    return replace(
+        dataset,
+        name=spec.name,
+        instances=dataset.instances[: spec.count],
+        references=dataset.references[: spec.count],
+    )
+
+
+def _with_references_of(dataset: Dataset, other: Dataset) -> Dataset:
+    """Lay the references of another set of the same stream over a set's own; the better one counts."""
+    shared = min(len(dataset), len(other))
+    merged = [
+        mine if new is None else ledger.better(mine, new, dataset.problem)
+        for mine, new in zip(dataset.references[:shared], other.references[:shared], strict=True)
+    ]
+    return dataset.with_references([*merged, *dataset.references[shared:]])
+
+
+def _has_references(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.with_suffix(".json").read_text())["references"]["count"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return True  # damaged: reading it says how
 
 
 def _pattern(spec: GenerationSpec) -> str:
@@ -141,7 +178,12 @@ def _pattern(spec: GenerationSpec) -> str:
 def _count_of(path: Path, spec: GenerationSpec) -> int:
     """Count of a stored set that differs from `spec` in nothing but the count, else 0."""
     try:
-        other = parse_generated(path.stem.replace("_", ":"))
+        other = parse_generated(_name_of(path))
     except (BadInputError, UnknownNameError):
         return 0
-    return other.count if other is not None and other.same_stream(spec) else 0
+    return other.count if other is not None and other.stream == spec.stream else 0
+
+
+def _name_of(path: Path) -> str:
+    """The inverse of `stored_path`."""
+    return path.stem.replace("_", ":")

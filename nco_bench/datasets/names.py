@@ -4,13 +4,16 @@
 ``tsp100:range=-1..1``, ``cvrp100:capacity=10:demand=unit:range=-1..1``, ``kool-tsp100``: the problem with its size,
 then the distribution with its parameters, the problem's parameters, seed and count. What stands at its default is
 left out of the canonical name, but CVRP's capacity never is: papers differ in it for the same n.
+
+The default count is the literature's, so ``tsp100`` is 10,000 instances wherever and whenever it is read, whatever lies in
+the instances folder; a set of 16 is called ``tsp100:count=16``, and is the first 16 of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nco_bench.datasets import kool, lra, packing, tasks
@@ -53,8 +56,6 @@ class GenerationSpec:
         Canonical text, with its parameters that differ from the default.
     params
         The problem's parameters with their canonical text, all of them, in the order of its table entry.
-    count_given
-        Whether the user named a count; without one, a stored set of any count will do.
     family
         ``nco-bench``, ``tasks`` for the algorithmic tasks, or ``kool`` for the sets of Kool et al.
     """
@@ -65,7 +66,6 @@ class GenerationSpec:
     distribution: str = "uniform"
     seed: int = DEFAULT_SEED
     params: tuple[tuple[str, str], ...] = ()
-    count_given: bool = False
     family: str = "nco-bench"
 
     @property
@@ -87,11 +87,12 @@ class GenerationSpec:
             parts.append(f"count={self.count}")
         return ":".join(parts)
 
-    def same_stream(self, other: GenerationSpec) -> bool:
-        """Whether the shorter of the two sets is the beginning of the longer one."""
-        if self.family == "kool" and self.problem != "tsp" and self.count != other.count:
-            return False
-        return replace(self, count=1, count_given=False) == replace(other, count=1, count_given=False)
+    @property
+    def stream(self) -> str:
+        """The name without its count; of two sets with the same one, the shorter is the beginning of the longer."""
+        if self.family == "kool" and self.problem != "tsp":
+            return self.name
+        return re.sub(r":count=\d+$", "", self.name)
 
 
 def specify(
@@ -127,7 +128,6 @@ def specify(
         distribution=generator.canonical_distribution(distribution),
         seed=seed,
         params=tuple((key, given.get(key, defaults[key])) for key in generator.parameters),
-        count_given=count is not None,
     )
 
 
@@ -247,9 +247,7 @@ def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> Gene
     chosen_seed = kool.TEST_SEED if seed is None else seed
     kool.check(problem, n, chosen_seed, chosen_count)
     params = (("capacity", f"{kool.CAPACITIES[n]:g}"),) if problem == "cvrp" else ()
-    return GenerationSpec(
-        problem, n, chosen_count, "uniform", chosen_seed, params, count_given=count is not None, family="kool"
-    )
+    return GenerationSpec(problem, n, chosen_count, "uniform", chosen_seed, params, family="kool")
 
 
 def _take_int(name: str, settings: dict[str, str], key: str) -> int | None:

@@ -72,7 +72,6 @@ def describe(
         "distribution": setting,
         "seed": seed,
         "params": (("variant", chosen.variant),),
-        "count_given": count is not None,
         "family": FAMILY,
     }
 

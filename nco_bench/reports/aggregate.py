@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.reports.best_known import Source, instance_places
 from nco_bench.reports.columns import COUNT_PREFIX
-from nco_bench.reports.load import OK, Group, ResultFrame, instance_places
+from nco_bench.reports.load import OK, Group, ResultFrame
 from nco_bench.reports.pooled import Pooled, pool
 from nco_bench.reports.statistics import bootstrap_interval
+from nco_bench.reports.training_set import distribution_label, trained_on_test
+from nco_bench.reports.wholes import Set
 from nco_bench.runs.records import STATUSES
 
 
@@ -60,6 +65,10 @@ class CellSummary:
         Whether the weights' manifest lists this dataset among its training data.
     pooled
         Metrics that are pooled over instances, by name; empty for problems without.
+    asked
+        Solves that the commands asked for; None where the records do not say it.
+    references
+        Where the references come from, with the number of instances; the most frequent first.
     """
 
     group: Group
@@ -84,6 +93,13 @@ class CellSummary:
     distribution_label: str | None
     trained_on_test: bool
     pooled: dict[str, Pooled] = field(default_factory=dict)
+    asked: int | None = None
+    references: tuple[tuple[Source, int], ...] = ()
+
+    @property
+    def reference_solver(self) -> str | None:
+        """Who found most of the references."""
+        return self.references[0][0].solver if self.references else None
 
     @property
     def seconds_per_instance(self) -> float:
@@ -93,7 +109,12 @@ class CellSummary:
     @property
     def complete(self) -> bool:
         """Whether all instances of the column were solved, so that the means can be ranked against others."""
-        return self.failed_solves == 0 and self.instances == self.instances_of_column
+        return self.failed_solves == 0 and self.instances == self.instances_of_column and not self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a run was stopped before it had solved what it was asked for."""
+        return self.asked is not None and self.solves < self.asked
 
     @property
     def all_failed(self) -> bool:
@@ -130,6 +151,8 @@ class CellSummary:
             "instances": self.instances,
             "failed": self.failed,
             "failed_solves": self.failed_solves,
+            "asked_solves": self.asked,
+            "solves": self.solves,
             "statuses": self.statuses,
             "repeats": self.repeats,
             "mean_cost": self.mean_cost,
@@ -149,7 +172,8 @@ class CellSummary:
             "hardware": self.hardware,
             "batch_size": cell.batch_size,
             "convention": cell.convention,
-            "reference_solver": cell.reference_solver,
+            "reference_solver": self.reference_solver,
+            "references": [{**asdict(source), "instances": count} for source, count in self.references],
             "seed": cell.seed,
             "weights": weights.get("name"),
             "weights_sha256": weights.get("sha256"),
@@ -164,9 +188,22 @@ class CellSummary:
 
 
 def method_name(group: Group) -> str:
-    """Label and decoding, as a table prints them."""
+    """Label and decoding, as a table prints them, and the weights where they were chosen and the label does not say it."""
     cell = group.cell
-    return f"{cell.label} {cell.decoding}" if cell.decoding else cell.label
+    name = f"{cell.label} {cell.decoding}" if cell.decoding else cell.label
+    chosen = cell.options.get("weights") if cell.weights else None
+    return f"{name} (weights {Path(chosen).name})" if chosen and ":weights=" not in cell.label else name
+
+
+def asked_solves(group: Group) -> int | None:
+    """How many solves the commands behind a group asked for, or None where its records do not say it."""
+    if not group.asked:
+        return None
+    first, last = min(a for a, _, _ in group.asked), max(b for _, b, _ in group.asked)
+    repeats = np.zeros(last - first, dtype=np.int64)
+    for start, stop, count in group.asked:
+        np.maximum(repeats[start - first : stop - first], count, out=repeats[start - first : stop - first])
+    return int(repeats.sum())
 
 
 def hardware(environment: dict[str, Any], device: str) -> str:
@@ -201,14 +238,25 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
     refuse_mixed_columns([frame.groups[code] for code in present])
     refuse_mixed_instances(frame)
     column_sizes = _instances_of_columns(frame)
-    names = ["instance", "repeat", "n", "status", "cost", "reference", "gap_percent", "seconds"]
+    names = [
+        "instance",
+        "repeat",
+        "n",
+        "status",
+        "cost",
+        "reference",
+        "reference_from",
+        "gap_percent",
+        "seconds",
+    ]
     names += [name for name in records.columns if name.startswith(COUNT_PREFIX)]
     columns = {name: records[name].to_numpy()[order] for name in names}
     summaries = []
     for code, start, stop in zip(present, starts, [*starts[1:], len(codes)], strict=True):
         part = {name: values[start:stop] for name, values in columns.items()}
         group = frame.groups[code]
-        summaries.append(_summary(group, part, column_sizes[group.cell.dataset_sha256], intervals))
+        size = column_sizes[group.cell.dataset, group.cell.dataset_sha256]
+        summaries.append(_summary(group, part, size, frame.references, intervals))
     return summaries
 
 
@@ -232,8 +280,8 @@ def refuse_mixed_instances(frame: ResultFrame) -> None:
     if len(frame.conventions) < 2:
         return
     records = frame.records
-    data = {g.cell.dataset_sha256: i for i, g in enumerate(frame.groups)}
-    dataset = np.array([data[g.cell.dataset_sha256] for g in frame.groups], dtype=np.int64)
+    data = {g.whole.key: i for i, g in enumerate(frame.groups)}
+    dataset = np.array([data[g.whole.key] for g in frame.groups], dtype=np.int64)
     place = dataset[records["group"].to_numpy()] << 32 | records["instance"].to_numpy().astype(np.int64)
     first = (
         pd.Series(records["convention"].to_numpy()).groupby(place, sort=False).transform("first").to_numpy()
@@ -252,19 +300,34 @@ def refuse_mixed_instances(frame: ResultFrame) -> None:
     )
 
 
-def _instances_of_columns(frame: ResultFrame) -> dict[str, int]:
+def _instances_of_columns(frame: ResultFrame) -> dict[Set, int]:
     """Count the distinct instances of each dataset over all its cells."""
-    shas = list(dict.fromkeys(g.cell.dataset_sha256 for g in frame.groups))
-    dataset, place, count = instance_places(frame.records, frame.groups, shas)
+    sets = [(g.cell.dataset, g.cell.dataset_sha256) for g in frame.groups]
+    codes = {one: code for code, one in enumerate(dict.fromkeys(sets))}
+    dataset, place, count = instance_places(frame.records, [codes[one] for one in sets])
     owner = np.full(count, -1, dtype=np.int64)
     owner[place] = dataset
-    return {
-        sha: int(k) for sha, k in zip(shas, np.bincount(owner + 1, minlength=len(shas) + 1)[1:], strict=True)
-    }
+    counts = np.bincount(owner + 1, minlength=len(codes) + 1)[1:]
+    return {one: int(k) for one, k in zip(codes, counts, strict=True)}
+
+
+def _references(
+    origin: NDArray[np.int32], position: NDArray[np.integer], count: int, known: Sequence[Source]
+) -> tuple[tuple[Source, int], ...]:
+    """Count instances by where their reference comes from."""
+    of_instance = np.full(count, -1, dtype=np.int64)
+    of_instance[position] = origin
+    counts = np.bincount(of_instance + 1, minlength=len(known) + 1)[1:].tolist()
+    found = [(source, number) for source, number in zip(known, counts, strict=True) if number]
+    return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
 
 
 def _summary(
-    group: Group, part: dict[str, NDArray[Any]], column_instances: int, intervals: bool
+    group: Group,
+    part: dict[str, NDArray[Any]],
+    column_instances: int,
+    known: Sequence[Source],
+    intervals: bool,
 ) -> CellSummary:
     ok = part["status"] == OK
     ids, position = np.unique(part["instance"], return_inverse=True)
@@ -302,6 +365,8 @@ def _summary(
         distribution_label=distribution_label(group, sizes),
         trained_on_test=trained_on_test(group, sizes),
         pooled=pool(_summed_counts(part, ok, position, count), intervals=intervals),
+        asked=asked_solves(group),
+        references=_references(part["reference_from"], position, count, known),
     )
 
 
@@ -338,66 +403,3 @@ def gap_of_means(
 
 def _mean(values: NDArray[np.float64]) -> float | None:
     return float(values.mean()) if len(values) else None
-
-
-ONLY_LONGER = {"length-ood": "id"}
-"""Settings of the algorithmic tasks that differ from another in length alone."""
-
-
-def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
-    """Say whether the test set looks like what the weights were trained on.
-
-    Parameters
-    ----------
-    group
-        Its weights' ``training_size`` is a number or a (smallest, largest) pair, ``training_distribution`` a name.
-    sizes
-        Smallest and largest n of the test set.
-
-    Returns
-    -------
-    str or None
-        None without weights, or where their manifest does not say.
-    """
-    weights = group.cell.weights or {}
-    size, distribution = weights.get("training_size"), weights.get("training_distribution")
-    if size is None or not distribution:
-        return None
-    trained = [int(s) for s in size] if isinstance(size, list | tuple) else [int(size)]
-    labels = []
-    if sizes[0] < min(trained) or sizes[1] > max(trained):
-        labels.append("size-OOD")
-    tested = (group.cell.origin.get("distribution") or "").lower()
-    if ONLY_LONGER.get(tested, tested) != str(distribution).lower():
-        labels.append("distribution-OOD")
-    return ", ".join(labels) or "in-distribution"
-
-
-def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
-    """Whether the weights saw the test set: its hash is among ``trained_on``, or it comes from a training seed.
-
-    The same seed, size and distribution give the same instances, since the generator is prefix-stable.
-    """
-    weights, origin = group.cell.weights or {}, group.cell.origin
-    if group.cell.dataset_sha256 in (weights.get("trained_on") or ()):
-        return True
-    same_seed = any(
-        _names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ()
-    )
-    return same_seed and distribution_label(group, sizes) == "in-distribution"
-
-
-def _names_seed(text: str, seed: object) -> bool:
-    """Say whether a manifest's line of seeds (``7``, ``7 (20,000 tours)``, ``2000..2015, 2100..2115``) names a seed."""
-    for part in text.partition("(")[0].split(","):
-        first, _, last = part.strip().partition("..")
-        if first == str(seed):
-            return True
-        if (
-            first.isdecimal()
-            and last.isdecimal()
-            and isinstance(seed, int)
-            and int(first) <= seed <= int(last)
-        ):
-            return True
-    return False

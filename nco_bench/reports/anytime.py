@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
-from nco_bench.runs.records import Record, Run, find_runs
+from nco_bench.reports.load import ResultFrame
+from nco_bench.runs.records import Run
 
 GRID = 200
 """Points of a curve."""
@@ -19,9 +19,7 @@ GRID = 200
 Curve = tuple[list[float], list[float]]
 
 
-def anytime_curves(
-    results: Path, datasets: Collection[str] = (), solvers: Collection[str] = ()
-) -> dict[str, Curve]:
+def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
     """Average the traces of each solver and dataset over its solves.
 
     A solver's own costs are scaled so that its last one is the cost that nco-bench scored. A curve begins where every
@@ -29,10 +27,8 @@ def anytime_curves(
 
     Parameters
     ----------
-    results
-        Folder that holds the runs' folders.
-    datasets, solvers
-        Names or labels to keep; empty means all.
+    frame
+        From `nco_bench.reports.load.load_frame`, perhaps with a selection.
 
     Returns
     -------
@@ -45,43 +41,42 @@ def anytime_curves(
         When no record with a reference has a trace.
     """
     solves: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
-    for run in find_runs(results):
-        names = {
-            cell.cell: f"{cell.label} {cell.decoding} on {cell.dataset}".replace("  ", " ")
-            for cell in run.cells()
-            if (not datasets or cell.dataset in datasets or cell.source in datasets)
-            and (not solvers or {cell.label, cell.solver} & set(solvers))
-        }
-        traces = _traces(run) if names else {}
-        for record in run.records() if traces else ():
-            gaps = _gaps(record, traces.get(record.key))
-            if gaps is not None and record.cell in names:
-                solves[names[record.cell]].append(gaps)
+    for number, part in frame.records.groupby("run", sort=True):
+        traces = _traces(frame.runs[int(str(number))])
+        columns = (part[name] for name in ("group", "solution_offset", "cost", "reference"))
+        for code, offset, cost, reference in zip(*columns, strict=True) if traces else ():
+            gaps = _gaps(traces.get(offset), cost, reference)
+            if gaps is not None:
+                cell = frame.groups[code].cell
+                solves[f"{cell.label} {cell.decoding} on {cell.dataset}".replace("  ", " ")].append(gaps)
     if not solves:
         raise ResultsError(
-            f"{results}: no anytime solver with references here; make some with: "
-            "nco-bench run decoder-6x128 --data tsp100 --decoding prc:50"
+            "No anytime solver with references here; make some with: "
+            "nco-bench run decoder-6x128 --data tsp100:count=100 --decoding prc:50"
         )
     return {name: _mean(kept) for name, kept in solves.items()}
 
 
-def _traces(run: Run) -> dict[str, list[tuple[float, float]]]:
+def _traces(run: Run) -> Mapping[int, list[tuple[float, float]]]:
+    """Read a run's traces by the place of their solution, which tells records of one run apart."""
     path = run.folder / "traces.jsonl"
     if not path.exists():
         return {}
     lines = (line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
-    return {one["key"]: one["points"] for one in map(orjson.loads, lines)}
+    points = {one["key"]: one["points"] for one in map(orjson.loads, lines)}
+    records = (record for record in run.raw_records() if record["solution"] and record["key"] in points)
+    return {record["solution"][0]: points[record["key"]] for record in records}
 
 
 def _gaps(
-    record: Record, points: list[tuple[float, float]] | None
+    points: list[tuple[float, float]] | None, cost: float, reference: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return times and gaps of one solve, or None without a trace, a cost or a reference."""
-    if not points or record.cost is None or not record.reference:
+    if not points or np.isnan(cost) or np.isnan(reference) or reference == 0:
         return None
     times, costs = np.array(points, dtype=np.float64).T
-    costs = costs * (record.cost / costs[-1])
-    return times, 100.0 * (costs - record.reference) / abs(record.reference)
+    costs = costs * (cost / costs[-1])
+    return times, 100.0 * (costs - reference) / abs(reference)
 
 
 def _mean(solves: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Curve:

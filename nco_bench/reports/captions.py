@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nco_bench.reports.aggregate import CellSummary
+from nco_bench.reports.best_known import Source
 from nco_bench.reports.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
 
 
@@ -25,9 +26,8 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
         sentences.append(f"Gap: {gap_definition(gap, summaries)}")
     elif any(s.group.cell.objective == "max" and s.gap_instances for s in summaries):
         sentences.append("A positive gap is worse than the reference, also where higher is better")
-    sentences.append(
-        _fact("Reference", summaries, lambda s: s.group.cell.reference_solver or "none", by_dataset)
-    )
+    found = references(summaries)
+    sentences.append(_fact("Reference", summaries, lambda s: found[by_dataset(s)], by_dataset))
     sentences.append(_fact("Scoring", summaries, lambda s: s.group.cell.convention, by_dataset))
     sentences.append("Time in seconds for one pass over the set")
     sentences.append(_fact("Hardware", summaries, lambda s: s.hardware, by_method))
@@ -53,6 +53,30 @@ def gap_definition(gap: str, summaries: list[CellSummary]) -> str:
         f"{GAP_DEFINITIONS[gap]}; where higher is better ({', '.join(higher)}) {GAP_DEFINITIONS_MAX[gap]}, "
         "so that a positive gap is worse everywhere"
     )
+
+
+def references(summaries: list[CellSummary]) -> dict[str, str]:
+    """Say of every dataset who found its references, how and when."""
+    counts: dict[str, dict[Source, int]] = {}
+    for summary in summaries:
+        known = counts.setdefault(by_dataset(summary), {})
+        for source, count in summary.references:
+            known[source] = max(count, known.get(source, 0))
+    return {dataset: _who_and_when(known) for dataset, known in counts.items()}
+
+
+def _who_and_when(counts: dict[Source, int]) -> str:
+    alike: dict[tuple[str, bool], list[Source]] = {}
+    for source in counts:
+        alike.setdefault((source.who, source.in_ledger), []).append(source)
+    numbers = {key: sum(counts[source] for source in sources) for key, sources in alike.items()}
+    texts = []
+    for key in sorted(alike, key=lambda key: (-numbers[key], key)):
+        days = sorted({source.date for source in alike[key] if source.date})
+        between = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+        when = f", {'found' if key[1] else 'as of'} {between}" if days else ""
+        texts.append(f"{key[0]}{when}{f' on {numbers[key]:,} instances' if len(alike) > 1 else ''}")
+    return " and ".join(texts) or "none"
 
 
 def by_dataset(summary: CellSummary) -> str:
@@ -89,7 +113,7 @@ def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
         if summary.mean_gap_percent is not None and summary.mean_gap_percent < -1e-6:
             found.append(
                 f"{summary.method} beats the reference of {summary.group.cell.dataset} "
-                f"({summary.group.cell.reference_solver}) on average: the reference is not optimal."
+                f"({summary.reference_solver}) on average: the reference is not optimal."
             )
         weights = summary.group.cell.weights or {}
         share = weights.get("share_of_paper")

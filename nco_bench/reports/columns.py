@@ -35,19 +35,20 @@ MOST_PROCESSES = 4
 
 COUNT_PREFIX = "count_"
 """Of the columns that hold records' counts."""
-KEY_LENGTH = 32
-"""Of the keys that the runner gives; other keys are kept as strings."""
+HASHED = b'"instance_sha256":"'
+"""What stands in the line of every record of schema 2."""
 
 _PLAIN: tuple[tuple[str, type], ...] = (
     ("instance", np.int32), ("n", np.int32), ("repeat", np.int32), ("cost", np.float64), ("reference", np.float64),
-    ("gap_percent", np.float64), ("seconds", np.float64), ("optimal", np.bool_),
+    ("seconds", np.float64), ("optimal", np.bool_),
 )  # fmt: skip
 _CODED = ("name", "convention", "message")
 _CODE_TYPES = {"name": np.int32, "convention": np.int16, "message": np.int32}
-_FIELDS = itemgetter("key", "cell", "status", "solution", *_CODED, *(name for name, _ in _PLAIN))
+_NAMES = ("cell", "status", "solution", *_CODED, *(name for name, _ in _PLAIN))
+_FIELDS, _FIELDS_HASHED = itemgetter("cell", *_NAMES), itemgetter("instance_sha256", *_NAMES)
 _ORDER = (
     "run", "group", "name", "status", "convention", "message", "solution_offset", "solution_length",
-    *(name for name, _ in _PLAIN),
+    "content", *(name for name, _ in _PLAIN),
 )  # fmt: skip
 _STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
 
@@ -81,10 +82,8 @@ class Block:
     ----------
     run
         Index of the run.
-    keys
-        ``S32`` where all keys are as the runner gives them, else strings.
     columns
-        Name to ``(M,)``.
+        Name to ``(M,)``; ``content`` is the hash of the instance as a number, 0 where the records do not know it.
     strings
         What the codes of the columns ``name``, ``convention`` and ``message`` stand for in this block: JSON lists, which
         travel between processes faster than strings one by one.
@@ -93,7 +92,6 @@ class Block:
     """
 
     run: int
-    keys: NDArray[Any]
     columns: dict[str, NDArray[Any]]
     strings: dict[str, bytes]
     counts: dict[str, NDArray[np.float64]]
@@ -101,10 +99,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Columns:
-    """All records: a frame without keys, which of its rows a later row repeats, and what codes stand for."""
+    """All records: a frame, and what its codes stand for."""
 
     records: pd.DataFrame
-    repeated: NDArray[np.bool_]
     names: tuple[str, ...]
     conventions: tuple[str, ...]
     messages: tuple[str, ...]
@@ -214,7 +211,7 @@ def decode(piece: Piece) -> Block | None:
         raise ResultsError(f"{piece.path}: cannot be read ({error.strerror}).") from error
     lines = data.split(b"\n")
     try:
-        return _block(lines[:-1], piece, data.count(b"{")) if len(lines) > 1 else None
+        return _block(lines[:-1], piece, data) if len(lines) > 1 else None
     except orjson.JSONDecodeError:
         raise _damaged(lines, piece) from None
     except (KeyError, TypeError, ValueError) as error:
@@ -238,13 +235,16 @@ def _damaged(lines: Sequence[bytes], piece: Piece) -> ResultsError:
     raise AssertionError("a damaged line is among them")
 
 
-def _block(lines: Sequence[bytes], piece: Piece, braces: int) -> Block:
+def _block(lines: Sequence[bytes], piece: Piece, data: bytes) -> Block:
     # A record without counts holds no other object, so it has one brace: then no dict is kept.
     loaded: Iterable[dict[str, Any]] = map(orjson.loads, lines)
-    records = list(loaded) if braces > len(lines) else None
-    keys, cells, statuses, solutions, *rest = zip(*map(_FIELDS, records or loaded), strict=True)
-    m = len(keys)
+    records = list(loaded) if data.count(b"{") > len(lines) else None
+    hashed = data.count(HASHED) == len(lines)
+    fields = _FIELDS_HASHED if hashed else _FIELDS
+    hashes, cells, statuses, solutions, *rest = zip(*map(fields, records or loaded), strict=True)
+    m = len(cells)
     columns: dict[str, NDArray[Any]] = {"group": _array(map(piece.groups.__getitem__, cells), m, np.int32)}
+    columns["content"] = _contents(hashes) if hashed else np.zeros(m, np.uint64)
     strings = {}
     for name, texts in zip(_CODED, rest, strict=False):
         columns[name], distinct = _coded(texts)
@@ -255,7 +255,16 @@ def _block(lines: Sequence[bytes], piece: Piece, braces: int) -> Block:
     for (name, dtype), values in zip(_PLAIN, rest[len(_CODED) :], strict=True):
         columns[name] = np.array(values, dtype=dtype)  # None becomes NaN
     counts = _counts([r.get("counts") or {} for r in records or ()])
-    return Block(piece.run, _keys(keys), columns, strings, counts)
+    return Block(piece.run, columns, strings, counts)
+
+
+def _contents(hashes: Sequence[str]) -> NDArray[np.uint64]:
+    if "" in hashes:
+        hashes = [text or "0" * 16 for text in hashes]
+    found = np.frombuffer(bytes.fromhex("".join(hashes)), dtype=">u8").astype(np.uint64)
+    if len(found) != len(hashes):
+        raise ValueError("an instance's hash does not have 16 digits")
+    return found
 
 
 def _array(values: Iterable[int], count: int, dtype: type) -> NDArray[Any]:
@@ -280,14 +289,6 @@ def _places(solutions: Sequence[Sequence[int] | None]) -> tuple[NDArray[np.int64
     return offsets.copy(), lengths.astype(np.int32)
 
 
-def _keys(keys: Sequence[str]) -> NDArray[Any]:
-    """Return keys of the usual form as bytes, which take a third of the memory and of the time."""
-    text = "".join(keys)
-    if text.isascii() and "\0" not in text and set(map(len, keys)) == {KEY_LENGTH}:
-        return np.frombuffer(text.encode(), dtype=f"S{KEY_LENGTH}")
-    return np.array(keys, dtype=object)
-
-
 def _counts(counts: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
     columns = {}
     for name in dict.fromkeys(chain.from_iterable(counts)):
@@ -303,9 +304,10 @@ def _joined(blocks: Iterable[Block]) -> Columns:
     """Put the blocks one after the other, their strings numbered in the order in which they were first seen."""
     codes = {name: _Codes() for name in _CODED}
     parts: dict[str, list[NDArray[Any]]] = {}
-    keys, counts, total = [], dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
+    counts, total = dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
     for block in blocks:
-        parts.setdefault("run", []).append(np.full(len(block.keys), block.run, np.int32))
+        length = len(block.columns["group"])
+        parts.setdefault("run", []).append(np.full(length, block.run, np.int32))
         for name, values in block.columns.items():
             if name in _CODED:
                 strings = orjson.loads(block.strings[name])
@@ -314,46 +316,13 @@ def _joined(blocks: Iterable[Block]) -> Columns:
             parts.setdefault(name, []).append(values)
         for name, values in block.counts.items():
             counts.setdefault(name, []).append((total, values))
-        keys.append(block.keys)
-        total += len(block.keys)
+        total += length
     columns = {name: np.concatenate(parts.pop(name)) for name in _ORDER if name in parts}
     for name, found in counts.items():
         columns[f"{COUNT_PREFIX}{name}"] = column = np.full(total, np.nan)
         for start, values in found:
             column[start : start + len(values)] = values
-    return Columns(
-        pd.DataFrame(columns, copy=False),
-        repeated_later(keys),
-        *(tuple(codes[name]) for name in _CODED),
-    )
-
-
-def repeated_later(blocks: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-    """Say of every key whether it comes again later.
-
-    Parameters
-    ----------
-    blocks
-        Keys as in `Block`.
-
-    Returns
-    -------
-    array
-        One entry per key of all blocks.
-    """
-    if not blocks:
-        return np.zeros(0, dtype=np.bool_)
-    if any(block.dtype == object for block in blocks):
-        texts = [b if b.dtype == object else b.astype(f"U{KEY_LENGTH}").astype(object) for b in blocks]
-        return pd.Series(np.concatenate(texts)).duplicated(keep="last").to_numpy()
-    keys = np.concatenate(blocks)
-    # Equal keys have equal first halves. Few others do, so whole keys are compared of those only.
-    halves = np.ascontiguousarray(keys.view("<u8").reshape(len(keys), KEY_LENGTH // 8)[:, :2])
-    mixed = halves[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ halves[:, 1]
-    repeated = pd.Series(mixed).duplicated(keep=False).to_numpy(copy=True)
-    suspects = np.flatnonzero(repeated)
-    repeated[suspects] = pd.Series(keys[suspects].astype(object)).duplicated(keep="last").to_numpy()
-    return repeated
+    return Columns(pd.DataFrame(columns, copy=False), *(tuple(codes[name]) for name in _CODED))
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     solver_a, solver_b
         A row of the main table (``decoder-6x128 greedy``), or a solver's name where it has one row only.
     dataset
-        Name of a dataset both have records of.
+        Name of a dataset both have records of; that of a generated set means its first instances, whatever was run.
 
     Raises
     ------
@@ -68,7 +68,9 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     ResultsError
         Where there is no instance that both solved.
     """
-    rows = dataset_rows(frame, dataset)
+    frame = of_dataset(frame, dataset)
+    rows = dataset_rows(frame)
+    dataset = next(iter(rows.values())).group.cell.dataset
     one, two = pick_row(rows, solver_a), pick_row(rows, solver_b)
     a, b = instance_values(frame, rows[one]), instance_values(frame, rows[two])
     _, at, bt = np.intersect1d(a.instance, b.instance, return_indices=True)
@@ -101,20 +103,29 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     )
 
 
-def dataset_rows(frame: ResultFrame, dataset: str) -> dict[str, CellSummary]:
-    """Return the rows of one dataset by the names that the main table prints.
+def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:
+    """Return the records of one dataset.
 
     Raises
     ------
     UnknownNameError
         When no record is of this dataset.
     """
-    known = {g.cell.dataset for g in frame.groups}
-    if dataset not in known:
-        raise UnknownNameError("dataset", dataset, known, "Only datasets with records can be compared.")
-    _, columns = arrange(summarise(frame.select(datasets=[dataset]), intervals=False))
+    try:
+        return frame.select(datasets=[dataset])
+    except ResultsError:
+        known = {g.cell.dataset for g in frame.groups}
+        raise UnknownNameError(
+            "dataset", dataset, known, "Only datasets with records can be compared."
+        ) from None
+
+
+def dataset_rows(frame: ResultFrame) -> dict[str, CellSummary]:
+    """Return the rows of a frame of one dataset by the names that the main table prints."""
+    _, columns = arrange(summarise(frame, intervals=False))
     if len(columns) > 1:
         names = " and ".join(column.key for column in columns)
+        dataset = frame.groups[0].cell.dataset
         raise BadInputError(f"{dataset} stands for different data: {names}; move one of the runs away.")
     return columns[0].cells
 
@@ -154,6 +165,15 @@ def outlying_instances(frame: ResultFrame, summary: CellSummary) -> list[Outlier
         Outlier(int(values.instance[i]), frame.names[int(values.name[i])], float(values.gap_percent[i]))
         for i in far
     ]
+
+
+def outliers_of(frame: ResultFrame, comparison: Comparison) -> dict[str, list[Outlier]]:
+    """List the outlying instances of both rows of a comparison."""
+    frame = of_dataset(frame, comparison.dataset)
+    rows = dataset_rows(frame)
+    return {
+        name: outlying_instances(frame, rows[name]) for name in (comparison.solver_a, comparison.solver_b)
+    }
 
 
 def sentence(comparison: Comparison) -> str:

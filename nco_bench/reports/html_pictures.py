@@ -87,8 +87,9 @@ def _pictures(frame: ResultFrame, summary: CellSummary, places: Places) -> list[
     known = np.flatnonzero(~np.isnan(badness))
     order = known[np.argsort(badness[known], kind="stable")]
     chosen = {"best": order[0], "worst": order[-1]} if len(order) > 1 else {"only": order[0]}
-    dataset = load_dataset(summary.group.cell.dataset, places)
-    if dataset.sha256 != summary.group.cell.dataset_sha256:
+    whole = summary.group.whole
+    dataset = load_dataset(whole.name, places)
+    if dataset.sha256 != whole.sha256:
         raise BadInputError("the dataset of this name is not the one that was solved; its hash differs.")
     pictures = []
     for word, i in chosen.items():

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.names import parse_generated
 from nco_bench.errors import ResultsError
+from nco_bench.reports.best_known import Source, hold_against_best
 from nco_bench.reports.columns import read_columns
+from nco_bench.reports.wholes import Set, Whole, wholes
 from nco_bench.runs.records import STATUSES, Cell, Run, find_runs
 
 OK = STATUSES.index("ok")
@@ -25,7 +29,11 @@ class Group:
     Attributes
     ----------
     cell
-        The facts, of the latest run.
+        The facts, of the latest run; the dataset's name and hash are those of the longest set that the records are of.
+    whole
+        The sets that the records are of.
+    sources
+        What the set was called when it was asked for, to its name.
     runs
         Ids of the runs that hold cells of this group, in order.
     environments
@@ -34,14 +42,24 @@ class Group:
         Latest measured latency at batch size 1, or None.
     peak_memory_mb, peak_device_memory_mb
         Largest over the runs, or None.
+    asked
+        ``(first, last + 1, repeats)`` of what the commands asked for, where the records say it.
     """
 
     cell: Cell
+    whole: Whole
+    sources: Mapping[str, str]
     runs: tuple[str, ...]
     environments: tuple[dict[str, Any], ...]
     latency_seconds: float | None
     peak_memory_mb: float | None
     peak_device_memory_mb: float | None
+    asked: tuple[tuple[int, int, int], ...] = ()
+
+    def part(self, cell: Cell, first: int, last: int) -> Group:
+        """Return the group with the facts of another cell and only some instances."""
+        asked = tuple((max(a, first), min(b, last), k) for a, b, k in self.asked if a < last and b > first)
+        return replace(self, cell=cell, asked=asked)
 
 
 @dataclass(frozen=True)
@@ -52,12 +70,15 @@ class ResultFrame:
     ----------
     records
         One row per record: ``group`` (index into `groups`), ``run`` (into `runs`), ``instance``, ``name`` (into
-        `names`), ``n``, ``repeat``, ``status`` (into `STATUSES`), ``cost``, ``reference``, ``gap_percent``,
-        ``seconds``, ``optimal``, ``convention`` (into `conventions`), ``message`` (into `messages`),
+        `names`), ``n``, ``repeat``, ``status`` (into `STATUSES`), ``cost``, ``reference``, ``reference_from`` (into
+        `references`, or -1), ``gap_percent``, ``seconds``, ``optimal``, ``convention`` (into `conventions`), ``message``
+        (into `messages`), ``content`` (hash of the instance, or 0),
         ``solution_offset``, ``solution_length`` (-1 without a solution). Missing numbers are NaN. Where records have
         counts, a column ``count_NAME`` for each.
-    groups, runs, names, conventions, messages
+    groups, runs, names, conventions, messages, references
         What the codes stand for.
+    wholes
+        What the sets of all runs are part of.
     notes
         What a reader should know about how the records were put together.
     """
@@ -68,81 +89,183 @@ class ResultFrame:
     names: tuple[str, ...]
     conventions: tuple[str, ...]
     messages: tuple[str, ...]
+    references: tuple[Source, ...] = ()
+    wholes: Mapping[Set, Whole] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def _codes(self) -> dict[tuple[Any, ...], int]:
+        return {_identity(group.cell, group.whole): code for code, group in enumerate(self.groups)}
+
+    def code_of(self, cell: Cell) -> int | None:
+        """Return the group that a run's cell is part of, or None where nothing of it is stored; of a whole frame."""
+        known = self.wholes.get((cell.dataset, cell.dataset_sha256))
+        for whole in (
+            self.wholes.values() if known is None else (known,)
+        ):  # it may have been stored under another name
+            if known or whole.key == cell.whole or cell.dataset_sha256 in whole.names.values():
+                return self._codes.get(_identity(cell, whole))
+        return None
+
+    def parts(self, wanted: Sequence[Mapping[int, tuple[Cell, int, int]]]) -> ResultFrame:
+        """Return some instances of some groups, under other facts.
+
+        Parameters
+        ----------
+        wanted
+            For each part: group to its new facts, and the first and last + 1 of its instances. A group may be in several.
+        """
+        old, first = self.records["group"].to_numpy(), self.records["instance"].to_numpy()
+        groups: list[Group] = []
+        found = []
+        for part in wanted:
+            bounds = np.zeros((len(self.groups), 2), dtype=np.int64)
+            codes = np.zeros(len(self.groups), dtype=np.int32)
+            for code, (cell, start, stop) in part.items():
+                bounds[code], codes[code] = (start, stop), len(groups)
+                groups.append(self.groups[code].part(cell, start, stop))
+            keep = np.flatnonzero((first >= bounds[old, 0]) & (first < bounds[old, 1]))
+            found.append(self.records.iloc[keep].assign(group=codes[old[keep]]))
+        records = pd.concat(found, ignore_index=True) if found else self.records.iloc[:0]
+        return replace(self, records=records, groups=tuple(groups))
+
     def select(self, *, datasets: Iterable[str] = (), solvers: Iterable[str] = ()) -> ResultFrame:
-        """Keep some datasets and solvers (registry names or labels); empty means all. Codes stay as they are.
+        """Keep some datasets and solvers (registry names or labels); empty means all.
+
+        The name of a generated set means its instances, so ``tsp100:count=16`` keeps the first 16 of what was run as
+        ``tsp100``; a set that is asked for under two names stands there twice.
 
         Raises
         ------
         ResultsError
             When nothing is left.
         """
-        data, names = set(datasets), set(solvers)
-        keep = [
-            (not data or g.cell.dataset in data)
-            and (not names or bool(names & {g.cell.solver, g.cell.label}))
-            for g in self.groups
-        ]
-        records = self.records[np.asarray(keep)[self.records["group"].to_numpy()]]
-        if records.empty:
+        names = set(solvers)
+        fits = {
+            code
+            for code, group in enumerate(self.groups)
+            if not names or names & {group.cell.solver, group.cell.label}
+        }
+        asked = {printed: part for name in datasets for printed, part in [self._called(name)]}
+        if not datasets:
+            chosen = replace(self, records=self.records[np.isin(self.records["group"], list(fits))])
+        else:
+            chosen = self.parts([{c: v for c, v in part.items() if c in fits} for part in asked.values()])
+        if chosen.records.empty:
             have = sorted({f"{g.cell.label} on {g.cell.dataset}" for g in self.groups})
+            who, where = ", ".join(sorted(names)) or "any solver", ", ".join(asked) or "any dataset"
             raise ResultsError(
-                f"No records of {', '.join(sorted(names)) or 'any solver'} on {', '.join(sorted(data)) or 'any dataset'}; "
+                f"No records of {who} on {where}; "
                 f"there are: {'; '.join(have[:12])}{' ...' if len(have) > 12 else ''}."
             )
-        return ResultFrame(
-            records, self.groups, self.runs, self.names, self.conventions, self.messages, self.notes
-        )
+        return chosen
+
+    def _called(self, name: str) -> tuple[str, dict[int, tuple[Cell, int, int]]]:
+        """Return how a set is called in tables, and the groups with records of it, as for `parts`."""
+        stream = stream_of(name)
+        if stream is not None and any(group.whole.stream == stream[0] for group in self.groups):
+            spec = parse_generated(name)
+            assert spec is not None
+            fitting = [code for code, group in enumerate(self.groups) if group.whole.stream == stream[0]]
+            return spec.name, {code: self._renamed(code, spec.name, stream[1]) for code in fitting}
+        fitting = [code for code, group in enumerate(self.groups) if name in group.whole.names]
+        if fitting:
+            return name, {code: self._renamed(code, name, _EVER) for code in fitting}
+        sources = {
+            known for group in self.groups for source, known in group.sources.items() if source == name
+        }
+        return self._called(sources.pop()) if sources else (name, {})
+
+    def _renamed(self, code: int, name: str, count: int) -> tuple[Cell, int, int]:
+        group = self.groups[code]
+        sha256 = group.whole.names.get(name, group.whole.sha256)
+        return replace(group.cell, dataset=name, dataset_sha256=sha256), 0, count
 
 
-def load_frame(results: Path) -> ResultFrame:
-    """Read all runs below a results folder.
+_EVER = 2**62
+"""More instances than there are in any set."""
 
-    Where the same key was computed more than once (two processes at a time, or ``--fresh``), the record of the
-    latest run is kept. Gaps are those of the records, except where runs saw different references of one instance:
-    then the best of them holds for all, and a note says so.
+
+def load_frame(results: Path | Sequence[Path], instances: Path | None = None) -> ResultFrame:
+    """Read all runs below one or several results folders.
+
+    Where the same thing was computed more than once (two processes at a time, or ``--fresh``), the record of the latest run
+    is kept. Gaps are to the best reference that is known now, see `nco_bench.reports.best_known`.
 
     Parameters
     ----------
     results
-        Folder that holds the runs' folders.
+        Folders that hold the runs' folders.
+    instances
+        Folder that holds the reference ledger, or None to do with what the records know.
 
     Raises
     ------
     ResultsError
-        When the folder is empty or absent, a run is of another schema version, or a line is damaged.
+        When the folders are empty or absent, a run is of another schema version, or a line is damaged.
     """
-    runs = find_runs(results)
+    folders = [results] if isinstance(results, Path) else list(results)
+    runs = _runs(folders)
+    cells = [run.cells() for run in runs]
+    known = wholes(cell for of_run in cells for cell in of_run)
     groups: dict[tuple[Any, ...], _GroupBuilder] = {}
-    columns = read_columns([(run.folder / "records.jsonl", _register_cells(run, groups)) for run in runs])
+    codes = [_register_cells(run, of_run, known, groups) for run, of_run in zip(runs, cells, strict=True)]
+    columns = read_columns(
+        [(run.folder / "records.jsonl", of_run) for run, of_run in zip(runs, codes, strict=True)]
+    )
     if columns.records.empty:
         raise ResultsError(
-            f"{results}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
+            f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
         )
-    records, repeated = columns.records, columns.repeated
-    notes: tuple[str, ...] = ()
-    if repeated.any():
-        records = records[~repeated].reset_index(drop=True)
-        notes = (f"{int(repeated.sum())} records were computed more than once; the latest counts.",)
+    records, notes = _latest(columns.records)
     finished = tuple(builder.group() for builder in groups.values())
-    improved = unify_references(records, finished)
+    sources = {
+        (number, code): Source(cell.reference_solver or "unknown", "", _day(run))
+        for number, (run, of_run) in enumerate(zip(runs, cells, strict=True))
+        for cell in of_run
+        for code in [codes[number][cell.cell]]
+    }
+    references, changed = hold_against_best(records, finished, sources, instances)
     return ResultFrame(
-        records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, notes + improved
-    )
-
-
-def group_identity(cell: Cell) -> tuple[Any, ...]:
-    """What makes two cells of different runs the same: all that can move a number."""
-    return (
-        cell.solver, cell.label, cell.decoding, cell.config_sha256, cell.dataset, cell.dataset_sha256,
-        cell.problem_version, cell.seed,
+        records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
+        notes + changed,
     )  # fmt: skip
+
+
+def _runs(folders: Sequence[Path]) -> list[Run]:
+    """All runs in the order in which they started; a run that was copied to a second folder counts once."""
+    found: dict[str, Run] = {}
+    for folder in dict.fromkeys(folders):
+        for run in find_runs(folder):
+            found.setdefault(run.run_id, run)
+    return [found[name] for name in sorted(found)]
+
+
+def _day(run: Run) -> str:
+    return str((run.info.get("environment") or {}).get("date") or "")[:10]
+
+
+def _latest(records: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Drop what a later record repeats."""
+    columns = (records[name].to_numpy().astype(np.int64) for name in ("group", "repeat", "instance"))
+    group, repeat, instance = columns
+    repeats = int(repeat.max()) + 1
+    later = pd.Series((group * repeats + repeat) << 32 | instance).duplicated(keep="last").to_numpy()
+    if not later.any():
+        return records, ()
+    note = f"{int(later.sum())} records were computed more than once; the latest counts."
+    return records[~later].reset_index(drop=True), (note,)
+
+
+def _identity(cell: Cell, whole: Whole) -> tuple[Any, ...]:
+    """What makes two cells of different runs the same: all that can move a number."""
+    return cell.config_sha256, whole.key, cell.problem_version, cell.seed
 
 
 @dataclass
 class _GroupBuilder:
     index: int
+    whole: Whole
     cells: list[Cell] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     environments: list[dict[str, Any]] = field(default_factory=list)
@@ -159,110 +282,28 @@ class _GroupBuilder:
         def known(name: str) -> list[float]:
             return [value for c in self.cells if (value := getattr(c, name)) is not None]
 
+        latest = self.cells[-1]
         return Group(
-            cell=self.cells[-1],
+            cell=replace(latest, dataset=self.whole.name, dataset_sha256=self.whole.sha256),
+            whole=self.whole,
+            sources={cell.source: cell.dataset for cell in self.cells},
             runs=tuple(self.runs),
             environments=tuple(self.environments),
             latency_seconds=next(reversed(known("latency_seconds")), None),
             peak_memory_mb=max(known("peak_memory_mb"), default=None),
             peak_device_memory_mb=max(known("peak_device_memory_mb"), default=None),
+            asked=tuple({(*cell.asked, cell.repeats) for cell in self.cells if cell.asked is not None}),
         )
 
 
-def _register_cells(run: Run, groups: dict[tuple[Any, ...], _GroupBuilder]) -> dict[int, int]:
+def _register_cells(
+    run: Run, cells: Sequence[Cell], known: Mapping[Set, Whole], groups: dict[tuple[Any, ...], _GroupBuilder]
+) -> dict[int, int]:
     """Add a run's cells to the groups; return cell index -> group index."""
     codes = {}
-    for cell in run.cells():
-        builder = groups.setdefault(group_identity(cell), _GroupBuilder(len(groups)))
+    for cell in cells:
+        whole = known[cell.dataset, cell.dataset_sha256]
+        builder = groups.setdefault(_identity(cell, whole), _GroupBuilder(len(groups), whole))
         builder.add(cell, run)
         codes[cell.cell] = builder.index
     return codes
-
-
-def unify_references(records: pd.DataFrame, groups: Sequence[Group]) -> tuple[str, ...]:
-    """Hold all records of an instance against the same reference, the best that any run knew, in place.
-
-    References improve between runs; gaps to different references must not stand in one column.
-
-    Returns
-    -------
-    tuple of str
-        A note per dataset whose records were changed.
-    """
-    data = sorted({g.cell.dataset_sha256 for g in groups})
-    dataset, place, count = instance_places(records, groups, data)
-    sign = np.array([-1.0 if g.cell.objective == "max" else 1.0 for g in groups])[records["group"].to_numpy()]
-    reference = records["reference"].to_numpy()
-    lowest = np.full(count, np.nan)
-    np.fmin.at(lowest, place, sign * reference)
-    best = sign * lowest[place]
-    changed = (best != reference) & ~np.isnan(best)
-    if not changed.any():
-        return ()
-    records["reference"] = np.where(changed, best, reference)
-    gaps = gap_percents(records["cost"].to_numpy(), best, sign)
-    records["gap_percent"] = np.where(changed, gaps, records["gap_percent"].to_numpy())
-    names = {g.cell.dataset_sha256: g.cell.dataset for g in groups}
-    notes = []
-    for code in np.unique(dataset[changed]):
-        instances = np.unique(records["instance"].to_numpy()[changed & (dataset == code)]).size
-        notes.append(
-            f"{names[data[code]]}: the references of {instances} instances changed between runs; "
-            "all gaps are to the best known."
-        )
-    return tuple(notes)
-
-
-def instance_places(
-    records: pd.DataFrame, groups: Sequence[Group], datasets: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Number the instances of all datasets consecutively.
-
-    Parameters
-    ----------
-    records, groups
-        Of a frame.
-    datasets
-        Their hashes, each once.
-
-    Returns
-    -------
-    dataset
-        Of every record, as index into `datasets`.
-    place
-        Of every record: equal for records of one instance, and rising with the dataset.
-    count
-        Places there are; not all need be taken.
-    """
-    codes = {sha: code for code, sha in enumerate(datasets)}
-    of_group = np.array([codes[g.cell.dataset_sha256] for g in groups], dtype=np.int64)
-    dataset = of_group[records["group"].to_numpy()]
-    instance = records["instance"].to_numpy().astype(np.int64)
-    sizes = np.zeros(len(datasets), dtype=np.int64)
-    np.maximum.at(sizes, dataset, instance + 1)
-    if sizes.sum() > 8 * len(records) + 1024:  # a few records of far apart instances
-        taken, place = np.unique(dataset << 32 | instance, return_inverse=True)
-        return dataset, place, len(taken)
-    return dataset, (np.cumsum(sizes) - sizes)[dataset] + instance, int(sizes.sum())
-
-
-def gap_percents(
-    cost: NDArray[np.float64], reference: NDArray[np.float64], sign: NDArray[np.float64] | float
-) -> NDArray[np.float64]:
-    """Gaps in percent as the runner defines them, elementwise.
-
-    Parameters
-    ----------
-    cost, reference
-        NaN where unknown.
-    sign
-        1 where lower is better, -1 where higher is better.
-
-    Returns
-    -------
-    array
-        100 sign (cost - reference) / abs(reference); 0 where both are 0, NaN where only the reference is 0.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = 100.0 * sign * (cost - reference) / np.abs(reference)
-    return np.where(reference == 0, np.where(cost == 0, 0.0, np.nan), gaps)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.aggregate import CellSummary, summarise
-from nco_bench.reports.compare import compare, dataset_rows, instance_values, pick_row
+from nco_bench.reports.compare import compare, dataset_rows, instance_values, of_dataset, pick_row
 from nco_bench.reports.figures import (
     COLOURS,
     Look,
@@ -146,7 +146,8 @@ def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out:
     """
     target = checked_target(out)
     result = compare(frame, solver_a, solver_b, dataset)
-    rows = dataset_rows(frame, dataset)
+    frame = of_dataset(frame, dataset)
+    rows = dataset_rows(frame)
     a, b = (instance_values(frame, rows[pick_row(rows, name)]) for name in (solver_a, solver_b))
     _, at, bt = np.intersect1d(a.instance, b.instance, return_indices=True)
     use_gap = result.unit == "gap percent"

@@ -177,6 +177,11 @@ def failure_word(summary: CellSummary) -> str:
 
 def cell_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
     """Daggers: failed solves, and instances that other methods have but this one lacks."""
+    if summary.stopped:
+        unit = "instances" if summary.repeats == 1 else "solves"
+        yield notes.mark(
+            f"{summary.solves} of the {summary.asked} {unit} asked for: the run was stopped, the same command goes on."
+        )
     if summary.failed_solves:
         yield notes.mark(failure_note(summary))
     if summary.instances < summary.instances_of_column:

@@ -63,12 +63,11 @@ def _stored(
         cells = {
             c.cell
             for c in run.cells()
-            if c.dataset_sha256 == dataset.sha256
-            and solver in (c.solver, c.label)
-            and decoding in (None, c.decoding)
+            if c.is_of(dataset) and solver in (c.solver, c.label) and decoding in (None, c.decoding)
         }
         for record in run.records() if cells else ():
-            if record.cell in cells and record.instance == index + dataset.first_index and record.solution:
+            here = record.cell in cells and record.instance == index + dataset.first_index
+            if here and record.solution and dataset.holds(record.instance, record.instance_sha256):
                 return run.solution(record)
     raise ResultsError(
         f"{results}: no stored solution of {solver} for instance {index + 1} of {dataset.name}; "

@@ -10,16 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nco_bench.reports.aggregate import (
-    distribution_label,
-    gap_of_means,
-    hardware,
-    mean_by,
-    summarise,
-    trained_on_test,
-)
-from nco_bench.reports.load import OK, ResultFrame, gap_percents, group_identity
+from nco_bench.reports.aggregate import gap_of_means, hardware, mean_by, summarise
+from nco_bench.reports.best_known import gap_percents
+from nco_bench.reports.load import OK, Group, ResultFrame
 from nco_bench.reports.statistics import LEVEL, bootstrap_interval
+from nco_bench.reports.training_set import distribution_label, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell
 
 BOOTSTRAP_FROM = 30
@@ -101,14 +96,24 @@ class Records:
 
     def __init__(self, frame: ResultFrame) -> None:
         self.frame = frame
-        self._groups = {group_identity(group.cell): code for code, group in enumerate(frame.groups)}
         self._by_group: dict[int, pd.DataFrame] = {
             int(str(code)): part for code, part in frame.records.groupby("group", sort=False)
         }
 
+    def _code(self, cell: Cell) -> int:
+        code = self.frame.code_of(cell)
+        assert code is not None, "the cell was run into this folder"
+        return code
+
+    def _group(self, cell: Cell) -> Group:
+        """Return a cell's group with the facts of the cell's own set."""
+        group = self.frame.groups[self._code(cell)]
+        facts = replace(group.cell, dataset=cell.dataset, dataset_sha256=cell.dataset_sha256)
+        return replace(group, cell=facts)
+
     def part(self, cell: Cell, count: int, repeats: int) -> pd.DataFrame:
         """Records of a cell's first `count` instances and `repeats` repeats."""
-        records = self._by_group[self._groups[group_identity(cell)]]
+        records = self._by_group[self._code(cell)]
         first = records["instance"].to_numpy() < count
         return records[first & (records["repeat"].to_numpy() < repeats)]
 
@@ -140,7 +145,7 @@ class Records:
             columns = _against(columns, _columns(self.part(reference, count, 1), reference))
         statuses = part["status"].to_numpy()
         value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
-        group = self.frame.groups[self._groups[group_identity(cell)]]
+        group = self._group(cell)
         sizes = (int(part["n"].min()), int(part["n"].max()))
         return Measured(
             value,
@@ -175,7 +180,7 @@ class Records:
             return float(solved.sum()), None, None, len(columns.ids)
         if metric == "instances":
             return float(len(columns.ids)), None, None, len(columns.ids)
-        group = self.frame.groups[self._groups[group_identity(cell)]]
+        group = self._group(cell)
         if metric == "memory":
             return group.peak_memory_mb, None, None, len(columns.ids)
         return self._reported(metric, part)

@@ -128,7 +128,7 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
         raise UnknownNameError("scale", scale, SCALES)
     sheets = [_sheet(table, scale, runner) for table in tables]
     pending = any(isinstance(slot, _Pending) for sheet in sheets for slot in sheet.slots)
-    records = Records(load_frame(runner.results)) if pending else None
+    records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [
         Reproduction(
             sheet.table,

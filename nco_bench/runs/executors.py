@@ -57,10 +57,10 @@ def shards(request: RunRequest) -> list[RunRequest]:
     for name, dataset in zip(request.datasets, load_datasets(request), strict=True):
         jobs = min(request.jobs, len(dataset))
         bounds = [len(dataset) * k // jobs + dataset.first_index for k in range(jobs + 1)]
-        out += [
-            replace(request, datasets=(name,), limit=(start, stop), jobs=1, beside=jobs, executor="local")
-            for start, stop in itertools.pairwise(bounds)
-        ]
+        one = replace(
+            request, datasets=(name,), jobs=1, beside=jobs, executor="local", asked=(bounds[0], bounds[-1])
+        )
+        out += [replace(one, limit=(start, stop)) for start, stop in itertools.pairwise(bounds)]
     return out
 
 

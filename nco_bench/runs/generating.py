@@ -12,6 +12,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, stored_path
 from nco_bench.datasets.storage import load_saved, reference_summary, save_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.runs.offering import offer
 from nco_bench.runs.references import ReferenceRun, compute_references, merge
 from nco_bench.runs.runner import Display
 
@@ -57,14 +58,17 @@ class Made:
         mean = f", mean reference {summary['mean_cost']:.6g}" if summary["count"] else ""
         return (
             f"{self.dataset.name}: {len(self.dataset)} instances, {summary['count']} references{mean}, "
-            f"sha256 {self.dataset.sha256[:16]} -> {self.path}"
+            f"sha256 {self.dataset.sha256[:16]} -> {self.path}; name it with --data {self.dataset.name}"
         )
 
 
-def generate_dataset(request: GenerateRequest, places: Places, display: Display) -> Made:
+def generate_dataset(
+    request: GenerateRequest, places: Places, display: Display, *, to_ledger: bool = True
+) -> Made:
     """Generate a dataset, store it, and compute its references if a solver is named.
 
-    References that the file already holds are kept where the new ones are no better.
+    References that the file already holds are kept where the new ones are no better. The new ones also go to the ledger,
+    where tables find them, unless that is not wanted.
 
     Raises
     ------
@@ -81,6 +85,8 @@ def generate_dataset(request: GenerateRequest, places: Places, display: Display)
     if request.reference is not None:
         how = ReferenceRun(request.reference, request.jobs, request.seed, request.time_limit, request.command)
         found = compute_references(dataset, str(path), how, places, display)
+        if to_ledger:
+            offer(dataset, {p: r for p, r in enumerate(found) if r is not None}, places.instances)
         dataset = dataset.with_references(merge(dataset.references, found, dataset.problem))
         save_dataset(dataset, path)
     return Made(dataset, path)

@@ -23,6 +23,7 @@ class Place(NamedTuple):
     repeat: int
     seed: int
     seconds: float
+    instance_sha256: str
 
 
 class Judged(NamedTuple):
@@ -76,13 +77,11 @@ def judge(
             record = _without_cost(instance, known, place, "infeasible", "; ".join(wrong))
             return Judged(record, array if storable else None)
         cost = problem.score(instance, array)
-    key, cell, index, repeat, seed, seconds = place
+    key, cell, index, repeat, seed, seconds, sha256 = place
     record = Record(
         key=key, cell=cell, instance=index, name=instance.name, n=instance.n, repeat=repeat, seed=seed, status="ok",
-        cost=cost, reference=known,
-        gap_percent=None if known is None else gap_percent(cost, known, problem.OBJECTIVE),
-        seconds=seconds, optimal=optimal, solution=None, solution_sha256=None,
-        convention=instance.convention, counts=counts_of(problem, instance, array),
+        cost=cost, reference=known, seconds=seconds, optimal=optimal, solution=None, solution_sha256=None,
+        convention=instance.convention, instance_sha256=sha256, counts=counts_of(problem, instance, array),
     )  # fmt: skip
     return Judged(record, array)
 
@@ -110,7 +109,7 @@ def _without_cost(
 ) -> Record:
     return Record(
         **place._asdict(), name=instance.name, n=instance.n, convention=instance.convention, reference=reference,
-        status=status, cost=None, gap_percent=None, optimal=False, solution=None, solution_sha256=None,
+        status=status, cost=None, optimal=False, solution=None, solution_sha256=None,
         message=" ".join(message.split())[:2000],
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ Solutions are written before their record, so a record that can be read has its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.identity import whole_of
 from nco_bench.errors import ResultsError
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, 2)
+"""Schemas that are read. Records of schema 1 hold gaps, which nothing reads any more, and do not know their instance's hash:
+their keys are made of the dataset's."""
 STATUSES = ("ok", "infeasible", "failed", "timeout", "oom")
 
 
@@ -41,7 +46,7 @@ class Record:
     Attributes
     ----------
     key
-        Hash of solver configuration, weights, dataset, instance, decoding, seed, repeat and versions.
+        Hash of solver configuration, weights, instance, decoding, seed, repeat and versions; see `key_of`.
     cell
         Index of the cell in this run's ``cells.jsonl``.
     instance, name, n
@@ -53,10 +58,8 @@ class Record:
     cost
         Recomputed by nco-bench; None unless status is ``ok``.
     reference
-        Cost of the reference solution when the record was made, or None.
-    gap_percent
-        100 (cost - reference) / reference, or None. For a score where higher is better the sign is turned, so that
-        a positive gap is always worse than the reference.
+        Cost of the reference solution when the record was made, or None. Gaps are not stored: tables compute them from the
+        best reference that is known when they are made.
     seconds
         Wall time of this instance; its share of the batch where a batch was solved at once.
     optimal
@@ -69,6 +72,8 @@ class Record:
         Scoring rule of this instance.
     message
         Violations or error, one line; empty for ``ok``.
+    instance_sha256
+        Content hash of the instance alone, first 16 hex digits; empty in records of schema 1.
     counts
         What metrics that are not means over instances are pooled from (true positives, squared error, ...), for problems
         whose referee counts them; None otherwise, and then not written.
@@ -84,13 +89,13 @@ class Record:
     status: str
     cost: float | None
     reference: float | None
-    gap_percent: float | None
     seconds: float
     optimal: bool
     solution: tuple[int, int] | None
     solution_sha256: str | None
     convention: str
     message: str = ""
+    instance_sha256: str = ""
     counts: dict[str, float] | None = None
 
 
@@ -133,6 +138,8 @@ class Cell:
         What the solver says about itself, such as which backend it used.
     source
         The dataset as it was asked for: a name, or the path of a file.
+    asked
+        First and last + 1 of the instances that the command asked for, all its jobs together; None in records of schema 1.
     """
 
     cell: int
@@ -163,6 +170,23 @@ class Cell:
     peak_device_memory_mb: float | None = None
     notes: list[str] = field(default_factory=list)
     source: str = ""
+    asked: tuple[int, int] | None = None
+
+    @property
+    def whole(self) -> str:
+        """Identity of the longest set that the dataset is the beginning of, see `nco_bench.datasets.identity`."""
+        return whole_of(
+            self.dataset,
+            str(self.origin.get("generator")),
+            str(self.origin.get("version")),
+            self.dataset_sha256,
+        )
+
+    def is_of(self, dataset: Dataset) -> bool:
+        """Whether records of this cell are records of a dataset, by the same index, as far as both reach."""
+        if dataset.name == self.dataset or dataset.whole != self.whole:
+            return dataset.sha256 == self.dataset_sha256
+        return True
 
 
 def record_key(parts: dict[str, Any]) -> str:
@@ -170,12 +194,31 @@ def record_key(parts: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
-def record_keys(config: str, dataset: str, seed: int, indices: range, repeat: int) -> list[str]:
+def settings_of(cell: Cell) -> str:
+    """Return a cell's parameters in a line, for a reference that it found."""
+    return ";".join(f"{key}={value}" for key, value in cell.options["params"].items())
+
+
+def key_of(cell: Cell, record: Record) -> str:
+    """Return the key that a record must have."""
+    identity = (
+        {"instance_sha256": record.instance_sha256}
+        if record.instance_sha256
+        else {"dataset": cell.dataset_sha256}
+    )
+    place = {"seed": cell.seed, "instance": record.instance, "repeat": record.repeat}
+    return record_key({"config": cell.config_sha256, **identity, **place})
+
+
+def record_keys(config: str, hashes: Sequence[str], seed: int, indices: range, repeat: int) -> list[str]:
     """Return the keys of neighbouring instances: what `record_key` gives for their parts, at a fraction of the time."""
-    parts = {"config": config, "dataset": dataset, "instance": 0, "repeat": repeat, "seed": seed}
-    before, after = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).split(b'"instance":0', 1)
+    parts = {"config": config, "instance": 0, "instance_sha256": "", "repeat": repeat, "seed": seed}
+    before, after = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).split(b'0,"instance_sha256":""', 1)
     return [
-        hashlib.sha256(b'%b"instance":%d%b' % (before, index, after)).hexdigest()[:32] for index in indices
+        hashlib.sha256(
+            b'%b%d,"instance_sha256":"%b"%b' % (before, index, content.encode(), after)
+        ).hexdigest()[:32]
+        for index, content in zip(indices, hashes, strict=True)
     ]
 
 
@@ -204,9 +247,9 @@ class Run:
         self.folder = folder
         self.info: dict[str, Any] = _read_json(folder / "run.json")
         schema = self.info.get("schema")
-        if schema != SCHEMA:
+        if schema not in READABLE:
             raise ResultsError(
-                f"{folder}: records of schema {schema}, this version reads {SCHEMA}; "
+                f"{folder}: records of schema {schema}, this version reads {' and '.join(map(str, READABLE))}; "
                 f"install the nco-bench that wrote them ({self.info.get('version', 'unknown')}) or move the folder away."
             )
 
@@ -229,8 +272,9 @@ class Run:
         """Yield the records in the order they were written; a torn last line is left out."""
         for line in _lines(self.folder / "records.jsonl"):
             try:
+                line.pop("gap_percent", None)
                 record = Record(**line)
-            except TypeError as error:
+            except (TypeError, AttributeError) as error:
                 raise self._unknown("records.jsonl", "records", error) from error
             yield record
 
@@ -238,8 +282,10 @@ class Run:
         """Yield the records as plain dicts, for bulk readers."""
         return _lines(self.folder / "records.jsonl")
 
-    def keys(self, cells: Collection[int], statuses: Collection[str]) -> set[str]:
-        """Return the keys of the records of some cells with some statuses.
+    def solved(
+        self, cells: Collection[int], dataset: Dataset, statuses: Collection[str]
+    ) -> dict[tuple[int, int], float | None]:
+        """Return the costs, by repeat and index, of the records of some cells with some statuses that are of a dataset.
 
         Raises
         ------
@@ -248,9 +294,11 @@ class Run:
         """
         try:
             return {
-                line["key"]
+                (line["repeat"], line["instance"]): line["cost"]
                 for line in self.raw_records()
-                if line["cell"] in cells and line["status"] in statuses
+                if line["cell"] in cells
+                and line["status"] in statuses
+                and dataset.holds(line["instance"], line.get("instance_sha256", ""))
             }
         except (TypeError, KeyError) as error:
             raise self._unknown("records.jsonl", "records", error) from error

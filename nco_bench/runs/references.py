@@ -15,7 +15,7 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import SolverFailedError
 from nco_bench.runs.executors import execute
 from nco_bench.runs.offering import offer
-from nco_bench.runs.records import Record, Run, find_runs
+from nco_bench.runs.records import Record, Run, find_runs, settings_of
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display
 
@@ -77,26 +77,21 @@ def collect(results: Path, configs: set[str], dataset: Dataset) -> list[Referenc
     """Gather the best stored solution of each instance of `dataset` from the cells with these configurations."""
     best: dict[int, tuple[float, Run, Record, str, str]] = {}
     for run in find_runs(results):
-        cells = {
-            c.cell: c
-            for c in run.cells()
-            if c.config_sha256 in configs and c.dataset_sha256 == dataset.sha256
-        }
+        cells = {c.cell: c for c in run.cells() if c.config_sha256 in configs and c.is_of(dataset)}
         for record in run.records() if cells else ():
             cell = cells.get(record.cell)
             if cell is None or record.status != "ok" or record.cost is None:
                 continue
+            if not dataset.holds(record.instance, record.instance_sha256):
+                continue
             known = best.get(record.instance)
             if known is None or ledger.beats(record.cost, known[0], dataset.problem):
-                settings = ";".join(f"{k}={v}" for k, v in cell.options["params"].items())
-                best[record.instance] = (record.cost, run, record, cell.solver, settings)
+                best[record.instance] = (record.cost, run, record, cell.solver, settings_of(cell))
     out: list[Reference | None] = [None] * len(dataset)
     for index, (cost, run, record, solver, settings) in best.items():
-        position = index - dataset.first_index
-        if 0 <= position < len(dataset):
-            out[position] = Reference(
-                cost, solver, run.solution(record).copy(), record.optimal, record.seconds, settings
-            )
+        out[index - dataset.first_index] = Reference(
+            cost, solver, run.solution(record).copy(), record.optimal, record.seconds, settings
+        )
     return out
 
 

@@ -30,6 +30,8 @@ class RunRequest:
         Processes at once.
     beside
         Of a shard: how many processes ran at once with it; its cells say so.
+    asked
+        Of a shard: first and last + 1 of the instances that all shards have together.
     fresh
         Compute again what is already stored.
     """
@@ -51,6 +53,7 @@ class RunRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 1
     beside: int = 1
+    asked: tuple[int, int] | None = None
     executor: str = "local"
     fresh: bool = False
     update_references: bool = False

@@ -10,7 +10,7 @@ import itertools
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -19,12 +19,13 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.clock import PeakMemory
 from nco_bench.runs.environment import Capture
-from nco_bench.runs.judge import Judged, Place, batch_costs, judge
+from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.offering import offer
-from nco_bench.runs.records import Cell, Record, record_key, record_keys
+from nco_bench.runs.records import Cell, Record, record_key, record_keys, settings_of
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
-from nco_bench.runs.store import RunWriter, done_keys
+from nco_bench.runs.store import RunWriter
+from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.base import Begins, Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
@@ -127,7 +128,10 @@ def _run_cell(
         solver.prepare(dataset)
     try:
         cell = _describe(request, plan, solver, index)
-        done = set() if request.fresh else done_keys(request.results, cell.config_sha256, dataset.sha256)
+        done: dict[tuple[int, int], float | None] = {}
+        if not request.fresh:
+            stored = stored_before(request.results, cell.config_sha256, request.seed, dataset)
+            done = {place: cost for place, cost in stored.items() if place[0] < request.repeats}
         pending = list(_batches(request, cell, dataset, done))
         total = request.repeats * len(dataset)
         left = sum(len(indices) for _, indices in pending)
@@ -141,6 +145,7 @@ def _run_cell(
         peak = PeakMemory(cell.device)
         latency = _latency(solver, dataset, request, cell)
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
+        worker.count(done)
         worker.work(pending)
         cell.latency_seconds = latency if latency is not None else worker.median_seconds()
         cell.seconds_total = round(worker.elapsed, 6)
@@ -194,6 +199,7 @@ def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -
         device=choice.options.device,
         batch_size=max(1, min(size, len(dataset))),
         source=plan.source,
+        asked=request.asked or (dataset.first_index, dataset.first_index + len(dataset)),
     )
 
 
@@ -203,7 +209,7 @@ def seed_of(base: int, index: int, repeat: int) -> int:
 
 
 def _batches(
-    request: RunRequest, cell: Cell, dataset: Dataset, done: set[str]
+    request: RunRequest, cell: Cell, dataset: Dataset, done: Collection[tuple[int, int]]
 ) -> Iterator[tuple[int, range]]:
     """Cut what is not done into runs of neighbours, within blocks that are the same at every start, seeds rising by 1."""
     first, last = dataset.first_index, dataset.first_index + len(dataset)
@@ -214,12 +220,7 @@ def _batches(
             stop = min(last, (start // size + 1) * size)
             bounds = (start, wrap, stop) if start < wrap < stop else (start, stop)
             for part in itertools.starmap(range, itertools.pairwise(bounds)):
-                keys = _keys(cell, part, repeat) if done else None
-                free = (
-                    part
-                    if keys is None
-                    else [i for i, key in zip(part, keys, strict=True) if key not in done]
-                )
+                free = [i for i in part if (repeat, i) not in done] if done else part
                 yield from ((repeat, one) for one in _neighbours(free))
 
 
@@ -228,10 +229,6 @@ def _neighbours(indices: Sequence[int]) -> Iterator[range]:
     for _, group in itertools.groupby(enumerate(indices), lambda pair: pair[1] - pair[0]):
         run = [index for _, index in group]
         yield range(run[0], run[-1] + 1)
-
-
-def _keys(cell: Cell, indices: range, repeat: int) -> list[str]:
-    return record_keys(cell.config_sha256, cell.dataset_sha256, cell.seed, indices, repeat)
 
 
 def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> float | None:
@@ -284,6 +281,20 @@ class _CellWorker:
                 self._solver.dismiss()
             self._keep(repeat, indices, solved)
 
+    def count(self, done: Mapping[tuple[int, int], float | None]) -> None:
+        """Take what was stored before into the mean gap that is shown, which is that of the whole set."""
+        for (_, index), cost in done.items():
+            reference = self._dataset.references[index - self._dataset.first_index]
+            gap = self._gap(cost, None if reference is None else reference.cost)
+            if gap is not None:
+                self._gap_sum += gap
+                self._gap_count += 1
+
+    def _gap(self, cost: float | None, reference: float | None) -> float | None:
+        if cost is None or reference is None:
+            return None
+        return gap_percent(cost, reference, self._cell.objective)
+
     def _begin(self, repeat: int, indices: range) -> Callable[[], SolvedBatch]:
         return begin_batch(
             self._solver, self._dataset.instances[self._positions(indices)],
@@ -299,15 +310,16 @@ class _CellWorker:
         """Judge a batch and append its records."""
         batch = self._dataset.instances[self._positions(indices)]
         references = self._dataset.references[self._positions(indices)]
+        hashes = self._dataset.instance_hashes[self._positions(indices)]
+        keys = record_keys(self._cell.config_sha256, hashes, self._cell.seed, indices, repeat)
         seed = seed_of(self._request.seed, indices.start, repeat)
         self.elapsed += solved.elapsed
         costs = batch_costs(self._problem, batch, solved.outcomes)
         records = []
-        for key, index, instance, reference, outcome, seconds, cost in zip(
-            _keys(self._cell, indices, repeat), indices, batch, references, solved.outcomes, solved.seconds, costs,
-            strict=True,
-        ):  # fmt: skip
-            place = Place(key, self._cell.cell, index, repeat, seed + index - indices.start, seconds)
+        for key, sha256, index, instance, reference, outcome, seconds, cost in zip(
+            keys, hashes, indices, batch, references, solved.outcomes, solved.seconds, costs, strict=True
+        ):
+            place = Place(key, self._cell.cell, index, repeat, seed + index - indices.start, seconds, sha256)
             judged = judge(self._problem, instance, reference, outcome, place, cost)
             record = judged.record
             if judged.solution is not None:
@@ -325,7 +337,7 @@ class _CellWorker:
             self._note_failure(record)
             return
         self._seconds.append(record.seconds)
-        gap = record.gap_percent
+        gap = self._gap(record.cost, record.reference)
         if gap is not None:
             self._gap_sum += gap
             self._gap_count += 1
@@ -338,7 +350,7 @@ class _CellWorker:
                 judged.solution,
                 record.optimal,
                 record.seconds,
-                str(self._cell.options),
+                settings_of(self._cell),
             )
 
     def _note_failure(self, record: Record) -> None:

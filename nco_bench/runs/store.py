@@ -19,6 +19,7 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench import __version__
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
 from nco_bench.runs.records import (
     SCHEMA,
@@ -195,18 +196,20 @@ def _stamp(results: Path) -> str:
     return now.strftime(STAMP_FORMAT)
 
 
-def done_keys(results: Path, config_sha256: str, dataset_sha256: str) -> set[str]:
-    """Collect the keys of stored records of a cell, whichever process wrote them.
+def done(
+    results: Path, config_sha256: str, seed: int, dataset: Dataset
+) -> dict[tuple[int, int], float | None]:
+    """Collect the costs, by (repeat, index), of what is stored of a cell, whoever wrote it and whatever the set was called.
 
-    Only runs that hold a cell of this configuration and dataset are read.
+    Only runs that hold a cell of this configuration on a set that begins as this one are read.
     """
-    keys: set[str] = set()
+    found: dict[tuple[int, int], float | None] = {}
     for run in find_runs(results):
         cells = {
             c.cell
             for c in run.cells()
-            if c.config_sha256 == config_sha256 and c.dataset_sha256 == dataset_sha256
+            if c.config_sha256 == config_sha256 and c.seed == seed and c.is_of(dataset)
         }
         if cells:
-            keys |= run.keys(cells, DONE)
-    return keys
+            found |= run.solved(cells, dataset, DONE)
+    return found

@@ -10,8 +10,8 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
-from nco_bench.runs.judge import counts_of, gap_percent
-from nco_bench.runs.records import Cell, Record, Run, find_runs, record_key, solution_bytes, solution_sha256
+from nco_bench.runs.judge import counts_of
+from nco_bench.runs.records import Cell, Record, Run, find_runs, key_of, solution_bytes, solution_sha256
 
 COST_TOLERANCE = 1e-9
 """Relative; the same code on the same arrays gives the same float64, other NumPy versions may round a sum elsewhere."""
@@ -122,15 +122,7 @@ class _RunChecker:
         if cell is None:
             yield f"belongs to cell {record.cell}, which the run does not have"
             return
-        expected = record_key(
-            {
-                "config": cell.config_sha256,
-                "dataset": cell.dataset_sha256,
-                "seed": cell.seed,
-                "instance": record.instance,
-                "repeat": record.repeat,
-            }
-        )
+        expected = key_of(cell, record)
         if record.key != expected:
             yield f"its key {record.key} does not follow from its configuration (expected {expected})"
         if record.solution is None:
@@ -148,6 +140,10 @@ class _RunChecker:
     def _check_cost(self, record: Record, cell: Cell, dataset: Dataset, solution: object) -> Iterator[str]:
         if not 0 <= record.instance < len(dataset):
             yield f"instance {record.instance} is not in {dataset.name}"
+            return
+        if not dataset.holds(record.instance, record.instance_sha256):
+            content = dataset.instance_hashes[record.instance]
+            yield f"the instance has hash {content}, the record says {record.instance_sha256}"
             return
         instance, module = dataset.instances[record.instance], problem_module(cell.problem)
         wrong = module.violations(instance, solution)  # type: ignore[arg-type]
@@ -167,7 +163,3 @@ class _RunChecker:
             found = counts.get(name)
             if found is None or abs(found - stored) > COST_TOLERANCE * max(1.0, abs(found)):
                 yield f"the record counts {name} {stored!r}, the stored solution has {found!r}"
-        if record.reference is not None and record.gap_percent is not None:
-            gap = gap_percent(cost, record.reference, cell.objective)
-            if gap is not None and abs(gap - record.gap_percent) > 1e-6:
-                yield f"the record says gap {record.gap_percent!r} %, it is {gap!r} %"

@@ -26,7 +26,7 @@ def first_minute(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
     """A folder in which the demo's commands were run, and what `run --json` printed."""
     folder = tmp_path_factory.mktemp("first-minute")
     nco_bench("generate", "tsp", "--n", "50", "--count", "6", "--reference", "concorde", cwd=folder)
-    printed = nco_bench("run", *SOLVERS, "--data", "tsp50", "--repeats", "2", "--json", cwd=folder)
+    printed = nco_bench("run", *SOLVERS, "--data", "tsp50:count=6", "--repeats", "2", "--json", cwd=folder)
     return folder, json.loads(printed)
 
 
@@ -80,7 +80,7 @@ def test_verify_finds_nothing(first_minute: tuple[Path, dict[str, Any]]) -> None
 
 def test_a_tour_is_drawn(first_minute: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = first_minute
-    nco_bench("plot", "tour", "--solver", "lkh3", "--data", "tsp50", "--out", "tour.png", cwd=folder)
+    nco_bench("plot", "tour", "--solver", "lkh3", "--data", "tsp50:count=6", "--out", "tour.png", cwd=folder)
     assert (folder / "tour.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -86,8 +86,8 @@ def test_kool_tsp_is_prefix_stable_and_kool_vrp_is_not():
     few, many = kool_vrp(20, count=10), kool_vrp(20, count=100)
     assert not np.array_equal(few.instances[0].customers, many.instances[0].customers)
     tsp, vrp = parse_generated("kool-tsp20"), parse_generated("kool-vrp20")
-    assert tsp.same_stream(parse_generated("kool-tsp20:count=10"))
-    assert not vrp.same_stream(parse_generated("kool-vrp20:count=10"))
+    assert tsp.stream == parse_generated("kool-tsp20:count=10").stream
+    assert vrp.stream != parse_generated("kool-vrp20:count=10").stream
 
 
 def test_published_elg_set_is_kools_stream_for_its_own_count(shared):
@@ -228,7 +228,7 @@ def test_equal_sets_have_one_name(given_name, canonical):
     spec = parse_generated(given_name)
     assert spec.name == canonical
     again = parse_generated(canonical)
-    assert (again.name, again.same_stream(spec), again.count) == (canonical, True, spec.count)
+    assert (again.name, again.stream, again.count) == (canonical, spec.stream, spec.count)
 
 
 PARAMETERS = {
@@ -272,9 +272,9 @@ def test_names_parse_back_to_what_they_were_made_of(description, count, seed):
     assert parse_generated(name.replace(":", "_").replace("_", ":")) == spec
 
 
-def test_spec_of_a_name_says_whether_the_user_named_a_count():
-    assert not parse_generated("tsp100").count_given
-    assert parse_generated("tsp100:count=10000").count_given
+def test_a_name_without_a_count_means_the_literatures():
+    assert parse_generated("tsp100") == parse_generated("tsp100:count=10000")
+    assert parse_generated("tsp100:count=16").stream == parse_generated("tsp100").stream == "tsp100"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
-from nco_bench.datasets.ledger import Candidate, improve, ledger_path, load
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.ledger import Candidate, improve, load
+from nco_bench.datasets.ledger_file import Entry, costs, costs_at, ledger_path
 from nco_bench.errors import BadInputError
+from nco_bench.problems import tsp
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 
@@ -129,11 +132,57 @@ def test_the_same_content_under_another_name_shares_its_references(tmp_path: Pat
     assert load(other, tmp_path).references[0] is not None
 
 
+def test_an_instance_has_its_reference_in_whatever_set_it_stands(tmp_path: Path) -> None:
+    offer(lines(3), tmp_path, BEST, index=1)
+    alone = Dataset("one of them", "tsp", (TSPInstance("x", LINE * 2),), (None,), Origin("elsewhere"))
+    found = load(alone, tmp_path).references[0]
+    assert found is not None
+    assert found.cost == 20.0
+
+
+def test_tables_look_references_up_by_hash_and_by_place(tmp_path: Path) -> None:
+    few, many = generate("tsp", 8, 2), generate("tsp", 8, 5)
+    tour = np.array([0, 2, 4, 6, 1, 3, 5, 7])
+    improve(few, [Candidate(1, tour, "solver", params="runs=1")], tmp_path, TODAY)
+    cost = tsp.score(many.instances[1], tour)
+    assert costs(many.instance_hashes, tmp_path) == {
+        many.instance_hashes[1]: Entry(cost, "solver", "runs=1", "2025-06-01")
+    }
+    assert costs_at(many.whole, [], tmp_path) == {1: Entry(cost, "solver", "runs=1", "2025-06-01")}
+    assert costs_at(generate("tsp", 9, 2).whole, [], tmp_path) == {}
+
+
+def test_a_ledger_of_before_is_read_and_improved(tmp_path: Path) -> None:
+    """As 0.1.0 wrote it: one file per dataset content, keyed by index."""
+    dataset = lines(3)
+    path = tmp_path / "ledger" / f"{dataset.sha256[:16]}.npz"
+    path.parent.mkdir()
+    old = {
+        "format": np.array(1), "sha256": np.array(dataset.sha256), "dataset": np.array("lines"), "index": np.array([0, 2]),
+        "cost": np.array([12.0, 30.0]), "optimal": np.array([False, True]), "seconds": np.array([np.nan, 2.0]),
+        "solver": np.array(["old", "old"]), "params": np.array(["", ""]), "date": np.array(["2025-01-01"] * 2),
+        "length": np.array([6, 6]), "solution": np.concatenate([WORSE, BEST]).astype(np.int32),
+    }  # fmt: skip
+    np.savez(path, **old)
+    assert [r and r.cost for r in load(dataset, tmp_path).references] == [12.0, None, 30.0]
+    assert costs_at("any", [dataset.sha256], tmp_path)[2] == Entry(30.0, "old", "", "2025-01-01")
+    assert offer(dataset, tmp_path, WORSE) == "kept"
+    assert offer(dataset, tmp_path, BEST) == "improved"
+    assert [r and r.cost for r in load(dataset, tmp_path).references] == [10.0, None, 30.0]
+
+
+def test_a_writer_that_was_killed_leaves_an_empty_file_that_is_no_damage(tmp_path: Path) -> None:
+    ledger_path(tmp_path).parent.mkdir()
+    ledger_path(tmp_path).touch()
+    assert load(lines(1), tmp_path).references[0] is None
+    assert offer(lines(1), tmp_path, BEST) == "improved"
+
+
 def test_a_damaged_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:
     dataset = lines(1)
     offer(dataset, tmp_path, WORSE)
-    path = ledger_path(dataset, tmp_path)
-    path.write_bytes(path.read_bytes()[:-40])
+    path = ledger_path(tmp_path)
+    path.write_bytes(b"no ledger" + path.read_bytes()[9:])
     before = path.read_bytes()
     with pytest.raises(BadInputError, match="not a readable"):
         load(dataset, tmp_path)

@@ -1,7 +1,8 @@
-"""From names to datasets: stored sets win, prefixes of longer sets serve, everything else is refused with advice."""
+"""From names to datasets: a name means the same set everywhere, stored references serve, all else is refused with advice."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,34 @@ def stored(tmp_path: Path) -> Places:
     return Places(tmp_path)
 
 
-def test_a_bare_name_takes_the_stored_set(stored: Places) -> None:
-    found = load_dataset("tsp20", stored)
-    assert (found.name, len(found)) == ("tsp20:count=30", 30)
-    assert all(r is not None and r.cost == 5.0 for r in found.references)
+def test_a_name_means_the_same_instances_whatever_is_stored(stored: Places, tmp_path: Path) -> None:
+    found, elsewhere = load_dataset("tsp20", stored), load_dataset("tsp20", Places(tmp_path / "empty"))
+    assert (found.name, len(found), found.sha256) == ("tsp20", 10_000, elsewhere.sha256)
+    assert [r is not None and r.cost for r in found.references[:31]] == [5.0] * 30 + [False]
+
+
+def test_a_longer_set_has_the_references_of_all_its_stored_beginnings(stored: Places) -> None:
+    made = generate("tsp", 20, 10)
+    better = made.with_references([Reference(4.0, "by hand")] * 10)
+    save_dataset(better, stored_path(made.name, stored.instances))
+    save_dataset(generate("tsp", 20, 40), stored_path("tsp20:count=40", stored.instances))
+    costs = [r and r.cost for r in load_dataset("tsp20:count=40", stored).references]
+    assert costs == [4.0] * 10 + [5.0] * 20 + [None] * 10
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("tsp20", "tsp20:count=5"), ("tsp20:count=5", "tsp20:seed=9:count=5"), ("tsp20:count=5", "older")],
+)
+def test_a_file_that_holds_another_set_than_its_name_says_is_refused(
+    tmp_path: Path, file: str, content: str
+) -> None:
+    made = generate("tsp", 20, 5, seed=9 if "seed" in content else 1234)
+    if content == "older":
+        made = replace(made, origin=replace(made.origin, version="0"))
+    save_dataset(made, stored_path(file, tmp_path))
+    with pytest.raises(BadInputError, match=r"holds tsp20.*, not tsp20.*; move it"):
+        load_dataset(file, Places(tmp_path))
 
 
 def test_a_shorter_set_is_the_beginning_of_the_stored_one(stored: Places) -> None:
@@ -33,9 +58,7 @@ def test_a_shorter_set_is_the_beginning_of_the_stored_one(stored: Places) -> Non
     assert [r.cost for r in found.references if r] == [5.0] * 7
 
 
-@pytest.mark.parametrize(
-    "name", ["tsp20:count=31", "tsp20:seed=9:count=5", "tsp20:clustered:count=5", "tsp21:count=5"]
-)
+@pytest.mark.parametrize("name", ["tsp20:seed=9:count=5", "tsp20:clustered:count=5", "tsp21:count=5"])
 def test_other_sets_are_generated(stored: Places, name: str) -> None:
     assert not any(load_dataset(name, stored).references)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from nco_bench.runs.judge import gap_percent
 from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line, record_key
 
 ENVIRONMENT = {
@@ -54,7 +53,6 @@ def make_records(
     records = []
     for index, (cost, reference) in enumerate(zip(costs, references, strict=True), start=first):
         failed = isinstance(cost, str)
-        gap = None if failed or reference is None else gap_percent(float(cost), reference, cell.objective)
         parts = {"config": cell.config_sha256, "dataset": cell.dataset_sha256, "seed": cell.seed}
         records.append(
             Record(
@@ -68,7 +66,6 @@ def make_records(
                 status=str(cost) if failed else "ok",
                 cost=None if failed else float(cost),
                 reference=reference,
-                gap_percent=gap,
                 seconds=seconds,
                 optimal=False,
                 solution=None,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_folders import Results, make_cell, make_records
 
 from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
@@ -14,6 +15,7 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.anytime import anytime_curves
+from nco_bench.reports.load import load_frame
 from nco_bench.runs.executors import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
@@ -46,13 +48,15 @@ def test_traces_become_mean_gaps_of_the_recomputed_cost(tmp_path: Path) -> None:
     solver = tmp_path / "improver.py"
     solver.write_text(SOLVER)
     run(RunRequest((str(solver),), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
-    (curve,) = anytime_curves(tmp_path / "runs").values()
+    (curve,) = anytime_curves(load_frame(tmp_path / "runs")).values()
     seconds, gaps = curve
     # Both have a solution from second 2 on: (100 + 200) / 2, (50 + 100) / 2, (50 + 50) / 2.
     assert seconds == [2.0, 3.0, 4.0]
     assert gaps == pytest.approx([150.0, 75.0, 50.0])
 
 
-def test_results_without_traces_say_what_makes_some(tmp_path: Path) -> None:
+def test_results_without_traces_say_what_makes_some(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100")
+    results.run("r1", (cell, make_records(cell, [8.0], [8.0])))
     with pytest.raises(ResultsError, match="--decoding prc:50"):
-        anytime_curves(tmp_path)
+        anytime_curves(load_frame(results.folder))

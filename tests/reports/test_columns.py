@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import ResultsError
 from nco_bench.reports import columns
-from nco_bench.reports.columns import read_columns, repeated_later
+from nco_bench.reports.columns import read_columns
 
 IN_FORKS = """
 import sys
@@ -22,7 +20,7 @@ from nco_bench.reports import columns
 columns.PIECE_BYTES, columns.PARALLEL_BYTES = 500, 0
 columns._decoded = lambda pieces: columns.decoded_by(2, pieces)
 found = columns.read_columns([(Path(path), {0: 0}) for path in sys.argv[1:]])
-print(found.records.to_csv(), found.repeated.tolist(), found.names, found.conventions, found.messages)
+print(found.records.to_csv(), found.names, found.conventions, found.messages)
 """
 
 
@@ -43,6 +41,7 @@ def files(results: Results) -> list[Path]:
             )
         if i % 5 == 0:
             record.counts = {"tp": float(i), **({"fp": 1.0} if i % 2 else {})}
+        record.instance_sha256 = f"{2**60 + i:016x}" if i < 40 else ""
     return [
         results.run(name, (cell, records)) / "records.jsonl"
         for name, records in (("r1", first), ("r2", second))
@@ -51,7 +50,7 @@ def files(results: Results) -> list[Path]:
 
 def described(files: list[Path]) -> str:
     found = read_columns([(path, {0: 0}) for path in files])
-    return f"{found.records.to_csv()} {found.repeated.tolist()} {found.names} {found.conventions} {found.messages}"
+    return f"{found.records.to_csv()} {found.names} {found.conventions} {found.messages}"
 
 
 def test_pieces_of_any_size_give_the_same_columns(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +70,7 @@ def test_columns_hold_what_the_lines_say(files: list[Path]) -> None:
     assert records["count_fp"].notna().sum() == 8
     assert found.messages == ("", "reason 0", "reason 1", "reason 2")
     assert (records["solution_offset"] == -1).sum() == 11
+    assert records["content"].tolist() == [2**60 + i for i in range(40)] + [0] * 40
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux alone")
@@ -96,17 +96,3 @@ def test_file_that_ends_within_its_only_line_has_no_records(tmp_path: Path) -> N
     torn = tmp_path / "records.jsonl"
     torn.write_bytes(b'{"key": "torn')
     assert read_columns([(torn, {0: 0}), (tmp_path / "absent", {})]).records.empty
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_keys_that_come_again_are_those_that_pandas_finds(keep: bool) -> None:
-    """Keys of the runner's form that agree in half of their digits, and once a key of another form."""
-    generator = np.random.default_rng(1234)
-    halves = ["0123456789abcdef", "fedcba9876543210", "0000000000000000"]
-    keys = [halves[a] + halves[b] for a, b in generator.integers(0, 3, (50, 2))]
-    keys += [f"{i:032x}" for i in generator.integers(0, 40, 60)]
-    blocks = [np.array(keys[:70], dtype="S32"), np.array(keys[70:], dtype="S32")]
-    if keep:
-        blocks.append(np.array(["short", keys[0], "short"], dtype=object))
-        keys += ["short", keys[0], "short"]
-    assert repeated_later(blocks).tolist() == pd.Series(keys).duplicated(keep="last").tolist()

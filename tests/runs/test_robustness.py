@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from nco_bench.datasets.generate import generate
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.load import load_frame
@@ -24,7 +24,7 @@ from nco_bench.runs.label_shards import generate_shards
 from nco_bench.runs.records import find_runs, record_key, record_keys
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
-from nco_bench.runs.store import RunWriter, done_keys
+from nco_bench.runs.store import RunWriter, done
 
 SOLVER = """
 import time
@@ -58,10 +58,10 @@ def request(solver: Path, data: Path, folder: Path, **changes: object) -> RunReq
 
 
 def test_keys_of_neighbours_are_the_keys_of_their_parts() -> None:
-    config, dataset = "c" * 32, "d" * 64
-    parts = {"config": config, "dataset": dataset, "seed": -3, "repeat": 2}
-    expected = [record_key({**parts, "instance": i}) for i in range(95, 105)]
-    assert record_keys(config, dataset, -3, range(95, 105), 2) == expected
+    config, hashes = "c" * 32, [f"{i:016x}" for i in range(95, 105)]
+    parts = {"config": config, "seed": -3, "repeat": 2}
+    expected = [record_key({**parts, "instance": i, "instance_sha256": f"{i:016x}"}) for i in range(95, 105)]
+    assert record_keys(config, hashes, -3, range(95, 105), 2) == expected
 
 
 def test_runs_are_in_order_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -208,9 +208,11 @@ def test_an_interrupt_ends_a_run_and_all_its_processes_and_keeps_what_was_done(
     assert "Traceback" not in talk
     assert psutil.wait_procs(below, timeout=60)[1] == []
     assert len(records_of(tmp_path)) == jobs
-    keys = [r.key for r in records_of(tmp_path)]
     cell = find_runs(tmp_path / "runs")[0].cells()[0]
-    assert done_keys(tmp_path / "runs", cell.config_sha256, cell.dataset_sha256) == set(keys)
+    stored = done(
+        tmp_path / "runs", cell.config_sha256, cell.seed, load_dataset(cell.source, Places(tmp_path))
+    )
+    assert stored.keys() == {(r.repeat, r.instance) for r in records_of(tmp_path)}
 
 
 def records_of(folder: Path) -> list:

@@ -1,0 +1,203 @@
+"""The ledger's file: who may write it, its rows by the hash or the place of their instance, and the files of before."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset, Reference
+from nco_bench.datasets.formats.reading import read_npz
+from nco_bench.errors import BadInputError
+
+LOCK_SECONDS = 120.0
+"""How long a writer waits for another."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS reference (
+    instance TEXT PRIMARY KEY, cost REAL NOT NULL, optimal INTEGER NOT NULL, solver TEXT NOT NULL, params TEXT NOT NULL,
+    seconds REAL, date TEXT NOT NULL, solution BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS place (
+    whole TEXT, position INTEGER, instance TEXT NOT NULL, PRIMARY KEY (whole, position)
+) WITHOUT ROWID;
+"""
+"""``place`` says where instances stand, for records that do not know their instance's hash."""
+OLD_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A reference and the day it was found."""
+
+    reference: Reference
+    date: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a table needs of a reference: its cost, who found it and how, and the day."""
+
+    cost: float
+    solver: str
+    params: str
+    date: str
+
+
+def ledger_path(instances_dir: Path) -> Path:
+    """Return the ledger's file."""
+    return instances_dir / "ledger" / "references.sqlite"
+
+
+def exists(path: Path) -> bool:
+    """Whether anything was ever committed to the ledger; a writer that was killed before leaves an empty file."""
+    return path.is_file() and path.stat().st_size > 0
+
+
+def costs(hashes: Collection[str], instances_dir: Path) -> dict[str, Entry]:
+    """Look up references by the hashes of their instances; those that the ledger does not know are left out."""
+    path = ledger_path(instances_dir)
+    if not hashes or not exists(path):
+        return {}
+    with opened(path) as ledger:
+        found = ledger.execute(
+            "SELECT instance, cost, solver, params, date FROM reference "
+            "WHERE instance IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(hashes)),),
+        )
+        return {instance: Entry(*fields) for instance, *fields in found}
+
+
+def costs_at(whole: str, sha256s: Collection[str], instances_dir: Path) -> dict[int, Entry]:
+    """Look up references by the place of their instances, for records that do not know their instance's hash.
+
+    Parameters
+    ----------
+    whole
+        Identity of the set that the places are in, see `nco_bench.datasets.identity`.
+    sha256s
+        Content hashes of the sets that are its beginning, for ledgers of before.
+    instances_dir
+        Folder that holds ``ledger/``.
+    """
+    entries: dict[int, Entry] = {}
+    for sha256 in sha256s:
+        for index, row in old_rows(sha256, instances_dir).items():
+            known = row.reference
+            entries[index] = Entry(known.cost, known.solver, known.params, row.date)
+    path = ledger_path(instances_dir)
+    if exists(path):
+        with opened(path) as ledger:
+            found = ledger.execute(
+                "SELECT position, cost, solver, params, date FROM place JOIN reference USING (instance) WHERE whole = ?",
+                (whole,),
+            )
+            entries |= {position: Entry(*fields) for position, *fields in found}
+    return entries
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the ledger for writing; what is written is there as a whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"{path.parent}: the ledger cannot be written ({error.strerror or error})."
+        ) from None
+    with opened(path) as ledger:
+        ledger.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.split(";"):
+            ledger.execute(statement)
+        yield ledger
+        ledger.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the ledger for reading; an open transaction is rolled back at the end."""
+    try:
+        ledger = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
+        with contextlib.closing(ledger):
+            yield ledger
+    except sqlite3.Error as error:
+        raise BadInputError(
+            f"{path}: not a readable ledger, or not to be written ({error}); restore it from a backup, or move it away."
+        ) from None
+
+
+def rows_by_hash(ledger: sqlite3.Connection, hashes: Collection[str]) -> dict[str, Row]:
+    """Read whole rows, with their solutions."""
+    found = ledger.execute(
+        "SELECT instance, cost, solver, solution, optimal, seconds, params, date FROM reference "
+        "WHERE instance IN (SELECT value FROM json_each(?))",
+        (json.dumps(sorted(hashes)),),
+    )
+    rows = {}
+    for instance, cost, solver, solution, optimal, seconds, params, date in found:
+        tour = np.frombuffer(solution, dtype="<i4").astype(np.int64)
+        rows[instance] = Row(Reference(cost, solver, tour, bool(optimal), seconds, params), date)
+    return rows
+
+
+def write(ledger: sqlite3.Connection, dataset: Dataset, rows: Mapping[int, Row]) -> None:
+    """Write rows by the position of their instance in the dataset."""
+    ledger.executemany(
+        "INSERT OR REPLACE INTO reference (instance, cost, optimal, solver, params, seconds, date, solution) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                dataset.instance_hashes[position], r.cost, r.optimal, r.solver, r.params, r.seconds, row.date,
+                np.asarray(r.solution, dtype="<i4").tobytes(),
+            )
+            for position, row in rows.items()
+            for r in [row.reference]
+        ],
+    )  # fmt: skip
+
+
+def write_places(ledger: sqlite3.Connection, dataset: Dataset, positions: Collection[int]) -> None:
+    """Note where instances stand."""
+    ledger.executemany(
+        "INSERT OR REPLACE INTO place (whole, position, instance) VALUES (?, ?, ?)",
+        [(dataset.whole, dataset.first_index + p, dataset.instance_hashes[p]) for p in positions],
+    )
+
+
+def old_rows(sha256: str, instances_dir: Path) -> dict[int, Row]:
+    """Read the ledger of before of one dataset content, keyed by index."""
+    path = instances_dir / "ledger" / f"{sha256[:16]}.npz"
+    if not path.is_file():
+        return {}
+    arrays = read_npz(path)
+    try:
+        return _rows(arrays, sha256, path)
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        raise BadInputError(
+            f"{path}: a damaged ledger ({error}); delete it, or restore it from a backup."
+        ) from None
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]], sha256: str, path: Path) -> dict[int, Row]:
+    if int(arrays["format"]) != OLD_FORMAT or str(arrays["sha256"]) != sha256:
+        raise BadInputError(f"{path}: a ledger of another dataset or version; move it away.")
+    starts = np.concatenate(([0], np.cumsum(arrays["length"])))
+    rows = {}
+    for k, index in enumerate(arrays["index"].tolist()):
+        seconds = float(arrays["seconds"][k])
+        reference = Reference(
+            cost=float(arrays["cost"][k]),
+            solver=str(arrays["solver"][k]),
+            solution=arrays["solution"][starts[k] : starts[k + 1]].astype(np.int64),
+            optimal=bool(arrays["optimal"][k]),
+            seconds=None if np.isnan(seconds) else seconds,
+            params=str(arrays["params"][k]),
+        )
+        rows[int(index)] = Row(reference, str(arrays["date"][k]))
+    return rows
