@@ -1,26 +1,33 @@
-# Two commands set everything up: `make demo` and `make test`.
+# Two commands set everything up: `make demo` for users, `make test` for developers.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+USER := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: demo test lint reproduce-smoke install clean
+.PHONY: demo test lint reproduce-smoke install dev clean
 
-install: $(STAMP)
+install: $(USER)
+dev: $(DEV)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Torch comes first so that a machine without a GPU keeps the CPU build. ml4co-kit is taken without its 23 dependencies:
 # only the compiled Concorde inside it is used.
-$(STAMP): $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet -e '.[neural,classical,plots,html,dev]'
-	-$(BIN)/pip install --quiet --no-deps ml4co-kit
-	touch $(STAMP)
+$(USER): $(VENV)/bin/python pyproject.toml
+	$(PIP) $(TORCH)
+	$(PIP) -e '.[neural,classical,plots]'
+	-$(PIP) --no-deps ml4co-kit
+	touch $@
 
-demo: $(STAMP)
+$(DEV): $(USER)
+	$(PIP) -e '.[neural,classical,plots,html,dev]'
+	touch $@
+
+demo: $(USER)
 	$(BIN)/nco-bench generate tsp --n 100 --count 16 --reference lkh3 --instances demo/instances
 	$(BIN)/nco-bench run concorde lkh3 random-insertion nearest-neighbor decoder-6x128 --data tsp100:count=16 \
 	    --instances demo/instances --results demo/runs
@@ -29,15 +36,15 @@ demo: $(STAMP)
 	    --results demo/runs --out demo/tour.png
 	@echo "The table is in demo/table.tex, the picture in demo/tour.png."
 
-test: $(STAMP)
+test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
-reproduce-smoke: $(STAMP)
+reproduce-smoke: $(USER)
 	OMP_NUM_THREADS=1 $(BIN)/nco-bench reproduce all --scale smoke --limit 1 --markdown --out demo/tables \
 	    --instances demo/instances --results demo/reproduced
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
