@@ -195,7 +195,7 @@ def show_object(name: str, places: Places) -> dict[str, Any]:
     for kind in ("weights", "distributions", "decodings", "tables", "models"):
         for known in list_objects(kind, places):
             if known["name"] == name:
-                return {"kind": kind.removesuffix("s"), **known}
+                return {"kind": kind.removesuffix("s"), **known, **(_ours(name) if kind == "weights" else {})}
     try:
         return _show_dataset(name, places)
     except UnknownNameError:
@@ -230,8 +230,30 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "where": found.where,
         "missing": found.missing,
         "weights": [w for w in _weights(Places.from_environment()) if w.get("model") == info.name],
+        "training": _trainings(info.name),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {}, "")}
+
+
+def _ours(name: str) -> dict[str, Any]:
+    """What in the training of weights at hand is not the paper's."""
+    from nco_bench.weights.store import list_weights
+
+    return next(({"ours": w.manifest.ours} for w in list_weights() if w.manifest.name == name), {})
+
+
+def _trainings(model: str) -> dict[str, dict[str, Any]]:
+    """The papers' own recipes of a model by way to learn, with what in them is ours; none where torch is missing."""
+    from nco_bench.training.courses import COURSES, load_course
+
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    fitting = {name: load_course(entry) for name, entry in COURSES.items() if model in entry.models}
+    found = {
+        name: {recipe: paper.as_dict() for recipe, paper in course.papers(model).items()}
+        for name, course in fitting.items()
+    }
+    return {name: papers for name, papers in found.items() if papers}
 
 
 def _show_dataset(name: str, places: Places) -> dict[str, Any]:
