@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.models.logit_scale import SCALES
+from nco_bench.models.registry import build_path_policy
 from nco_bench.training.courses import Assignment
 from nco_bench.training.policy_gradient import (
     FreshInstances,
@@ -223,7 +224,7 @@ def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> 
     file = resolve(str(done.weights), "am", "tsp")
     assert file.manifest.config["width"] // file.manifest.config["heads"] == 32
     assert file.manifest.ours["batch"] == "2; the paper: 256"
-    policy: Any = build_encode_once_policy("am", "tsp", **file.manifest.config)
+    policy: Any = build_path_policy("am", "tsp", **file.manifest.config)
     load_into(policy, file)
     assert len(policy.encoder) == 4
 
