@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -236,10 +237,24 @@ def _show_solver(info: Any) -> dict[str, Any]:
 
 
 def _ours(name: str) -> dict[str, Any]:
-    """What in the training of weights at hand is not the paper's."""
+    """What in the training of weights at hand is not the paper's; nothing where that is not known."""
+    from nco_bench.training.choices import departures, paper_of
+    from nco_bench.training.courses import COURSES, load_course
     from nco_bench.weights.store import list_weights
 
-    return next(({"ours": w.manifest.ours} for w in list_weights() if w.manifest.name == name), {})
+    manifest = next((w.manifest for w in list_weights() if w.manifest.name == name), None)
+    if manifest is None or manifest.ours:
+        return {} if manifest is None else {"ours": manifest.ours}
+    learner = manifest.recipe.get("learner")
+    if learner not in COURSES or importlib.util.find_spec("torch") is None:
+        return {}
+    paper = paper_of(load_course(COURSES[learner]).papers(manifest.model), "", manifest.problem)
+    if paper is None:
+        return {}
+    # Weights of versions whose manifests did not say it yet: what their recipe lacks had the default.
+    known = {f.name for f in dataclasses.fields(paper.recipe)} & set(manifest.recipe)
+    trained = type(paper.recipe)(**{key: manifest.recipe[key] for key in known})
+    return {"ours": departures(trained, paper)}
 
 
 def _trainings(model: str) -> dict[str, dict[str, Any]]:

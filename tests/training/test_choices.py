@@ -129,6 +129,15 @@ def test_manifest_and_show_say_what_is_ours(shards: list[Path], tmp_path: Path) 
     json.dumps(shown)
 
 
+def test_shipped_weights_say_how_their_training_differs(tmp_path: Path) -> None:
+    """sit-cvrp (batch 32, clip 1, one decision per piece) is from before manifests had a field `ours`."""
+    places = Places.from_environment(tmp_path)
+    shown = show_object("sit-cvrp", places)["ours"]
+    assert shown["batch"] == "32; the paper: 256"
+    assert shown["walk"] == "False; the paper: True"
+    assert shown["clip"] == "1.0; our choice for the paper: 10.0"
+
+
 def test_a_warm_up_from_zero_stays_as_it_was() -> None:
     recipe = recipe_for("decoder-6x128", {"warmup": "20"})
     assert [rate(recipe, step, 0.0) for step in (0, 9, 19)] == pytest.approx([0.05, 0.5, 1.0], rel=1e-6)
