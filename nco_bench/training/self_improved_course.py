@@ -44,6 +44,9 @@ PAPER_SIT = SelfRecipe(
 )  # fmt: skip
 """SIT at 1K nodes: 20,000 instances, eight rounds of 20 epochs, 100 iterations of PRC a round, Adam 1e-4 x 0.97 an epoch."""
 
+SIT_FIGURE_3 = dataclasses.replace(PAPER_SIT, steps=2 * 20 * SIT_EPOCH)
+"""SIT, appendix C: two self-improved iterations at 1K nodes, for ``model.repeats=K``."""
+
 SIT_PAPER = Paper(
     PAPER_SIT,
     "SIT, section 5, Algorithms 1-4 and Table 6 (1K nodes)",
@@ -53,6 +56,12 @@ SIT_PAPER = Paper(
         "first round": "of the eight learns from insertion, as in its code; the paper warms up on these, for an unsaid time",
         "validation_instances": f"not stated; {PAPER_SIT.validation_instances}",
     },
+)
+
+SIT_FIGURE_3_PAPER = dataclasses.replace(
+    SIT_PAPER,
+    recipe=SIT_FIGURE_3,
+    source="SIT, appendix C, Figure 3 (model.repeats), and as for the recipe `paper`",
 )
 
 PAPER_SIGD = SelfRecipe(
@@ -73,17 +82,20 @@ SIGD_PAPER = Paper(
 
 def self_papers(model: str) -> Papers:
     """Return the papers' recipes of a model that makes its own labels: SIT (which trains BQ too, Table 10) and SIGD."""
-    paper = {"sit": SIT_PAPER, "bq": SIT_PAPER, "sigd": SIGD_PAPER}.get(model.partition("-")[0])
-    return {} if paper is None else {"paper": paper}
+    papers: dict[str, Papers] = {
+        "sit": {"paper": SIT_PAPER, "paper-figure-3": SIT_FIGURE_3_PAPER},
+        "bq": {"paper": SIT_PAPER},
+        "sigd": {"paper": SIGD_PAPER},
+    }
+    return papers.get(model.partition("-")[0], {})
 
 
 def self_recipe(model: str, config: Mapping[str, str]) -> SelfRecipe:
     """Return the recipe of a model with overrides: ``small``, the default, or ``paper``."""
     sampled = model.partition("-")[0] == "sigd"
     small = dataclasses.replace(SMALL, method="samples") if sampled else SMALL
-    recipe = overridden(
-        chosen({"small": small, "paper": PAPER_SIGD if sampled else PAPER_SIT}, config), config
-    )
+    papers = {"paper": PAPER_SIGD} if sampled else {"paper": PAPER_SIT, "paper-figure-3": SIT_FIGURE_3}
+    recipe = overridden(chosen({"small": small, **papers}, config), config)
     check_pieces(recipe)
     if recipe.method not in METHODS:
         raise UnknownNameError("--config method", recipe.method, METHODS)
