@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -195,7 +196,7 @@ def show_object(name: str, places: Places) -> dict[str, Any]:
     for kind in ("weights", "distributions", "decodings", "tables", "models"):
         for known in list_objects(kind, places):
             if known["name"] == name:
-                return {"kind": kind.removesuffix("s"), **known}
+                return {"kind": kind.removesuffix("s"), **known, **(_ours(name) if kind == "weights" else {})}
     try:
         return _show_dataset(name, places)
     except UnknownNameError:
@@ -230,8 +231,44 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "where": found.where,
         "missing": found.missing,
         "weights": [w for w in _weights(Places.from_environment()) if w.get("model") == info.name],
+        "training": _trainings(info.name),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {}, "")}
+
+
+def _ours(name: str) -> dict[str, Any]:
+    """What in the training of weights at hand is not the paper's; nothing where that is not known."""
+    from nco_bench.training.choices import departures, paper_of
+    from nco_bench.training.courses import COURSES, load_course
+    from nco_bench.weights.store import list_weights
+
+    manifest = next((w.manifest for w in list_weights() if w.manifest.name == name), None)
+    if manifest is None or manifest.ours:
+        return {} if manifest is None else {"ours": manifest.ours}
+    learner = manifest.recipe.get("learner")
+    if learner not in COURSES or importlib.util.find_spec("torch") is None:
+        return {}
+    paper = paper_of(load_course(COURSES[learner]).papers(manifest.model), "", manifest.problem)
+    if paper is None:
+        return {}
+    # Weights of versions whose manifests did not say it yet: what their recipe lacks had the default.
+    known = {f.name for f in dataclasses.fields(paper.recipe)} & set(manifest.recipe)
+    trained = type(paper.recipe)(**{key: manifest.recipe[key] for key in known})
+    return {"ours": departures(trained, paper)}
+
+
+def _trainings(model: str) -> dict[str, dict[str, Any]]:
+    """The papers' own recipes of a model by way to learn, with what in them is ours; none where torch is missing."""
+    from nco_bench.training.courses import COURSES, load_course
+
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    fitting = {name: load_course(entry) for name, entry in COURSES.items() if model in entry.models}
+    found = {
+        name: {recipe: paper.as_dict() for recipe, paper in course.papers(model).items()}
+        for name, course in fitting.items()
+    }
+    return {name: papers for name, papers in found.items() if papers}
 
 
 def _show_dataset(name: str, places: Places) -> dict[str, Any]:

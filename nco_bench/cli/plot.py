@@ -245,6 +245,32 @@ def sightedness(
     say(f"written to {out}")
 
 
+@group.command(short_help="Gap of SIT networks against the repeats of the last node.")
+def repeats(
+    solvers: Annotated[list[str], typer.Argument(help="SIT networks, such as sit:weights=FILE.")],
+    out: Out,
+    data: Annotated[
+        str, typer.Option("--data", help="TSP instances of one size with references.")
+    ] = "fu_tsp1000",
+    limit: Annotated[int, typer.Option("--limit", help="The first K instances.", min=1)] = 128,
+    instances: Instances = DEFAULT_INSTANCES,
+) -> None:
+    """Greedy gap of SIT networks against how often the last node is repeated (SIT, Figure 3)."""
+    from nco_bench.cli.output import say
+    from nco_bench.datasets.load import Places, load_dataset
+    from nco_bench.reports import network_plots
+    from nco_bench.reproduce.repeats import gaps_by_repeats
+
+    dataset = load_dataset(data, Places.from_environment(instances))
+    points = gaps_by_repeats(solvers, dataset, limit)
+    network_plots.gaps_by_repeats(points, out)
+    for point in points:
+        say(
+            f"{point.repeats} repeats: gap {point.mean:.3f} +- {point.half_width:.3f} %, n = {len(point.gaps)}"
+        )
+    say(f"written to {out}")
+
+
 @group.command(short_help="Features after the last layer: PCA or similarities.")
 def features(
     solvers: Annotated[list[str], typer.Argument(help="Path models, such as decoder-6x128.")],

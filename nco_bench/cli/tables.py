@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Any
 
 from rich.console import Console
@@ -54,13 +55,18 @@ def print_object(known: dict[str, Any]) -> None:
     console().print(table)
 
 
+def _entry(key: str, value: Any) -> str:
+    text = _text(value)
+    return f"{key}:\n{indent(text, '  ')}" if isinstance(value, dict) and value else f"{key}: {text}"
+
+
 def _text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return "\n".join(f"{k}: {_text(v)}" for k, v in value.items()) or "-"
+        return "\n".join(_entry(k, v) for k, v in value.items()) or "-"
     if isinstance(value, list | tuple):
         separator = "\n" if any(isinstance(v, dict | list) for v in value) else ", "
         return separator.join(_text(v) for v in value) or "-"

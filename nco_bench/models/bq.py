@@ -12,6 +12,11 @@ by scalars that start at 0 (ReZero), there is no layer norm. Infeasible direct e
 dynamic reading (tokens of the current sequence), because the published TSP-100 value differs from plain BQ's, which a static
 factor of 1 could not produce. The static reading (nodes of the instance) is the logit scale ``esf-static``.
 
+``attention="cross"`` puts SIT's linear cross-attention in the place of self-attention (SIT, appendix I, Table 10): current
+node and destination read all tokens, then all tokens read these two (its Equations 3 and 4). What is BQ's stays: the markers
+that tell the two apart (not repeated, without the maps W_1, W_2 of SIT), ReZero, logits without division, its biases. The
+paper says no more than that self-attention is replaced, and has no code of it.
+
 Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width, H heads, K head width.
 """
 
@@ -46,6 +51,8 @@ class BqConfig:
         Instance size the weights were trained on, for logit scales.
     gelu
         GELU instead of ReLU, an option of the official code that is off in the published models.
+    attention
+        ``self``, or ``cross`` for SIT's.
     """
 
     problem: str = "tsp"
@@ -56,6 +63,10 @@ class BqConfig:
     scale: str = "none"
     training_size: int = 100
     gelu: bool = False
+    attention: str = "self"
+
+
+ATTENTIONS = ("self", "cross")
 
 
 def config_for(name: str, problem: str) -> BqConfig:
@@ -73,15 +84,13 @@ class Attention(nn.Module):
         self.key_value = nn.Linear(config.width, 2 * config.width)
         self.out = nn.Linear(config.width, config.width, bias=False)
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        batch, tokens, _ = x.shape
-        query = self.query(x).view(batch, tokens, self.heads, -1).transpose(1, 2)
-        key_value = self.key_value(x).view(batch, tokens, 2, self.heads, -1)
+    def forward(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
+        """Read tokens ``(B, T, W)`` from each of ``(B, Q, W)``, which may be the same."""
+        query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        key_value = self.key_value(tokens).unflatten(2, (2, self.heads, -1))
         key, value = key_value.permute(2, 0, 3, 1, 4).unbind(0)
         # The official code adds the value bias after aggregation: the same, since attention weights sum to 1.
-        heads = attend(query, key, value, scale)
-        return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+        return self.out(attend(query, key, value, scale).transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):
@@ -94,15 +103,38 @@ class Layer(nn.Module):
         self.alpha_attention = nn.Parameter(torch.zeros(()))
         self.alpha_ffn = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.alpha_attention * self.attention(x, scale)
+    def forward(self, x: Tensor, scale: float | Tensor, tokens: Tensor | None = None) -> Tensor:
+        """Transform ``(B, Q, W)`` that read tokens ``(B, T, W)``, themselves where none are given."""
+        x = self.attended(x, x if tokens is None else tokens, scale)
         return x + self.alpha_ffn * self.feed_forward(x)
+
+    def attended(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
+        """The first half of the layer."""
+        return x + self.alpha_attention * self.attention(x, tokens, scale)
 
     def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
-        x = x + self.alpha_attention * self.attention(x, scale)
+        x = self.attended(x, x, scale)
         return self.feed_forward.scored(x[:, 1:-1], score, self.alpha_ffn)
+
+
+class CrossLayer(nn.Module):
+    """The two ends read all tokens, then all tokens read the two; each with a layer of its own."""
+
+    def __init__(self, config: BqConfig) -> None:
+        super().__init__()
+        self.reading, self.writing = Layer(config), Layer(config)
+
+    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Transform the ends ``(B, 2, W)`` and all tokens ``(B, T, W)``, which have copies of them."""
+        few = self.reading(few, scale, many)
+        return few, self.writing(many, scale, few)
+
+    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens between the first and the last, as ``score(self(few, many)[1])`` would."""
+        few = self.reading(few, scale, many)
+        candidates = self.writing.attended(many[:, 1:-1], few, scale)
+        return self.writing.feed_forward.scored(candidates, score, self.writing.alpha_ffn)
 
 
 class Bq(nn.Module):
@@ -118,7 +150,8 @@ class Bq(nn.Module):
         cvrp = config.problem == "cvrp"
         self.embedding = nn.Linear(4 if cvrp else 2, config.width)
         self.markers = nn.Embedding(2, config.width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        layer = CrossLayer if config.attention == "cross" else Layer
+        self.layers = nn.ModuleList(layer(config) for _ in range(config.layers))
         self.score = nn.Linear(config.width, 2 if cvrp else 1)
 
     def embed(self, nodes: PathNodes) -> Tensor:
@@ -136,15 +169,22 @@ class Bq(nn.Module):
             x = x + (state.remaining[:, None] * self.embedding.weight[:, 3])[:, None]
         begin, end = self.markers.weight
         x = torch.cat([x[:, :1] + begin, x[:, 1:-1], x[:, -1:] + end], dim=1)
-        scale = self._scale(x.shape[1], state.instance_size)
-        for layer in self.layers[:-1]:
-            x = layer(x, scale)
-        scores = cast("Layer", self.layers[-1]).scored(x, scale, self.score)
+        scores = self._scored(x, self._scale(x.shape[1], state.instance_size))
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
         direct, via = scores.unbind(-1)
         infeasible = state.demand[:, 1:-1] > state.remaining[:, None]
         return torch.stack([direct.masked_fill(infeasible, -torch.inf), via], dim=-1)
+
+    def _scored(self, x: Tensor, scale: float | Tensor) -> Tensor:
+        if self.config.attention == "cross":
+            few = x[:, [0, -1]]
+            for layer in self.layers[:-1]:
+                few, x = layer(few, x, scale)
+            return cast("CrossLayer", self.layers[-1]).scored(few, x, scale, self.score)
+        for layer in self.layers[:-1]:
+            x = layer(x, scale)
+        return cast("Layer", self.layers[-1]).scored(x, scale, self.score)
 
     def _scale(self, tokens: int, instance_size: int) -> float | Tensor:
         head_dim = self.config.width // self.config.heads
@@ -157,6 +197,8 @@ def build(config: BqConfig, logit_scale: LogitScale | None = None) -> Bq:
     """Build the policy with fresh weights; ReZero makes an untrained one ignore attention."""
     if config.problem not in ("tsp", "cvrp"):
         raise UnknownNameError("problem of bq", config.problem, ["tsp", "cvrp"])
+    if config.attention not in ATTENTIONS:
+        raise UnknownNameError("attention of bq", config.attention, ATTENTIONS)
     return Bq(config, logit_scale or (esf if config.scale == "esf" else none))
 
 

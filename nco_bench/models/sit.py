@@ -5,6 +5,10 @@ a linear map of its own (the equations of the paper show two; its appendix says 
 all tokens into the representatives, then updates all tokens from the representatives: O(N) per step. Logits are divided
 by the square root of the head width (the paper writes the width). No normalisation, raw unit-square coordinates.
 
+``attention="self"`` is the network of Table 3's row "w/o Cross-Attention": every token attends to all tokens, one attention
+and one feed-forward layer per layer, as in LEHD's decoder. Its representatives are ordinary tokens then; the paper does not
+say whether the last node is still repeated, which `repeats` decides.
+
 What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (never
 changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`),
 greedy decoding starts at node 0, and in training on the CVRP the customers' embeddings are detached.
@@ -29,12 +33,13 @@ from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.models import sit_streaming
-from nco_bench.models.layers import FeedForward, add_linear, attend, with_column
+from nco_bench.models.layers import FeedForward, SelfAttention, add_linear, attend, with_column
 from nco_bench.models.lehd import rename
 from nco_bench.models.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.models.path import PathNodes, PathState
 from nco_bench.models.threads import one_thread
 
+ATTENTIONS = ("cross", "self")
 STREAMED_FROM = 128
 """Tokens of one problem from which on inference goes through `sit_streaming`."""
 
@@ -50,7 +55,9 @@ class SitConfig:
     width, heads, head_dim, ffn, layers
         Embedding width, attention heads, width of each head, hidden width, number of layers.
     repeats
-        How often the last node appears among the representatives.
+        How often the last node appears among the representatives (Figure 3).
+    attention
+        ``cross``, or ``self`` for the ablation of Table 3.
     training_size
         Instance size the weights were trained on, for logit scales (the published models: one per size).
     """
@@ -63,6 +70,7 @@ class SitConfig:
     layers: int = 6
     repeats: int = 15
     training_size: int = 1000
+    attention: str = "cross"
 
 
 def config_for(name: str, problem: str) -> SitConfig:
@@ -151,8 +159,31 @@ class Layer(nn.Module):
         return self.many_feed_forward.scored(self.writing.added(candidates, few, scale), score)
 
 
+class SelfLayer(nn.Module):
+    """All tokens attend to all tokens; takes and returns representatives and tokens as `Layer` does."""
+
+    def __init__(self, config: SitConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config.width, config.heads, config.head_dim, qkv_bias=False)
+        self.feed_forward = FeedForward(config.width, config.ffn)
+
+    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Transform all tokens ``(B, T, W)``, which begin with the representatives."""
+        many = self._mixed(many, scale)
+        return many[:, : few.shape[1]], self.feed_forward.added(many)
+
+    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+        """Score the tokens behind the representatives, as ``score(self(few, many)[1])`` would."""
+        candidates = self._mixed(many, scale)[:, few.shape[1] :]
+        return self.feed_forward.scored(candidates, score)
+
+    def _mixed(self, many: Tensor, scale: float | Tensor) -> Tensor:
+        # `scale` has the 1/sqrt(K) that `SelfAttention` divides by itself.
+        return self.attention.added(many, scale * math.sqrt(self.attention.head_dim))
+
+
 class Sit(nn.Module):
-    """The whole policy: a linear embedding, representatives, `layers` linear cross-attention layers, a linear score."""
+    """The whole policy: a linear embedding, representatives, `layers` layers of either attention, a linear score."""
 
     repairs = True
 
@@ -165,7 +196,8 @@ class Sit(nn.Module):
         self.embedding = nn.Linear(3 if cvrp else 2, config.width)
         self.first = nn.Linear(config.width + cvrp, config.width)
         self.last = nn.Linear(config.width + cvrp, config.repeats * config.width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        layer = SelfLayer if config.attention == "self" else Layer
+        self.layers = nn.ModuleList(layer(config) for _ in range(config.layers))
         self.score = nn.Linear(config.width, 2 if cvrp else 1)
 
     def embed(self, nodes: PathNodes) -> Tensor:
@@ -179,7 +211,7 @@ class Sit(nn.Module):
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
         tokens = 1 + self.config.repeats + state.candidates
-        if torch.is_grad_enabled() or tokens < STREAMED_FROM:
+        if torch.is_grad_enabled() or tokens < STREAMED_FROM or self.config.attention == "self":
             scores = self._scores(
                 self._representatives(state), state.features[:, 1:-1], self._scale(tokens, state)
             )
@@ -227,6 +259,8 @@ def build(config: SitConfig, logit_scale: LogitScale | None = None) -> Sit:
     """Build the policy with fresh weights (PyTorch's default initialisation, as the official code)."""
     if config.problem not in ("tsp", "cvrp"):
         raise UnknownNameError("problem of sit", config.problem, ["tsp", "cvrp"])
+    if config.attention not in ATTENTIONS:
+        raise UnknownNameError("attention of sit", config.attention, ATTENTIONS)
     return Sit(config, logit_scale or none)
 
 

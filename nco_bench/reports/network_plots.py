@@ -128,6 +128,40 @@ def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
     return target
 
 
+@dataclass(frozen=True)
+class RepeatsGap:
+    """Gaps in percent of a SIT network, one per instance, and how often the last node stands among its representatives."""
+
+    repeats: int
+    gaps: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean gap."""
+        return float(np.mean(self.gaps))
+
+    @property
+    def half_width(self) -> float:
+        """Half of the mean's 95 % interval (normal approximation); 0 for one instance."""
+        if len(self.gaps) < 2:
+            return 0.0
+        return 1.96 * float(np.std(self.gaps, ddof=1)) / float(np.sqrt(len(self.gaps)))
+
+
+def gaps_by_repeats(points: Sequence[RepeatsGap], out: Path | str) -> Path:
+    """Draw the mean gap against the repeats of the last node (SIT, Figure 3), with 95 % intervals."""
+    target = checked_target(out)
+    with figure(1, target) as (_, axes):
+        style = look(0)
+        axes[0].errorbar(
+            [p.repeats for p in points], [p.mean for p in points], yerr=[p.half_width for p in points],
+            color=style.colour, marker=style.marker, linestyle=style.dash, capsize=2.0, elinewidth=0.8,
+        )  # fmt: skip
+        axes[0].set_xticks([p.repeats for p in points])
+        axes[0].set(xlabel="repeats of the last node", ylabel="optimality gap (%)")
+    return target
+
+
 def wilson(
     hits: NDArray[np.int64], cases: NDArray[np.int64], z: float = 1.959964
 ) -> tuple[FloatArray, FloatArray]:

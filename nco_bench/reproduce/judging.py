@@ -70,7 +70,7 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
         return Verdict("not comparable", place + busy)
     if measured.trained_on_test:
         return Verdict("not comparable", "WARNING: the weights were trained on this test set")
-    weights = _other_weights(measured)
+    weights = _other_weights(preset, measured)
     if weights:
         return Verdict("other weights", weights)
     return _compare(cell, preset, measured)
@@ -82,16 +82,18 @@ def _nothing(preset: CellPreset, measured: Measured) -> str:
     return f"the records have no {preset.metric}"
 
 
-def _other_weights(measured: Measured) -> str:
+def _other_weights(preset: CellPreset, measured: Measured) -> str:
     """Say how far the weights are from the paper's, or return an empty string."""
     weights = measured.cell.weights
     if weights is None:
         return ""
     if weights.get("name") == "random":
         return "untrained network"
-    share = weights.get("share_of_paper")
-    if share is not None and share < FULL_SHARE:
-        return f"{weights['name']} has seen {100 * share:.3g} % of the paper's training samples"
+    share, size = weights.get("share_of_paper"), weights.get("training_size")
+    known = preset.trained_on and size is not None
+    other = f", at size {size} instead of {preset.trained_on}" if known and size != preset.trained_on else ""
+    if share is not None and (share < FULL_SHARE or other):
+        return f"{weights['name']} has seen {100 * share:.3g} % of the paper's training samples{other}"
     if share is None and "official" not in str(weights.get("name")):
         return f"{weights['name']}: its manifest does not say which share of the paper's training it had"
     return ""

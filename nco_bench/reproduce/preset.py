@@ -52,6 +52,8 @@ class CellPreset:
     weights
         Name, or several, of which the first that is at hand counts (the authors' own, else those that ship); empty for
         the solver's default.
+    trained_on
+        Size of the instances that the paper's weights were trained on, where ours may have seen others; 0 says nothing.
     data
         Name of a dataset, or several, of which the first that is at hand counts.
     count
@@ -84,6 +86,7 @@ class CellPreset:
     repeats: int = 1
     seed: int = 1234
     device: str = "auto"
+    trained_on: int = 0
     data: tuple[str, ...] = ()
     count: int = 0
     printed_count: int = 0

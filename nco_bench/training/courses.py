@@ -16,6 +16,7 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.models.lra_table import LRA_NETWORKS
 from nco_bench.models.registry import PATH_MODELS
 from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.training.choices import Papers, no_papers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -95,10 +96,13 @@ class Course:
         Default recipe of a model with overrides: ``recipe(model, {"lr": "1e-3"})``.
     prepare
         Makes everything that a run needs.
+    papers
+        The papers' own recipes of a model, with what in them is ours.
     """
 
     recipe: Callable[[str, Mapping[str, str]], LoopRecipe]
     prepare: Callable[[Assignment], Prepared]
+    papers: Callable[[str], Papers] = no_papers
 
 
 @dataclass(frozen=True)
@@ -143,18 +147,21 @@ COURSES: dict[str, CourseEntry] = {
         needs_data=False,
         summary="improve pseudo-labels by re-construction (SIT) or sampling without replacement (SIGD), then imitate them",
         without_asking=("sit", "sigd", "sigd-lehd"),
+        model_options=True,
     ),
     "policy-gradient": CourseEntry(
         "nco_bench.training.policy_gradient_course:COURSE",
         ("am", "pomo", "elg"),
         needs_data=False,
         summary="policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
+        model_options=True,
     ),
     "packing": CourseEntry(
         "nco_bench.training.packing:COURSE",
         ("attend2pack",),
         needs_data=False,
         summary="policy gradient on the load rate of freshly drawn boxes",
+        model_options=True,
     ),
     "tasks": CourseEntry(
         "nco_bench.training.task_course:COURSE",

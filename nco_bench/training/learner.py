@@ -99,6 +99,13 @@ class FollowsOptimizer(Protocol):
         """Take the optimiser, once, before the first update; each of its groups has its rate as ``peak``."""
 
 
+class ChoosesWeights(Protocol):
+    """A learner that knows which of the weights it went through are to be exported, instead of the last."""
+
+    def chosen(self, step: int) -> dict[str, Tensor]:
+        """Return the policy's state, after so many updates; an empty one as long as nothing was chosen."""
+
+
 class KeepsTensors(Protocol):
     """A learner with tensors of its own that a checkpoint must hold (a baseline network, pseudo-labels, a generator)."""
 

@@ -14,10 +14,12 @@ import torch
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
-from nco_bench.models.registry import count_parameters, entry
+from nco_bench.models.registry import count_parameters, entry, model_config
+from nco_bench.training.choices import Paper, Papers
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
 from nco_bench.training.machine import code_version, machine
+from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.policy_gradient import (
     FreshInstances,
     PolicyGradient,
@@ -92,6 +94,9 @@ EIE = dataclasses.replace(
 The size of the test set is not given; 2,048 is our choice. For capacities 15 and 20 the paper takes lr=5e-5.
 """
 
+EIE_WIDE = dataclasses.replace(EIE, size=120)
+"""EIE, Table 6: 120 nodes; with ``model.width=256 model.layers=4``, eight heads of d = 32."""
+
 EIE_SMALL = dataclasses.replace(
     EIE,
     batch=32,
@@ -117,11 +122,32 @@ POMO = dataclasses.replace(AM, batch=64, steps=3_125_000, baseline="shared", wei
 """POMO's code: 2,000 epochs of 100,000 instances, Adam 1e-4 with weight decay 1e-6, no clipping."""
 
 RECIPES: dict[str, dict[str, PolicyGradientRecipe]] = {
-    "am": {"am": AM, "eie": EIE, "eie-small": EIE_SMALL},
+    "am": {"am": AM, "eie": EIE, "eie-d32": EIE_WIDE, "eie-small": EIE_SMALL},
     "pomo": {"pomo": POMO},
     "elg": {"pomo": POMO},
 }
 """Recipes by model, the default first."""
+
+EIE_OURS = {
+    "evaluation": "not stated; 2,048 instances",
+    "clip": "not stated; AM's code clips at 1",
+    "beta2": "not stated; PyTorch's default",
+    "capacity": "10, the first of the paper's three",
+}
+_EIE_SOURCE = "EIE, section 5"
+PAPERS: dict[str, Papers] = {
+    "am": {
+        "am": Paper(AM, "AM, section 5, and its code", {}),
+        "eie": Paper(EIE, _EIE_SOURCE, EIE_OURS),
+        "eie-d32": Paper(EIE_WIDE, f"{_EIE_SOURCE} and appendix, Table 6", EIE_OURS),
+    },
+    "pomo": {"pomo": Paper(POMO, "POMO's code", {})},
+}
+
+
+def papers_of(model: str) -> Papers:
+    """Return the papers' recipes of a model that learns by policy gradient."""
+    return PAPERS.get(model, {})
 
 
 def recipe_for(model: str, config: Mapping[str, str]) -> PolicyGradientRecipe:
@@ -143,8 +169,10 @@ def prepare(assignment: Assignment) -> Prepared:
     if assignment.data:
         raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
     variant = {"normalization": recipe.normalization, "centred": recipe.centred} if model == "am" else {}
+    decided = {"problem": "--problem", "training_size": "size=N", **{key: f"{key}=..." for key in variant}}
+    options = checked_options(model_config(model, problem), assignment.options, decided)
     policy: Any = build_encode_once_policy(
-        model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant
+        model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant, **options
     )
     policy = policy.to(assignment.device)
     source = FreshInstances(problem, recipe.size, recipe.capacity, recipe.demand)
@@ -167,9 +195,8 @@ def prepare(assignment: Assignment) -> Prepared:
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         return _manifest(trainer, name, source)
 
-    return Prepared(
-        policy, learner, validate, make_manifest, {"model": model, "problem": problem, "seed": seed}
-    )
+    identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
+    return Prepared(policy, learner, validate, make_manifest, identity)
 
 
 def _greedy_cost(trainer: Trainer, source: FreshInstances, seed: int) -> Measure | None:
@@ -216,7 +243,7 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
             progress.samples,
             label_solver="none (policy gradient)",
         ),
-        recipe={k: v for k, v in configuration.items() if k not in ("model", "problem", "seed")},
+        recipe={k: v for k, v in configuration.items() if k in vars(trainer.recipe)},
         seed=configuration["seed"],
         hours=round(progress.seconds / 3600, 3),
         machine=machine(next(policy.parameters()).device),
@@ -228,4 +255,4 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     )
 
 
-COURSE = Course(recipe_for, prepare)
+COURSE = Course(recipe_for, prepare, papers_of)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.training.options import parsed_text
+from nco_bench.weights.manifest import SIT_DECISIONS
 
 SCHEDULES = ("cosine", "exponential", "constant")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam")
-MODEL_PREFIX = "model."
-"""Of ``--config`` keys that belong to the model's configuration, such as ``model.initialisation=zero``."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,15 @@ class LoopRecipe:
         Peak learning rate; that of single scalars (ReZero weights), 0 for the same.
     weight_decay, beta2
         Of the optimiser.
+    decay_all
+        AdamW decays biases, norms and scalars too, as PyTorch's does by itself; otherwise matrices alone.
     clip
         Largest gradient norm; 0 does not clip.
     schedule
         ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
         steps; ``constant``.
-    warmup
-        Steps over which the learning rate rises from 0.
+    warmup, warmup_start
+        Steps over which the learning rate rises, and the factor of the first one; 0 rises from 0.
     ema
         Decay of the moving average of the weights that is exported; 0 exports the weights themselves.
     precision, compile
@@ -67,12 +69,14 @@ class LoopRecipe:
     scalar_lr: float = 0.0
     weight_decay: float = 0.01
     beta2: float = 0.999
+    decay_all: bool = False
     clip: float = 1.0
     schedule: str = "exponential"
     decay: float = 0.997
     decay_every: int = 100
     final_lr: float = 0.01
     warmup: int = 0
+    warmup_start: float = 0.0
     ema: float = 0.0
     precision: str = "fp32"
     compile: bool = False
@@ -103,6 +107,9 @@ class Recipe(LoopRecipe):
         Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
     symmetries
         Turn and mirror instances at random (x8).
+    walk
+        Learn every decision of a piece, one update each, from its first to its last (LEHD; SIT, Algorithm 4), instead of
+        the first one alone.
     """
 
     shortest: int = 4
@@ -112,10 +119,14 @@ class Recipe(LoopRecipe):
     opening: float = 0.0
     auxiliary: float = 0.0
     symmetries: bool = True
+    walk: bool = False
 
 
-PAPER_DECODER = Recipe()
+PAPER_DECODER = Recipe(clip=0.0, decay_all=True, warmup_start=0.1, symmetries=False)
 """Decoder scaling, section 3 and appendix C: AdamW, weight decay 0.01, batch 1024, 1.25e-4 x 0.997 every 100 steps."""
+
+PAPER_WITHOUT_REZERO = dataclasses.replace(PAPER_DECODER, warmup=50)
+"""Decoder scaling, appendix B.5, for ``model.rezero=false``: 50 steps of warm-up from a tenth of the learning rate."""
 
 SMALL_DECODER = Recipe(
     batch=32,
@@ -133,21 +144,18 @@ SMALL_DECODER = Recipe(
 """For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
 
 PAPER_PENS = Recipe(
-    batch=1024, steps=1_000_000, lr=1e-4, schedule="cosine", final_lr=0.1, shortest=3, precision="bf16"
-)
-"""PENS, section 5: AdamW, batch 1024, 1M steps, 1e-4 falling to 1e-5 by a cosine; weight decay, clip and precision are ours.
-
-The paper draws origin and destination per instance; here one length per batch, so that no row is padding.
-"""
+    batch=1024, steps=1_000_000, lr=1e-4, clip=0.0, decay_all=True, schedule="cosine", final_lr=0.1, shortest=3,
+    symmetries=False,
+)  # fmt: skip
+"""PENS, section 5: AdamW, batch 1024, 1M steps, 1e-4 falling to 1e-5 by a cosine."""
 
 PAPER_LEHD = Recipe(
     batch=1024, steps=7_330_000, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=0.0, decay=0.97,
-    decay_every=48_900, longest=100, longest_start=100, symmetries=False,
+    decay_every=48_900, longest=100, longest_start=100, symmetries=False, walk=True,
 )  # fmt: skip
 """LEHD, section 4: Adam at 1e-4, x0.97 per epoch, 150 epochs of 1M instances in batches of 1024, no augmentation.
 
-The official code updates after each of the 50 decisions (on average) of a piece; here each update draws a new piece, so an
-epoch is 977 x 50 updates.
+It updates after each of the 50 decisions (on average) of a piece, so an epoch is 977 x 50 updates.
 """
 
 PAPER_LEHD_CVRP = dataclasses.replace(PAPER_LEHD, steps=1_955_000, decay=0.9)
@@ -168,10 +176,13 @@ The official augmentation also rotates by a random angle and shrinks; that is le
 """
 
 PAPER_SIT = Recipe(
-    batch=256, steps=0, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=10.0, decay=0.97, decay_every=79,
-    longest=1000, longest_start=1000, symmetries=False,
+    batch=256, steps=0, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=10.0, decay=0.97,
+    decay_every=79 * SIT_DECISIONS, longest=1000, longest_start=1000, symmetries=False, walk=True,
 )  # fmt: skip
-"""SIT's supervised phase: Adam at 1e-4, x0.97 per epoch (20,000 instances in batches of 256), clip 10, pieces of 4..1000."""
+"""SIT's Algorithm 4 on labels at hand: Adam at 1e-4, x0.97 per epoch of 20,000 instances in batches of 256.
+
+The paper's own supervised training, "w/o SIT" in its Table 3, is LEHD's: ``paper-without-sit``.
+"""
 
 SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
 """Small budgets for networks that start with attention switched on, and bear smaller steps only."""
@@ -180,6 +191,11 @@ RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
 """Recipes of decoder-only models, which others have where they have none of their own."""
 
 OWN_RECIPES: dict[str, dict[str, Recipe]] = {
+    "decoder": {
+        "small": SMALL_DECODER,
+        "paper": PAPER_DECODER,
+        "paper-without-rezero": PAPER_WITHOUT_REZERO,
+    },
     "pens": {"small": SMALL_DECODER, "paper": PAPER_PENS},
     "coordns": {"small": SMALL_DECODER, "paper": PAPER_PENS},
     "lehd": {
@@ -189,7 +205,11 @@ OWN_RECIPES: dict[str, dict[str, Recipe]] = {
     },
     "bq": {"small": SMALL_DECODER, "paper": PAPER_BQ},
     "sigd": {"small": dataclasses.replace(SMALL_DECODER, auxiliary=0.0), "paper": PAPER_SIGD},
-    "sit": {"small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2), "paper": PAPER_SIT},
+    "sit": {
+        "small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2),
+        "paper": PAPER_SIT,
+        "paper-without-sit": PAPER_LEHD_CVRP,
+    },
 }
 """Recipes by the first word of a model's name; the first of each is the default."""
 
@@ -239,45 +259,10 @@ def overridden(recipe: R, config: Mapping[str, str]) -> R:
             continue
         if key not in defaults:
             raise UnknownNameError("training option", key, [*defaults, "recipe"])
-        parsed[key] = _parse(key, text, type(defaults[key]))
+        parsed[key] = parsed_text(key, text, type(defaults[key]))
     changed = dataclasses.replace(recipe, **parsed)
     _check(changed)
     return changed
-
-
-def model_options(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split ``--config`` values: those of the recipe, and those of the model (``model.KEY``, the prefix taken off)."""
-    model = {k.removeprefix(MODEL_PREFIX): v for k, v in config.items() if k.startswith(MODEL_PREFIX)}
-    return {k: v for k, v in config.items() if not k.startswith(MODEL_PREFIX)}, model
-
-
-def typed_options(defaults: Any, options: Mapping[str, str]) -> dict[str, Any]:
-    """Parse options of a model by the types of its configuration's fields; unknown keys stay texts for it to refuse.
-
-    Raises
-    ------
-    BadInputError
-        For a value of the wrong type.
-    """
-    kinds = {f.name: type(getattr(defaults, f.name)) for f in dataclasses.fields(defaults)}
-    return {k: _parse(MODEL_PREFIX + k, v, kinds.get(k, str)) for k, v in options.items()}
-
-
-def _parse(key: str, text: str, kind: type) -> Any:
-    if kind is str:
-        return text
-    if kind is bool:
-        if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
-            raise BadInputError(f"--config {key}={text}: expected true or false.")
-        return text.lower() in ("true", "1", "yes")
-    try:
-        value = kind(text)
-    except ValueError:
-        expected = "a whole number" if kind is int else "a number"
-        raise BadInputError(f"--config {key}={text}: expected {expected}.") from None
-    if not math.isfinite(value):
-        raise BadInputError(f"--config {key}={text}: expected a finite number.")
-    return value
 
 
 def _check(recipe: LoopRecipe) -> None:
@@ -290,8 +275,9 @@ def _check(recipe: LoopRecipe) -> None:
     for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
         if getattr(recipe, key) not in allowed:
             raise UnknownNameError(f"--config {key}", getattr(recipe, key), allowed)
-    if recipe.final_lr > 1:
-        raise BadInputError(f"--config final_lr={recipe.final_lr:g}: expected 0 to 1.")
+    for key in ("final_lr", "warmup_start"):
+        if getattr(recipe, key) > 1:
+            raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
     if recipe.ema >= 1:
         raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
 
@@ -318,13 +304,22 @@ def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:
     fraction
         Share of the run that is done, 0 to 1.
     """
-    rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
+    rising = _risen(recipe, step)
     if recipe.schedule == "constant":
         return rising
     if recipe.schedule == "exponential":
         return rising * recipe.decay ** (step // recipe.decay_every)
     falling = 0.5 * (1.0 + math.cos(math.pi * min(1.0, fraction)))
     return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * falling)
+
+
+def _risen(recipe: LoopRecipe, step: int) -> float:
+    """Return how far the warm-up has brought the learning rate."""
+    if step >= recipe.warmup:
+        return 1.0
+    if recipe.warmup_start:
+        return recipe.warmup_start + (1 - recipe.warmup_start) * step / recipe.warmup
+    return (step + 1) / recipe.warmup
 
 
 def longest_now(recipe: Recipe, fraction: float) -> int:

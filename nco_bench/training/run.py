@@ -16,12 +16,14 @@ import torch
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
 from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, train_until_done
+from nco_bench.training.options import model_options
 from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
-from nco_bench.training.recipes import LoopRecipe, model_options
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
@@ -102,7 +104,7 @@ def train(
         with coords and tours.
     config
         Overrides of the recipe; ``learner`` and ``recipe`` choose the course and its recipe. ``model.KEY`` overrides the
-        model's configuration, where the course learns from labels.
+        model's configuration, where the course takes that.
     budget_s
         Wall time of this session in seconds. Where the recipe has no steps, it must be given.
     resume
@@ -160,8 +162,10 @@ def train(
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
         if trainer.group.first:
-            manifest = prepared.manifest(trainer, weights.stem)
-            export(trainer.weights(), _with_parent(manifest, source), weights)
+            manifest = _with_parent(prepared.manifest(trainer, weights.stem), source)
+            paper = paper_of(course.papers(model), values.get("recipe", ""), manifest.problem)
+            ours = {} if paper is None else departures(recipe, paper)
+            export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
     done = trainer.progress
     return TrainResult(
         weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.measure, complete

@@ -1,11 +1,13 @@
 """Self-improved learning: the policy improves a set of pseudo-labels, then learns from them, again and again.
 
-SIT (Algorithms 1-4): labels begin with insertion; each round resets the weights to the best so far, improves all labels by
-parallel local re-construction with them, and trains on random pieces of the labels for a number of updates.
-SIGD: each round draws distinct solutions without replacement from the best policy and keeps the shortest per instance. Here
-it goes on being compared with the label it has, so that in either way a label never gets longer.
+SIT (Algorithms 1-4): labels begin with insertion; each round goes back to the best weights of the round before, improves
+all labels by parallel local re-construction with them, in segments of at most l_max nodes, and trains on random pieces of
+the labels for a number of updates.
+SIGD: each round draws distinct solutions without replacement from the best policy so far and keeps the shortest of each.
+Here it goes on being compared with the label it has, so that in either way a label never gets longer.
 
-The best weights are those with the shortest greedy solutions on instances of their own, as no optimal ones are known.
+The best weights are those with the shortest greedy solutions on instances of their own, as no optimal ones are known. They
+are looked for within a round, every `judged_updates` and at its end (SIT, Appendix E), and they are what is exported.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class SelfRecipe(Recipe):
         Nodes (customers) per instance, and how many instances are labelled.
     method
         ``prc`` (SIT) or ``samples`` (SIGD).
-    rounds_updates
-        Updates between two improvements of the labels.
+    rounds_updates, judged_updates
+        Updates between two improvements of the labels, and between two looks at the greedy solutions of the weights.
     iterations
         Of re-construction per improvement.
     samples
@@ -60,6 +62,7 @@ class SelfRecipe(Recipe):
     instances: int = 20_000
     method: str = "prc"
     rounds_updates: int = 1580
+    judged_updates: int = 79
     iterations: int = 100
     samples: int = 128
     chunk: int = 256
@@ -204,10 +207,12 @@ def _reconstructed(
     policy: Any, part: Instances, old: Solutions, recipe: SelfRecipe, generator: torch.Generator
 ) -> Solutions:
     budget = Budget(recipe.iterations, None, time.monotonic(), lambda seconds, costs: None)
+    longest = recipe.longest  # l_max of Algorithm 1 holds for improvement and training alike
     if part.demand is None or part.capacity is None or old[1] is None:
-        return improve_tsp(policy, part.coords, old[0], budget, generator, parallel=True), None
-    instance = CvrpInstance(part.coords, part.demand, part.capacity)
-    return improve_cvrp(policy, instance, (old[0], old[1]), budget, generator, parallel=True)
+        tours = improve_tsp(policy, part.coords, old[0], budget, generator, parallel=True, max_length=longest)
+        return tours, None
+    instance, routes = CvrpInstance(part.coords, part.demand, part.capacity), (old[0], old[1])
+    return improve_cvrp(policy, instance, routes, budget, generator, parallel=True, max_length=longest)
 
 
 def _sampled(
@@ -276,37 +281,51 @@ class SelfImproved:
         self.rounds = 0
         self.best_length = float("inf")
         self.best: dict[str, Tensor] = {}
+        self._judged = 0
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Draw a batch of pieces; at the beginning of a round, improve the labels first."""
+        self._judge(step)
         while self.rounds < step // self.recipe.rounds_updates:
             self._improve()
         return self.supervised.loss(step, fraction)
 
     def _improve(self) -> None:
         """Go back to the best weights, and improve the labels with them."""
-        self.policy.eval()
-        self.judge()
         self.policy.load_state_dict(self.best)
         self.rounds += 1
+        self.policy.eval()
         self.labels.improve(self.policy, self.rounds)
         self.policy.train()
+        self.supervised.rest()
+        if self.recipe.method == "prc":  # SIGD's best weights are those of all rounds
+            self.best_length = float("inf")
 
-    def judge(self) -> float:
-        """Return the mean greedy length of the present weights on the instances held out; keep the best weights."""
-        length = float(greedy_lengths(self.policy, self.held_out).mean())
+    def _judge(self, step: int) -> None:
+        """Keep the weights of this step, if it is one to look at, where their greedy solutions are the shortest."""
+        recipe = self.recipe
+        if step in (0, self._judged) or (step % recipe.judged_updates and step % recipe.rounds_updates):
+            return
+        was_training, self._judged = self.policy.training, step
+        length = float(greedy_lengths(self.policy.eval(), self.held_out).mean())
+        self.policy.train(was_training)
         if length < self.best_length:
             self.best_length = length
             self.best = copy.deepcopy(self.policy.state_dict())
-        return length
+
+    def chosen(self, step: int) -> dict[str, Tensor]:
+        """Return the weights to export: the best that were judged, of this round or else of the last; none at first."""
+        self._judge(step)
+        return self.best
 
     def position(self) -> dict[str, Any]:
         """Return the round and the position among the labels."""
-        return {"rounds": self.rounds, "best_length": self.best_length, "labels": self.labels.position()}
+        labels = self.supervised.position()
+        return {"rounds": self.rounds, "best_length": self.best_length, "labels": labels}
 
     def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
         """Go to a saved position; raises `BadInputError` for other instances."""
-        self.labels.seek(position["labels"], adopt=adopt)
+        self.supervised.seek(position["labels"], adopt=adopt)
         self.rounds, self.best_length = position["rounds"], position["best_length"]
 
     def tensors(self) -> dict[str, Tensor]:

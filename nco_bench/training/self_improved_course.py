@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.registry import build_path_policy, entry
+from nco_bench.models.registry import build_path_policy, entry, model_config
+from nco_bench.training.choices import SIT_OURS, Paper, Papers
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
+from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import check_pieces, chosen, overridden
 from nco_bench.training.self_improved import (
     METHODS,
@@ -24,47 +26,87 @@ from nco_bench.training.self_improved import (
 )
 from nco_bench.training.supervised_course import path_manifest
 from nco_bench.training.trainer import Trainer
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+from nco_bench.weights.manifest import SIT_DECISIONS, Manifest, TrainingData, Validation
 
 SMALL = SelfRecipe(
     size=100, instances=512, batch=32, steps=0, lr=4e-4, beta2=0.98, schedule="cosine", warmup=100, ema=0.0,
-    rounds_updates=200, iterations=20, samples=32, chunk=64, longest=101, longest_start=101,
+    rounds_updates=200, judged_updates=50, iterations=20, samples=32, chunk=64, longest=101, longest_start=101,
 )  # fmt: skip
 """For hours of a CPU: few instances, short rounds. Labels that the untrained network improves cost nothing to make."""
 
-PAPER_SIT = SelfRecipe(
-    size=1000, instances=20_000, batch=256, steps=8 * 1580, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=10.0,
-    decay=0.97, decay_every=79, rounds_updates=1580, iterations=100, longest=1000, longest_start=1000, symmetries=False,
-)  # fmt: skip
-"""SIT at 1K nodes: 20,000 instances, eight rounds of 20 epochs, 100 iterations of PRC per round, Adam 1e-4 x 0.97 an epoch.
+SIT_EPOCH = 79 * SIT_DECISIONS
+"""Updates of an epoch at 1K nodes: 20,000 instances in batches of 256, every decision of a piece (Algorithm 4)."""
 
-The official code updates after every decision of a piece; here each update draws a new piece. Round 1 learns from insertion.
-"""
+PAPER_SIT = SelfRecipe(
+    size=1000, instances=20_000, batch=256, steps=8 * 20 * SIT_EPOCH, optimizer="adam", lr=1e-4, weight_decay=0.0,
+    clip=10.0, decay=0.97, decay_every=SIT_EPOCH, rounds_updates=20 * SIT_EPOCH, judged_updates=SIT_EPOCH, iterations=100,
+    chunk=512, longest=1000, longest_start=1000, symmetries=False, walk=True,
+)  # fmt: skip
+"""SIT at 1K nodes: 20,000 instances, eight rounds of 20 epochs, 100 iterations of PRC a round, Adam 1e-4 x 0.97 an epoch."""
+
+SIT_FIGURE_3 = dataclasses.replace(PAPER_SIT, steps=2 * 20 * SIT_EPOCH)
+"""SIT, appendix C: two self-improved iterations at 1K nodes, for ``model.repeats=K``."""
+
+SIT_PAPER = Paper(
+    PAPER_SIT,
+    "SIT, section 5, Algorithms 1-4 and Table 6 (1K nodes)",
+    {
+        **SIT_OURS,
+        "rounds_updates": "20 epochs, counted in updates as the decay is",
+        "first round": "of the eight learns from insertion, as in its code; the paper warms up on these, for an unsaid time",
+        "validation_instances": f"not stated; {PAPER_SIT.validation_instances}",
+    },
+)
+
+SIT_FIGURE_3_PAPER = dataclasses.replace(
+    SIT_PAPER,
+    recipe=SIT_FIGURE_3,
+    source="SIT, appendix C, Figure 3 (model.repeats), and as for the recipe `paper`",
+)
 
 PAPER_SIGD = SelfRecipe(
     size=100, instances=1000, method="samples", batch=1024, steps=100_000, optimizer="adam", lr=2e-4, weight_decay=0.0,
-    clip=0.0, schedule="constant", rounds_updates=1000, samples=128,
+    clip=0.0, schedule="constant", rounds_updates=1000, judged_updates=1000, samples=128,
 )  # fmt: skip
-"""SIGD: 1000 instances, 128 distinct samples each, 1000 batches of 1024 per epoch, Adam at 2e-4.
+"""SIGD: 1000 instances, 128 distinct samples each, 1000 batches of 1024 per epoch, Adam at 2e-4."""
 
-Differs from the paper: one pass of sampling without replacement instead of four with advantages between them; the same
-instances in all rounds, whose labels begin with insertion and never get longer.
-"""
+SIGD_PAPER = Paper(
+    PAPER_SIGD,
+    "SIGD's code, self-improvement",
+    {
+        "samples": "of one pass of sampling without replacement instead of four with advantages between them",
+        "instances": "the same in all rounds, with labels that begin with insertion and never get longer",
+    },
+)
+
+
+def self_papers(model: str) -> Papers:
+    """Return the papers' recipes of a model that makes its own labels: SIT (which trains BQ too, Table 10) and SIGD."""
+    papers: dict[str, Papers] = {
+        "sit": {"paper": SIT_PAPER, "paper-figure-3": SIT_FIGURE_3_PAPER},
+        "bq": {"paper": SIT_PAPER},
+        "sigd": {"paper": SIGD_PAPER},
+    }
+    return papers.get(model.partition("-")[0], {})
 
 
 def self_recipe(model: str, config: Mapping[str, str]) -> SelfRecipe:
     """Return the recipe of a model with overrides: ``small``, the default, or ``paper``."""
     sampled = model.partition("-")[0] == "sigd"
     small = dataclasses.replace(SMALL, method="samples") if sampled else SMALL
-    recipe = overridden(
-        chosen({"small": small, "paper": PAPER_SIGD if sampled else PAPER_SIT}, config), config
-    )
+    papers = {"paper": PAPER_SIGD} if sampled else {"paper": PAPER_SIT, "paper-figure-3": SIT_FIGURE_3}
+    recipe = overridden(chosen({"small": small, **papers}, config), config)
     check_pieces(recipe)
     if recipe.method not in METHODS:
         raise UnknownNameError("--config method", recipe.method, METHODS)
-    for key, least in (("size", 5), ("instances", 1), ("rounds_updates", 1), ("samples", 1), ("chunk", 1)):
-        if getattr(recipe, key) < least:
-            raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected {least} or more.")
+    least = {"size": 5, "instances": 1, "rounds_updates": 1, "judged_updates": 1, "samples": 1, "chunk": 1}
+    for key, value in least.items():
+        if getattr(recipe, key) < value:
+            raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected {value} or more.")
+    if recipe.ema:
+        raise BadInputError(
+            f"--config ema={recipe.ema:g}: self-improved learning exports the best weights of a round; leave it out."
+        )
     return recipe
 
 
@@ -78,7 +120,11 @@ def prepare(assignment: Assignment) -> Prepared:
         )
     if problem not in entry(model).problems:
         raise UnknownNameError(f"problem of {model}", problem, entry(model).problems)
-    policy: Any = build_path_policy(model, problem).to(assignment.device)
+    config = model_config(model, problem)
+    decided = {"problem": "--problem", "training_size": "size=N"}
+    options = checked_options(config, assignment.options, decided)
+    trained_on = {"training_size": recipe.size} if hasattr(config, "training_size") else {}
+    policy: Any = build_path_policy(model, problem, **options, **trained_on).to(assignment.device)
     labels = PseudoLabels(problem, recipe, seed)
     held_out = draw_instances(problem, recipe.size, max(1, recipe.validation_instances), seed, 3)
     goal = PseudoLabels(problem, dataclasses.replace(recipe, instances=len(held_out.coords)), seed)
@@ -113,8 +159,8 @@ def prepare(assignment: Assignment) -> Prepared:
         measured = Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out.coords), on)
         return dataclasses.replace(manifest, validation=(measured,))
 
-    identity = {"model": model, "problem": problem, "seed": seed}
+    identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)
 
 
-COURSE = Course(self_recipe, prepare)
+COURSE = Course(self_recipe, prepare, self_papers)

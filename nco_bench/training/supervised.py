@@ -3,7 +3,8 @@
 A random piece of a label tour, in a random direction, is a path problem whose optimal solution is known: from its
 first node, through the nodes between, to its last. The model sees the state that decoding would see there, and learns which
 node comes next. One length is drawn per batch; the longest, N + 1 rows, is the whole closed tour with
-which decoding begins, where both neighbours of the start are right.
+which decoding begins, where both neighbours of the start are right. A recipe that walks goes on, update by update, to
+the piece's last decision; others learn its first decision, and draw anew.
 
 For the CVRP a piece ends where a route ends, after whole solutions and single routes were reversed and rotated at random
 (LEHD, SIT); its last row is the depot. The model learns the next customer and whether the way goes via the depot.
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,77 +26,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.decoding.problem import shares
-from nco_bench.decoding.segments import Routes, load_before, reverse_all, reverse_routes, rotate_routes
 from nco_bench.errors import BadInputError
 from nco_bench.models.bq import Bq
 from nco_bench.models.decoder_only import DecoderOnly
 from nco_bench.models.lehd import Lehd
 from nco_bench.models.logit_scale import TRAINING_SIZE
-from nco_bench.models.path import PathNodes, PathState, gather_rows, path_state
+from nco_bench.models.path import PathNodes, PathState, path_state
 from nco_bench.models.pens import Pens
 from nco_bench.models.sit import Sit
 from nco_bench.training.data import LabelStream
 from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
+from nco_bench.training.pieces import (
+    RoutePieces,
+    SubPaths,
+    draw_route_pieces,
+    draw_sub_paths,
+    transformed,
+)
 from nco_bench.training.recipes import Recipe, longest_now
-from nco_bench.training.shards import unpack_routes
 
 OPENING_LENGTHS = 6
 """How many of the longest lengths `Recipe.opening` asks for."""
-
-
-@dataclass(frozen=True)
-class SubPaths:
-    """Pieces of label tours.
-
-    Attributes
-    ----------
-    coords
-        ``(B, L, 2)`` in the order of the tour: origin, the nodes between, destination.
-    closed
-        The piece is a whole tour; the last row repeats the first.
-    instance_size
-        Nodes of the instance that it was cut from.
-    """
-
-    coords: Tensor
-    closed: bool
-    instance_size: int
-
-
-def draw_sub_paths(
-    ordered: NDArray[np.float32], length: int, rng: np.random.Generator, symmetries: bool
-) -> NDArray[np.float32]:
-    """Cut one piece out of each tour.
-
-    Parameters
-    ----------
-    ordered
-        ``(B, N, 2)`` coordinates in tour order.
-    length
-        Rows of the piece, 3 to N + 1; N + 1 gives the closed tour.
-    rng
-        Draws starts, directions and symmetries.
-    symmetries
-        Apply one of the eight symmetries of the unit square to each piece.
-    """
-    batch, nodes, _ = ordered.shape
-    start = np.asarray(rng.integers(nodes, size=batch))
-    direction = rng.choice((-1, 1), size=batch)
-    rows = (start[:, None] + direction[:, None] * np.arange(length)) % nodes
-    pieces = np.take_along_axis(ordered, rows[:, :, None], axis=1)
-    if symmetries:
-        pieces = _transformed(pieces, np.asarray(rng.integers(8, size=batch)))
-    return pieces
-
-
-def _transformed(pieces: NDArray[np.float32], symmetry: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Apply symmetry 0..7 of the unit square: swap x and y, mirror x, mirror y."""
-    swap, mirror_x, mirror_y = ((symmetry & bit) > 0 for bit in (1, 2, 4))
-    pieces[swap] = pieces[swap][:, :, ::-1]
-    pieces[mirror_x, :, 0] = 1 - pieces[mirror_x, :, 0]
-    pieces[mirror_y, :, 1] = 1 - pieces[mirror_y, :, 1]
-    return pieces
 
 
 class Neighbours(nn.Module):
@@ -141,45 +92,6 @@ def next_node_loss(scores: Tensor, closed: bool) -> Tensor:
     log_p = scores.float().log_softmax(-1)
     right = 0.5 * (log_p[:, 0] + log_p[:, -1]) if closed else log_p[:, 0]
     return -right.mean()
-
-
-def draw_route_pieces(
-    packed: NDArray[np.float32], customers: int, rng: np.random.Generator, symmetries: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Cut a piece that ends at the depot out of each CVRP solution.
-
-    Parameters
-    ----------
-    packed
-        ``(B, V + 1, 5)``, see `data.pack_routes`.
-    customers
-        Customers in the piece, the one where the vehicle stands included; 2 to V.
-    rng
-        Draws reversals, rotations and symmetries.
-
-    Returns
-    -------
-    coords, demand, remaining, via, capacity
-        ``(B, L + 1, 2)`` and ``(B, L + 1)``: the piece in order, then the depot; ``(B,)`` whole units left in the
-        vehicle at the first customer; ``(B, L)`` flags; ``(B,)``.
-    """
-    if symmetries:
-        points = _transformed(packed[..., :2].copy(), np.asarray(rng.integers(8, size=len(packed))))
-        packed = np.concatenate([points, packed[..., 2:]], axis=2)
-    coords, demand, capacity, via = unpack_routes(torch.from_numpy(np.ascontiguousarray(packed)))
-    batch, count = via.shape
-    routes: Routes = (torch.arange(1, count + 1).expand(batch, -1), via)
-    coins = torch.from_numpy(rng.random((batch, count)) < 0.5)
-    routes = reverse_routes(reverse_all(routes) if rng.random() < 0.5 else routes, coins)
-    routes = rotate_routes(routes, torch.from_numpy(rng.integers(count, size=batch)))
-    order, via = routes
-    begin = count - customers
-    served = load_before(routes, demand, torch.full((batch, 1), begin)).squeeze(1)
-    first = order[:, begin]
-    full = torch.where(via[:, begin], capacity, capacity - served)
-    remaining = full - demand.gather(1, first[:, None]).squeeze(1)
-    rows = torch.cat([order[:, begin:], torch.zeros(batch, 1, dtype=torch.int64)], dim=1)
-    return gather_rows(coords, rows), demand.gather(1, rows), remaining, via[:, begin:], capacity
 
 
 def next_visit_loss(scores: Tensor, via: Tensor, *, closed: bool) -> Tensor:
@@ -254,6 +166,9 @@ class Supervised:
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
         self.group = group()
         self.extra = nn.ModuleDict()
+        self._left: SubPaths | RoutePieces | None = None
+        self._begun: dict[str, Any] = {}
+        self._stood: dict[str, Any] = {}
         self._tokens: list[Tensor] = []
         if recipe.auxiliary > 0 and stream.problem == "tsp":
             self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
@@ -264,7 +179,7 @@ class Supervised:
             self._tokens = [output[1] if isinstance(output, tuple) else output]
 
     def loss(self, step: int, fraction: float) -> Loss:
-        """Draw a batch and return its loss.
+        """Return the loss of the next batch of decisions.
 
         Parameters
         ----------
@@ -273,12 +188,26 @@ class Supervised:
         fraction
             Share of the run that is done, for the curriculum.
         """
+        if self._left is None:
+            self._begun = {"step": step, "fraction": fraction, "moves": 0}
+            self._stood = self.stream.position() if self.recipe.walk else {}
+            self._left = self._draw(step, fraction)
+        pieces = self._left
+        self._left = pieces.following() if self.recipe.walk and pieces.decisions > 1 else None
+        self._begun["moves"] += 1
+        return self._loss(pieces) if isinstance(pieces, SubPaths) else self._cvrp_loss(pieces)
+
+    def rest(self) -> None:
+        """Leave the pieces at hand: the next update draws others."""
+        self._left = None
+
+    def _draw(self, step: int, fraction: float) -> SubPaths | RoutePieces:
         rng = np.random.default_rng([self.seed, step])
         batch = self.stream.take(self.recipe.batch)
         if self.stream.problem == "cvrp":
-            return self._cvrp_loss(batch.ordered, rng, fraction)
+            return self._route_pieces(batch.ordered, rng, fraction)
         if not batch.tours:
-            return self._loss(self._path_batch(batch.ordered, rng))
+            return self._path_batch(batch.ordered, rng)
         ordered = batch.ordered
         nodes = ordered.shape[1]
         longest = min(longest_now(self.recipe, fraction), nodes + 1)
@@ -288,7 +217,7 @@ class Supervised:
         length = int(rng.integers(shortest, longest + 1))
         pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
         coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
-        return self._loss(SubPaths(coords, length == nodes + 1, nodes))
+        return SubPaths(coords, length == nodes + 1, nodes)
 
     def _path_batch(self, paths: NDArray[np.float32], rng: np.random.Generator) -> SubPaths:
         """Cut solved paths down to a random length at the front: what is left of an optimal path is optimal."""
@@ -296,7 +225,7 @@ class Supervised:
         length = int(rng.integers(min(self.recipe.shortest, rows), rows + 1))
         pieces = paths[:, rows - length :].copy()
         if self.recipe.symmetries:
-            pieces = _transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
+            pieces = transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
         return SubPaths(torch.from_numpy(pieces).to(self.device), False, TRAINING_SIZE)
 
     def _loss(self, paths: SubPaths) -> Loss:
@@ -321,22 +250,32 @@ class Supervised:
             return head(torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1), closed)
         return head(tokens_between(self.policy, last, candidates), False)
 
-    def _cvrp_loss(self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float) -> Loss:
+    def _route_pieces(
+        self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float
+    ) -> RoutePieces:
         """Draw one number of customers for the batch; the longest is the whole solution, from the depot."""
-        batch, count = len(packed), packed.shape[1] - 1
+        count = packed.shape[1] - 1
         longest = min(longest_now(self.recipe, fraction), count + 1)
         customers = int(rng.integers(min(self.recipe.shortest - 1, longest - 1), longest + 1))
         closed = customers > count
-        pieces = draw_route_pieces(packed, min(customers, count), rng, self.recipe.symmetries)
-        mine = self.group.rows(batch)
-        coords, demand, remaining, via, capacity = (tensor[mine].to(self.device) for tensor in pieces)
-        flag = via[:, 0 if closed else 1]
+        coords, demand, remaining, via, capacity = draw_route_pieces(
+            packed, min(customers, count), rng, self.recipe.symmetries
+        )
         if closed:
             coords, demand = (torch.cat([t[:, -1:], t], dim=1) for t in (coords, demand))
             remaining = capacity
-        state = self._cvrp_state(coords, shares(demand, capacity, coords.dtype), count, closed)
-        state = dataclasses.replace(state, remaining=shares(remaining, capacity, coords.dtype))
-        loss = next_visit_loss(self.policy.scores(state), flag, closed=closed)
+        else:
+            via = via[:, 1:]
+        return RoutePieces(coords, demand, remaining, via, capacity, closed, count)
+
+    def _cvrp_loss(self, pieces: RoutePieces) -> Loss:
+        batch = len(pieces.coords)
+        pieces = pieces.rows(self.group.rows(batch)).to(self.device)
+        coords, capacity = pieces.coords, pieces.capacity
+        demand = shares(pieces.demand, capacity, coords.dtype)
+        state = self._cvrp_state(coords, demand, pieces.instance_size, pieces.closed)
+        state = dataclasses.replace(state, remaining=shares(pieces.remaining, capacity, coords.dtype))
+        loss = next_visit_loss(self.policy.scores(state), pieces.via[:, 0], closed=pieces.closed)
         return Loss(loss, loss, batch)
 
     def _cvrp_state(self, coords: Tensor, demand: Tensor, size: int, closed: bool) -> PathState:
@@ -351,9 +290,17 @@ class Supervised:
         return path_state(nodes, self.policy.embed(nodes), rows, closed=closed)
 
     def position(self) -> dict[str, Any]:
-        """Return where in the data this stands."""
-        return self.stream.position()
+        """Return where in the data this stands; within pieces, where it stood before they were drawn, and their progress."""
+        return self.stream.position() if self._left is None else {**self._stood, "walk": dict(self._begun)}
 
     def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
         """Go to a saved position; raises `BadInputError` for other data, unless it is to be adopted."""
         self.stream.seek(position, adopt=adopt)
+        self._left = None
+        begun = position.get("walk")
+        if begun is None or position.get("shards") != self.stream.position().get("shards"):
+            return
+        self._begun, self._stood = dict(begun), self.stream.position()
+        self._left = self._draw(begun["step"], begun["fraction"])
+        for _ in range(min(begun["moves"], self._left.decisions - 1)):
+            self._left = self._left.following()

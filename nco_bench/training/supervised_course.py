@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
 from nco_bench.models.registry import build_path_policy, count_parameters, entry, model_config
+from nco_bench.training.choices import supervised_papers
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import Measure
 from nco_bench.training.machine import code_version, machine
-from nco_bench.training.recipes import recipe_for, typed_options
+from nco_bench.training.options import checked_options, prefixed
+from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.supervised import Supervised
 from nco_bench.training.trainer import Trainer
@@ -34,10 +36,7 @@ def prepare(assignment: Assignment) -> Prepared:
         )
     if problem not in entry(model).problems:
         raise BadInputError(f"{stream.shards[-1]}: holds {problem} instances; {model} does not solve them.")
-    options = typed_options(model_config(model, problem), assignment.options)
-    for key, value in options.items():
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise BadInputError(f"--config model.{key}={value}: expected 1 or more.")
+    options = checked_options(model_config(model, problem), assignment.options)
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
 
@@ -47,9 +46,7 @@ def prepare(assignment: Assignment) -> Prepared:
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         return path_manifest(trainer, name, describe(stream), held_out)
 
-    identity = {"model": model, "problem": problem, "seed": seed} | {
-        f"model.{k}": v for k, v in options.items()
-    }
+    identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)
 
 
@@ -74,13 +71,13 @@ def path_manifest(trainer: Trainer, name: str, data: TrainingData, held_out: NDA
     """Say what the weights of a path model are; the hash is filled in when they are written."""
     policy: Any = trainer.policy
     model, progress = trainer.configuration["model"], trainer.progress
-    known = trainer.configuration["problem"] == "tsp"
-    paper = paper_samples(model, trainer.configuration["learner"]) if known else None
+    problem, learner = trainer.configuration["problem"], trainer.configuration["learner"]
+    paper = paper_samples(model, learner, problem, data.size)
     return Manifest(
         name=name,
         model=model,
         config=dataclasses.asdict(policy.config),
-        problem=trainer.configuration["problem"],
+        problem=problem,
         parameters=count_parameters(policy),
         sha256="",
         steps=progress.step,
@@ -109,4 +106,4 @@ def _measured(trainer: Trainer, held_out: NDArray[np.float32]) -> tuple[Validati
     return (Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out), on),)
 
 
-COURSE = Course(recipe_for, prepare)
+COURSE = Course(recipe_for, prepare, supervised_papers)

@@ -182,8 +182,9 @@ class Trainer:
         )
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights to ship: the moving average where there is one."""
-        state = self.average or self.policy.state_dict()
+        """Return the weights to ship: what the learner chose, or the moving average where there is one."""
+        chosen = self.learner.chosen(self.progress.step) if hasattr(self.learner, "chosen") else {}
+        state = chosen or self.average or self.policy.state_dict()
         return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
 
     def has_checkpoint(self) -> bool:
@@ -267,11 +268,11 @@ def _defaults(recipe: LoopRecipe) -> dict[str, Any]:
 
 
 def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch.optim.Optimizer:
-    """Return the optimiser: matrices decayed, scalars at their own rate and neither scalars nor biases decayed.
+    """Return the optimiser: scalars at their own rate; what is no matrix is not decayed unless the recipe says so.
 
     Adam as papers before AdamW use it (decay inside the gradient) decays all parameters alike.
     """
-    alike = recipe.optimizer == "adam"
+    alike = recipe.decay_all or recipe.optimizer == "adam"
     matrices = [p for p in parameters.values() if p.dim() >= 2]
     vectors = [p for p in parameters.values() if p.dim() == 1]
     scalars = [p for p in parameters.values() if p.dim() == 0]
@@ -281,5 +282,5 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
         {"params": vectors, "peak": recipe.lr, "weight_decay": small},
         {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
     ]
-    kind = torch.optim.Adam if alike else torch.optim.AdamW
+    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
     return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)

@@ -28,13 +28,37 @@ LEHD: every one of a piece of 4 to 100 nodes, 50 on average).
 """
 
 
-def paper_samples(model: str, learner: str = "supervised") -> int | None:
-    """Return the sub-problems in the paper's own training of a path model, None where it is not known."""
-    return (
-        PAPER_SAMPLES.get(model.partition("-")[0])
-        if learner == "supervised" and "lehd-" not in model
-        else None
-    )
+SIT_EPOCHS, SIT_DECISIONS = 20, (4 + 1000) // 2 - 2
+SIT_TRAININGS = {
+    1000: (20_000, {"tsp": 8, "cvrp": 8}),
+    5000: (200, {"tsp": 8, "cvrp": 8}),
+    10_000: (200, {"tsp": 3, "cvrp": 4}),
+    50_000: (100, {"tsp": 3, "cvrp": 4}),
+    100_000: (100, {"tsp": 7, "cvrp": 7}),
+}
+"""SIT, Table 6: instances and self-improved iterations by size; each iteration has 20 epochs of one piece per instance, and
+Algorithm 4 learns every decision of a piece, 500 on average (its length is uniform in 4..1000).
+"""
+
+
+def paper_samples(model: str, learner: str = "supervised", problem: str = "tsp", size: int = 0) -> int | None:
+    """Return the one-decision sub-problems in the paper's own training of a path model, None where it is not known.
+
+    Parameters
+    ----------
+    model, problem
+        ``tsp`` or ``cvrp``.
+    learner
+        ``supervised`` (for the TSP), or ``self-improved`` (SIT's own sizes).
+    size
+        Nodes of the instances that self-improved training is for.
+    """
+    if learner == "self-improved" and model == "sit" and size in SIT_TRAININGS:
+        instances, rounds = SIT_TRAININGS[size]
+        return instances * rounds[problem] * SIT_EPOCHS * SIT_DECISIONS
+    if learner != "supervised" or problem != "tsp" or "lehd-" in model:
+        return None
+    return PAPER_SAMPLES.get(model.partition("-")[0])
 
 
 @dataclass(frozen=True)
@@ -107,6 +131,8 @@ class Manifest:
         Gaps, the first during training; None where nothing was measured.
     paper_samples, share_of_paper
         Sub-problems in the paper's own training, and which share of them was seen.
+    ours
+        Fields of the recipe, or other choices, that are not the paper's: what the paper has, or that it does not say.
     recipe_changes
         What was changed while it trained, and at which step.
     notes
@@ -133,6 +159,7 @@ class Manifest:
     paper_samples: int | None = None
     share_of_paper: float | None = None
     recipe_changes: tuple[dict[str, Any], ...] = ()
+    ours: dict[str, str] = field(default_factory=dict)
     notes: str = ""
     format: int = field(default=FORMAT)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,3 +122,15 @@ def test_times_of_a_busy_machine_say_so_and_are_an_upper_bound() -> None:
     verdict = judge(printed("12m", 12.0, "minutes"), seconds, measured(55.0, None, None, busy=found))
     assert verdict.status == "not comparable"
     assert verdict.reason.endswith(found)
+
+
+def test_weights_of_another_size_than_the_papers_say_so() -> None:
+    """EIE's Table 1 has networks of 100 boxes; the one that ships learned from 20."""
+    weights = {"name": "attend2pack-120x100", "share_of_paper": 0.0167, "training_size": 20}
+    found = measured(52.3, 47.0, 57.5, weights=weights)
+    verdict = judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), found)
+    assert verdict.status == "other weights"
+    assert verdict.reason.endswith("1.67 % of the paper's training samples, at size 20 instead of 100")
+    same = measured(52.3, 47.0, 57.5, weights={**weights, "training_size": 100})
+    assert "size" not in judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), same).reason
+    assert "size" not in judge(printed("78.3%", 78.3), PRESET, found).reason

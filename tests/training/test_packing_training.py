@@ -21,7 +21,7 @@ from nco_bench.training.packing import (
     packing_recipe,
 )
 from nco_bench.training.run import train
-from nco_bench.weights.store import resolve
+from nco_bench.weights.store import load_state, resolve
 
 TINY = {
     "boxes": "4",
@@ -109,7 +109,29 @@ def test_p_values_are_those_of_scipy_and_equal_packings_prove_nothing():
     rng = np.random.default_rng(0)
     one, other = rng.random(50), rng.random(50)
     assert p_value(one - other) == pytest.approx(stats.ttest_rel(one, other, alternative="greater").pvalue)
-    assert p_value(np.zeros(9)) == 1.0
+    assert p_value(np.zeros(9)) == 0.5
+
+
+def test_significantly_worse_weights_learn_slower_as_eie_has_it():
+    """EIE, section 5: where the p-value exceeds 0.95, the learning rate is scaled down by 0.95."""
+    assert packing_recipe("attend2pack", {"recipe": "paper"}).shrink == 0.95
+    one = learner(baseline="rollout", epoch_steps="2", rollout_instances="64", shrink="0.95")
+    optimizer = torch.optim.Adam([{"params": list(one.policy.parameters()), "peak": 0.01}])
+    one.follow(optimizer)
+    one.loss(2, 0.0)  # the same weights are no worse
+    assert optimizer.param_groups[0]["peak"] == 0.01
+    with torch.no_grad():
+        for parameter in one.best.parameters():
+            parameter.zero_()  # always the first box, in the first place
+    costs = [one._greedy(policy, one.draw(4, 64, stream=1)).numpy() for policy in (one.policy, one.best)]
+    assert stats.ttest_rel(*costs, alternative="greater").pvalue < 0.05
+    one.loss(4, 0.0)
+    assert optimizer.param_groups[0]["peak"] == pytest.approx(0.0095)
+    other, fresh = learner(baseline="rollout", shrink="0.95"), torch.nn.Parameter(torch.zeros(1))
+    again = torch.optim.Adam([{"params": [fresh], "peak": 0.01}])
+    other.follow(again)
+    other.seek(one.position())
+    assert again.param_groups[0]["peak"] == pytest.approx(0.0095)
 
 
 def test_validation_instances_are_packed_by_the_referee_and_the_network_alike():
@@ -134,6 +156,38 @@ def test_training_writes_weights_with_a_true_manifest(tmp_path):
         train("attend2pack", (), config, out=tmp_path / "whole.safetensors", progress="silent")
 
 
+def test_eies_second_network_has_four_layers_of_heads_32_wide(tmp_path):
+    """EIE, Table 6: four attention layers instead of three, d = 32 instead of 16, trained on 120 boxes."""
+    recipe = packing_recipe("attend2pack", {"recipe": "paper-d32"})
+    assert (recipe.boxes, recipe.batch, recipe.steps) == (120, 64, 5000)
+    config = {**TINY, "steps": "1", "validate_every": "1000", "model.width": "256", "model.layers": "4"}
+    done = train("attend2pack", (), config, out=tmp_path / "wide.safetensors", progress="silent")
+    manifest = json.loads(done.manifest.read_text())
+    assert (manifest["config"]["width"] // manifest["config"]["heads"], manifest["config"]["layers"]) == (
+        32,
+        4,
+    )
+    assert manifest["share_of_paper"] == pytest.approx(8 * 4 / (500 * 10 * 64 * 120), abs=1e-5)
+    assert "the paper trains on 120" in manifest["notes"]
+    weights = resolve(str(done.weights), "attend2pack", "bpp3d")
+    assert build_path_policy("attend2pack", "bpp3d", **weights.manifest.config).load_state_dict(
+        load_state(weights)
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "cause"),
+    [
+        ({"model.width": "100", "model.heads": "8"}, "expected a width that the heads divide"),
+        ({"model.bin_length": "60"}, "choose it with bin=LxW"),
+        ({"model.layers": "0"}, "expected 1 or more"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(config, cause):
+    with pytest.raises(BadInputError, match=cause):
+        train("attend2pack", (), {**TINY, "steps": "1", **config}, progress="silent")
+
+
 @pytest.mark.parametrize(
     ("config", "error"),
     [
@@ -142,6 +196,7 @@ def test_training_writes_weights_with_a_true_manifest(tmp_path):
         ({"samples": "1"}, BadInputError),
         ({"batch": "9"}, BadInputError),
         ({"boxes": "0"}, BadInputError),
+        ({"shrink": "0"}, BadInputError),
         ({"bin": "60"}, BadInputError),
         ({"box": "3"}, UnknownNameError),
     ],

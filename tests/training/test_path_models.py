@@ -18,12 +18,12 @@ from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.training.data import Batch, LabelStream
+from nco_bench.training.pieces import draw_route_pieces
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.supervised import (
     Supervised,
     auxiliary_layer,
-    draw_route_pieces,
     next_visit_loss,
     tokens_between,
 )

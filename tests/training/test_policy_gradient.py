@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
 from nco_bench.models.logit_scale import SCALES
+from nco_bench.models.registry import build_path_policy
 from nco_bench.training.courses import Assignment
 from nco_bench.training.policy_gradient import (
     FreshInstances,
@@ -24,7 +25,9 @@ from nco_bench.training.policy_gradient import (
 )
 from nco_bench.training.policy_gradient_course import prepare, recipe_for
 from nco_bench.training.recipes import Recipe
+from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer
+from nco_bench.weights.store import load_into, resolve
 
 SMALL: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64}
 CPU = torch.device("cpu")
@@ -207,3 +210,26 @@ def test_an_unknown_logit_scale_is_named() -> None:
     recipe = recipe_for("am", {"logit_scale": "ln-n-over-dd"})
     with pytest.raises(UnknownNameError, match="ln-n-over-d"):
         prepare(Assignment("am", recipe, problem="tsp"))
+
+
+def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> None:
+    """EIE, Table 6: three attention layers become four, d = 16 becomes 32, training on 100 nodes becomes 120."""
+    recipe = recipe_for("am", {"recipe": "eie-d32"})
+    assert (recipe.size, recipe.batch, recipe.steps, recipe.shrink) == (120, 256, 5000, 0.95)
+    config = {
+        "recipe": "eie-d32", "batch": "2", "steps": "1", "evaluation": "2", "validation_instances": "2", "size": "6",
+        "model.width": "256", "model.layers": "4",
+    }  # fmt: skip
+    done = train("am", (), config, out=tmp_path / "wide", progress="silent")
+    file = resolve(str(done.weights), "am", "tsp")
+    assert file.manifest.config["width"] // file.manifest.config["heads"] == 32
+    assert file.manifest.ours["batch"] == "2; the paper: 256"
+    policy: Any = build_path_policy("am", "tsp", **file.manifest.config)
+    load_into(policy, file)
+    assert len(policy.encoder) == 4
+
+
+def test_what_the_recipe_decides_is_no_option_of_the_model() -> None:
+    assignment = Assignment("am", recipe_for("am", {}), options={"normalization": "layer"})
+    with pytest.raises(BadInputError, match=r"model\.normalization: choose it with normalization="):
+        prepare(assignment)

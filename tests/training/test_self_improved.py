@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections import Counter
@@ -11,14 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from nco_bench.decoding.problem import route_arrays, tsp_problem
+from nco_bench.decoding.run import decode_path
+from nco_bench.decoding.spec import parse_decoding
+from nco_bench.errors import BadInputError
 from nco_bench.models.path import PathState
 from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.training.run import train
 from nco_bench.training.sampling import sample_without_replacement
-from nco_bench.training.self_improved import PseudoLabels, SelfRecipe
+from nco_bench.training.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
+from nco_bench.training.self_improved_course import self_recipe
+from nco_bench.weights.manifest import paper_samples
 
 LIGHT = {"width": 16, "heads": 2, "ffn": 32, "layers": 1, "repeats": 2}
 
@@ -105,23 +112,114 @@ def test_labels_never_get_longer_and_stay_solutions(problem: str, method: str) -
         assert cvrp.score(instance, solution) == pytest.approx(labels.lengths()[row].item(), rel=1e-6)
 
 
-def test_a_self_improved_run_resumes_on_the_same_trajectory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import nco_bench.training.self_improved_course as course
-
-    def light(name: str, problem: str) -> torch.nn.Module:
-        return build_path_policy(name, problem, **LIGHT)
-
-    monkeypatch.setattr(course, "build_path_policy", light)
+@pytest.mark.parametrize(("walk", "problem"), [("no", "tsp"), ("yes", "tsp"), ("yes", "cvrp")])
+def test_a_self_improved_run_resumes_on_the_same_trajectory(tmp_path: Path, walk: str, problem: str) -> None:
     config = {
-        "learner": "self-improved", "size": "8", "instances": "6", "batch": "3", "rounds_updates": "2", "steps": "7",
+        "learner": "self-improved", "size": "8", "instances": "6", "batch": "3", "rounds_updates": "4", "steps": "15",
         "iterations": "2", "longest": "9", "longest_start": "9", "validation_instances": "4", "log_every": "1",
-        "checkpoint_every": "0",
+        "checkpoint_every": "0", "judged_updates": "1", "walk": walk, "schedule": "constant",
+        **{f"model.{key}": str(value) for key, value in LIGHT.items()},
     }  # fmt: skip
-    whole = train("sit", (), config, out=tmp_path / "whole", progress="silent")
-    train("sit", (), config, budget_s=0.02, out=tmp_path / "cut", progress="silent")
-    cut = train("sit", (), config, resume=True, out=tmp_path / "cut", progress="silent")
-    assert (whole.steps, cut.steps) == (7, 7)
-    assert cut.validation_gap == pytest.approx(whole.validation_gap, rel=1e-6)
+    whole = train("sit", (), config, out=tmp_path / "whole", problem=problem, progress="silent")
+    for steps in range(1, 15):  # cut after every update
+        short = {**config, "steps": str(steps)}
+        resumed = steps > 1
+        train(
+            "sit",
+            (),
+            short,
+            out=tmp_path / "cut",
+            problem=problem,
+            resume=resumed,
+            adopt=True,
+            progress="silent",
+        )
+    cut = train(
+        "sit", (), config, out=tmp_path / "cut", problem=problem, resume=True, adopt=True, progress="silent"
+    )
+    assert (whole.steps, cut.steps) == (15, 15)
+    ours, theirs = (load_file(done.weights) for done in (whole, cut))
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
     assert np.isfinite(whole.validation_gap or np.nan)
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_segments_of_the_improvement_are_no_longer_than_l_max(problem: str) -> None:
+    """Algorithm 1 gives l_max to LocalReconstruction too; the paper's Table 5 varies it."""
+    torch.manual_seed(0)
+    recipe = SelfRecipe(size=60, instances=2, iterations=12, chunk=2, shortest=4, longest=9, longest_start=9)
+    labels = PseudoLabels(problem, recipe, 1)
+    policy: Any = build_path_policy("sit", problem, **LIGHT)
+    seen: list[int] = []
+    embed = policy.embed
+
+    def watched(nodes: Any) -> torch.Tensor:
+        seen.append(nodes.coords.shape[1] - (problem == "cvrp"))  # a segment's nodes, the depot not counted
+        return embed(nodes)
+
+    policy.embed = watched
+    labels.improve(policy, 1)
+    assert len(seen) == 12
+    assert max(seen) <= 9
+    assert len(set(seen)) > 3
+
+
+def test_a_round_ends_with_the_best_of_its_weights() -> None:
+    """SIT, Appendix E: each iteration saves the model with the best greedy performance, which the next one begins with."""
+    torch.manual_seed(0)
+    recipe = SelfRecipe(
+        size=10, instances=4, batch=4, iterations=1, chunk=4, longest=11, longest_start=11, rounds_updates=4,
+        judged_updates=1,
+    )  # fmt: skip
+    policy: Any = build_path_policy("sit", "tsp", **LIGHT)
+    held_out = draw_instances("tsp", 10, 32, 5, 3)
+    learner = SelfImproved(policy, PseudoLabels("tsp", recipe, 1), held_out, recipe, 1, torch.device("cpu"))
+    tried: dict[int, tuple[float, dict[str, torch.Tensor]]] = {}
+
+    def disturb(step: int) -> None:
+        """Draw other weights after an update, and note how long their greedy tours are."""
+        with torch.no_grad():
+            for value in policy.parameters():
+                value.normal_(0, 0.3, generator=torch.Generator().manual_seed(90 + step))
+        tried[step] = (_mean_tour(policy, held_out.coords), copy.deepcopy(policy.state_dict()))
+
+    def best(steps: range) -> dict[str, torch.Tensor]:
+        return min((tried[step] for step in steps), key=lambda entry: entry[0])[1]
+
+    for step in range(9):
+        learner.loss(step, 0.0)
+        if step in (4, 8):  # a new round has begun, with the best of the four before
+            expected = best(range(step - 3, step + 1))
+            assert all(torch.equal(value, expected[k]) for k, value in policy.state_dict().items())
+        disturb(step + 1)
+    for last in (4, 8):  # else the test would say nothing
+        assert tried[last][0] > min(tried[step][0] for step in range(last - 3, last))
+    chosen = learner.chosen(9)
+    assert all(torch.equal(value, tried[9][1][k]) for k, value in chosen.items())
+
+
+def _mean_tour(policy: Any, coords: torch.Tensor) -> float:
+    """Mean length of greedy tours from node 0, by the referee."""
+    tours = decode_path(policy, coords, None, None, decoding=parse_decoding("greedy"), seed=0)
+    points = coords.double().numpy()
+    pairs = [(points[row][tour], points[row][np.roll(tour, -1)]) for row, tour in enumerate(tours)]
+    return float(np.mean([np.linalg.norm(a - b, axis=1).sum() for a, b in pairs]))
+
+
+def test_the_paper_recipe_makes_an_update_per_decision() -> None:
+    """SIT, Table 6 and Algorithm 4: 8 iterations x 20 epochs x 20,000 / 256 batches x (omega - 2) decisions."""
+    recipe = self_recipe("sit", {"recipe": "paper"})
+    decisions = np.mean([omega - 2 for omega in range(4, 1001)])
+    batches = math.ceil(20_000 / 256)
+    assert recipe.walk
+    assert recipe.steps == 8 * 20 * batches * decisions
+    assert recipe.rounds_updates == 20 * batches * decisions
+    assert recipe.decay_every == recipe.judged_updates == batches * decisions
+    assert paper_samples("sit", "self-improved", "tsp", 1000) == 8 * 20 * 20_000 * decisions
+    assert paper_samples("sit", "self-improved", "cvrp", 10_000) == 4 * 20 * 200 * decisions
+    assert paper_samples("sit", "self-improved", "tsp", 100) is None
+
+
+def test_ema_is_refused() -> None:
+    with pytest.raises(BadInputError, match="best weights of a round"):
+        self_recipe("sit", {"ema": "0.9"})

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nco_bench.training.supervised import Neighbours, draw_sub_paths, next_node_loss
+from nco_bench.training.pieces import draw_sub_paths
+from nco_bench.training.supervised import Neighbours, next_node_loss
 
 POLYGON = 9
 

@@ -1,0 +1,78 @@
+"""``--config KEY=VALUE``: texts become values of their field's type; ``model.KEY`` belongs to the model's configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nco_bench.errors import BadInputError
+
+MODEL_PREFIX = "model."
+"""Of ``--config`` keys that belong to the model's configuration, such as ``model.initialisation=zero``."""
+
+
+def model_options(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split ``--config`` values: those of the recipe, and those of the model (``model.KEY``, the prefix taken off)."""
+    model = {k.removeprefix(MODEL_PREFIX): v for k, v in config.items() if k.startswith(MODEL_PREFIX)}
+    return {k: v for k, v in config.items() if not k.startswith(MODEL_PREFIX)}, model
+
+
+def checked_options(
+    defaults: Any, options: Mapping[str, str], decided: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Parse options of a model by the types of its configuration's fields; unknown keys stay texts for it to refuse.
+
+    Parameters
+    ----------
+    defaults
+        The model's configuration.
+    options
+        ``KEY=VALUE`` without the prefix.
+    decided
+        Fields that the recipe or the command decides, and how they are set there.
+
+    Raises
+    ------
+    BadInputError
+        For a value of the wrong type, sizes below 1, heads that do not divide the width, and fields decided elsewhere.
+    """
+    for key in options:
+        if decided is not None and key in decided:
+            raise BadInputError(f"--config {MODEL_PREFIX}{key}: choose it with {decided[key]}.")
+    kinds = {f.name: type(getattr(defaults, f.name)) for f in dataclasses.fields(defaults)}
+    parsed = {k: parsed_text(MODEL_PREFIX + k, v, kinds.get(k, str)) for k, v in options.items()}
+    for key, value in parsed.items():
+        if kinds.get(key) is int and value < 1:
+            raise BadInputError(f"--config {MODEL_PREFIX}{key}={value}: expected 1 or more.")
+    sizes = {k: parsed.get(k, getattr(defaults, k, 1)) for k in ("width", "heads")}
+    if "head_dim" not in kinds and sizes["width"] % sizes["heads"]:
+        raise BadInputError(
+            f"--config {MODEL_PREFIX}width={sizes['width']} {MODEL_PREFIX}heads={sizes['heads']}: "
+            "expected a width that the heads divide."
+        )
+    return parsed
+
+
+def prefixed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a model as a run's identity holds them."""
+    return {MODEL_PREFIX + key: value for key, value in options.items()}
+
+
+def parsed_text(key: str, text: str, kind: type) -> Any:
+    """Return a text as a value of a type; raises `BadInputError`, naming the key."""
+    if kind is str:
+        return text
+    if kind is bool:
+        if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
+            raise BadInputError(f"--config {key}={text}: expected true or false.")
+        return text.lower() in ("true", "1", "yes")
+    try:
+        value = kind(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise BadInputError(f"--config {key}={text}: expected {expected}.") from None
+    if not math.isfinite(value):
+        raise BadInputError(f"--config {key}={text}: expected a finite number.")
+    return value

@@ -1,0 +1,144 @@
+"""``paper`` means the paper: its numbers, nothing it does not ask for, and whatever else is ours is said to be."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from nco_bench.cli.inventory import show_object
+from nco_bench.datasets.load import Places
+from nco_bench.models.registry import build_path_policy
+from nco_bench.training.choices import RUN_CONTROL, departures, paper_of
+from nco_bench.training.courses import COURSES, load_course
+from nco_bench.training.recipes import rate, recipe_for
+from nco_bench.training.run import train
+from nco_bench.training.trainer import Trainer
+from nco_bench.weights.manifest import read_manifest
+
+LIGHT = {
+    "model.depth": "1",
+    "model.width": "16",
+    "model.heads": "2",
+    "model.head_dim": "8",
+    "model.ffn": "32",
+}
+
+
+def test_the_papers_of_decoders_and_pens_ask_for_no_symmetries_and_no_clipping() -> None:
+    """Decoder scaling, section 3 and Table 9; PENS, section 5: what they list, and nothing beside."""
+    decoder = recipe_for("decoder-12x256", {"recipe": "paper"})
+    listed = {
+        "batch": 1024, "steps": 60_000, "optimizer": "adamw", "weight_decay": 0.01, "lr": 1.25e-4,
+        "schedule": "exponential", "decay": 0.997, "decay_every": 100,
+    }  # fmt: skip
+    assert {key: getattr(decoder, key) for key in listed} == listed
+    pens = recipe_for("pens-a", {"recipe": "paper"})
+    listed = {"batch": 1024, "steps": 1_000_000, "optimizer": "adamw", "lr": 1e-4, "schedule": "cosine"}
+    assert {key: getattr(pens, key) for key in listed} == listed
+    assert pens.lr * rate(pens, pens.steps, 1.0) == pytest.approx(1e-5)
+    for recipe in (decoder, pens):
+        assert (recipe.clip, recipe.symmetries, recipe.warmup, recipe.ema) == (0.0, False, 0, 0.0)
+        assert (recipe.auxiliary, recipe.grow, recipe.precision) == (0.0, 0.0, "fp32")
+
+
+def test_without_rezero_the_warm_up_is_that_of_appendix_b5() -> None:
+    """Fifty steps with a start factor of 0.1; PyTorch's LinearLR of these numbers is the reference."""
+    recipe = recipe_for("decoder-42x128", {"recipe": "paper-without-rezero"})
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=1.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=50)
+    for step in range(60):
+        assert rate(recipe, step, 0.0) == pytest.approx(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+
+
+def test_adamw_of_the_paper_moves_all_parameters_as_pytorchs_own(tmp_path: Path) -> None:
+    """With gradients of zero only weight decay acts: everything shrinks by lr times 0.01, biases and scalars too."""
+    policy = build_path_policy("decoder-6x128", depth=1, width=16, heads=2, head_dim=8, ffn=32)
+    with torch.no_grad():
+        for value in policy.parameters():
+            value.fill_(1.0)
+    recipe = dataclasses.replace(recipe_for("decoder-6x128", {"recipe": "paper"}), lr=0.1)
+    trainer = Trainer(policy, _Nothing(), recipe, tmp_path, {})  # type: ignore[arg-type]
+    for value in policy.parameters():
+        value.grad = torch.zeros_like(value)
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = group["peak"]
+    trainer.optimizer.step()
+    assert {round(float(v.detach().flatten()[0]), 6) for v in policy.parameters()} == {0.999}
+
+
+class _Nothing:
+    """A learner with nothing to train along."""
+
+    extra = torch.nn.ModuleDict()
+
+
+def test_every_number_that_is_marked_is_one_of_the_recipe_or_says_what_it_is() -> None:
+    for course in COURSES.values():
+        for model in course.models:
+            for paper in load_course(course).papers(model).values():
+                fields = {f.name for f in dataclasses.fields(paper.recipe)}
+                for key, why in paper.ours.items():
+                    assert key in fields or key not in RUN_CONTROL
+                    assert len(why) > 10
+                assert departures(paper.recipe, paper) == paper.ours
+
+
+def test_a_departure_says_what_the_paper_has() -> None:
+    papers = load_course(COURSES["supervised"]).papers("decoder-6x128")
+    paper = paper_of(papers, "", "tsp")
+    assert paper is not None
+    ours = departures(recipe_for("decoder-6x128", {}), paper)
+    assert ours["batch"] == "32; the paper: 1024"
+    assert ours["symmetries"] == "True; the paper: False"
+    assert "precision" in ours
+    assert "log_every" not in ours
+
+
+@pytest.mark.parametrize(
+    ("recipe", "problem", "found"),
+    [
+        ("", "cvrp", "paper-cvrp"),
+        ("small", "tsp", "paper"),
+        ("paper", "cvrp", "paper"),
+        ("paper-cvrp", "tsp", "paper-cvrp"),
+    ],
+)
+def test_a_training_is_held_against_the_recipe_it_was_given(recipe: str, problem: str, found: str) -> None:
+    papers = load_course(COURSES["supervised"]).papers("lehd")
+    assert paper_of(papers, recipe, problem) is papers[found]
+
+
+def test_manifest_and_show_say_what_is_ours(shards: list[Path], tmp_path: Path) -> None:
+    config = {**LIGHT, "recipe": "paper", "batch": "4", "steps": "2"}
+    done = train("decoder-6x128", shards, config, out=tmp_path / "w", progress="silent")
+    manifest = read_manifest(done.manifest)
+    assert manifest.ours["batch"] == "4; the paper: 1024"
+    assert manifest.ours["decay_all"].startswith("not stated")
+    assert "weight_decay" not in manifest.ours
+    shown = show_object("decoder-6x128", Places.from_environment(tmp_path))["training"]["supervised"]["paper"]
+    assert shown["source"] == "decoder scaling, section 3 and Table 9"
+    assert shown["recipe"]["weight_decay"] == 0.01
+    assert set(shown["ours"]) <= set(manifest.ours)
+    json.dumps(shown)
+
+
+def test_shipped_weights_say_how_their_training_differs(tmp_path: Path) -> None:
+    """sit-cvrp (batch 32, clip 1, one decision per piece) is from before manifests had a field `ours`."""
+    places = Places.from_environment(tmp_path)
+    shown = show_object("sit-cvrp", places)["ours"]
+    assert shown["batch"] == "32; the paper: 256"
+    assert shown["walk"] == "False; the paper: True"
+    assert shown["clip"] == "1.0; our choice for the paper: 10.0"
+
+
+def test_a_warm_up_from_zero_stays_as_it_was() -> None:
+    recipe = recipe_for("decoder-6x128", {"warmup": "20"})
+    assert [rate(recipe, step, 0.0) for step in (0, 9, 19)] == pytest.approx([0.05, 0.5, 1.0], rel=1e-6)
+    assert math.isclose(rate(recipe, 20, 0.0), 1.0)
