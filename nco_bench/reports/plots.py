@@ -327,9 +327,8 @@ def power_laws(
     curves = curves or {}
     with figure(1, target) as (fig, axes):
         if shared or note:
-            axes[0].set_title(
-                qualities[0] if shared else textwrap.fill(note, 95), fontsize=7 if note else None
-            )
+            title = [*(qualities[:1] if shared else ()), *([textwrap.fill(note, 95)] if note else ())]
+            axes[0].set_title("\n".join(title), fontsize=7 if note else None)
         remaining = iter(qualities)
         for index, (name, (x, gaps, fit)) in enumerate(lines.items()):
             style = look(index)

@@ -158,7 +158,5 @@ def test_gaps_of_decoder_scaling_table_4_are_asked_of_the_instances_of_table_18(
     for row in four.rows:
         gap, same = four.cell(row, "Sufficient budget | Gap"), eighteen.cell(row, "beam=64 | Gap")
         assert gap.number == same.number
-        found, other = (
-            load_preset("decoder-scaling", n).cell(c, "full") for n, c in ((4, gap), (18, same))
-        )
+        found, other = (load_preset("decoder-scaling", n).cell(c, "full") for n, c in ((4, gap), (18, same)))
         assert (found.data, found.count) == (other.data, other.count)
