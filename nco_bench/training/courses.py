@@ -44,7 +44,7 @@ class Assignment:
     seed, device
         Of all draws; ``cpu``, ``cuda`` or ``cuda:i``.
     validation
-        File of instances to validate on, or None for the course's own.
+        Files of instances to validate on, one per size, the first the one to judge by; none for the course's own.
     places
         Where datasets are found by name.
     options
@@ -57,7 +57,7 @@ class Assignment:
     problem: str | None = None
     seed: int = 1234
     device: str = "cpu"
-    validation: Path | None = None
+    validation: tuple[Path, ...] = ()
     places: Places | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""INViT's cluster, explosion and implosion: expected points are those of its official generator for the draws written here."""
+"""INViT's cluster, explosion and implosion: expected points are those of its official generator for these draws."""
 
 from __future__ import annotations
 
