@@ -14,6 +14,9 @@ from nco_bench.reports import published
 from nco_bench.reports.published import PublishedTable, list_papers, list_tables, load_table
 
 ALL_TABLES = [(entry.paper, entry.number) for entry in list_tables()]
+TEXT_ONLY = [("eie", "figure-6"), ("decoder-scaling", "figure-12"), ("decoder-scaling", "text")]
+"""Numbers that stand in sentences, which their notes quote."""
+BLOCKS = [key for key in ALL_TABLES if key not in TEXT_ONLY]
 
 # How each table stands in the text: lines of the block that are headers, and printed cells per line after the
 # row label. Labels are cut off because they hold numbers too (PRC100, "aug x8"); where a label holds a number that
@@ -125,7 +128,7 @@ def test_every_table_of_the_five_papers_is_there() -> None:
     assert numbered == [(paper, n) for paper, last in expected.items() for n in range(1, last + 1)]
 
 
-@pytest.mark.parametrize(("paper", "number"), [key for key in ALL_TABLES if key not in EXEMPT])
+@pytest.mark.parametrize(("paper", "number"), [key for key in BLOCKS if key not in EXEMPT])
 def test_numbers_are_those_of_the_paper_in_the_order_of_the_paper(
     shared: Path, paper: str, number: int | str
 ) -> None:
@@ -140,7 +143,7 @@ def test_numbers_are_those_of_the_paper_in_the_order_of_the_paper(
     assert ours == printed
 
 
-@pytest.mark.parametrize(("paper", "number"), ALL_TABLES)
+@pytest.mark.parametrize(("paper", "number"), BLOCKS)
 def test_sampled_cells_occur_in_the_paper_as_printed(shared: Path, paper: str, number: int | str) -> None:
     table = load_table(paper, number)
     block = "\n".join(table_block(shared, paper, number))
@@ -150,6 +153,24 @@ def test_sampled_cells_occur_in_the_paper_as_printed(shared: Path, paper: str, n
     for cell in random.Random(f"{paper} {number}").sample(cells, min(12, len(cells))):
         as_token = rf"(?<![\d.]){re.escape(cell.value)}(?!\d|\.\d)"
         assert re.search(as_token, block), f"{cell.row} / {cell.column}: {cell.value!r} is not in the paper"
+
+
+@pytest.mark.parametrize(("paper", "number"), TEXT_ONLY)
+def test_numbers_of_the_text_stand_in_the_sentences_that_their_notes_quote(
+    shared: Path, paper: str, number: str
+) -> None:
+    text = " ".join((shared / "papers" / f"{paper}.md").read_text(encoding="utf-8").split())
+    table = load_table(paper, number)
+    for cell in table.cells:
+        place = re.compile(rf"{re.escape(cell.row)} \(Section [\w.]+\): '(.*)'")
+        quotes = [found[1] for note in table.notes if (found := place.fullmatch(note))]
+        assert quotes, f"{cell.row}: no note quotes the sentence"
+        for quote in quotes:
+            assert " ".join(quote.split()) in text, quote
+        as_token = rf"(?<![\d.]){re.escape(cell.value)}(?!\d|\.\d)"
+        assert any(re.search(as_token, quote.replace("\\", "")) for quote in quotes), (
+            f"{cell.row}: {cell.value}"
+        )
 
 
 @pytest.mark.parametrize(
