@@ -132,7 +132,7 @@ def attention_inputs(policy: Any, coords: Tensor) -> list[Tensor]:
 
 
 def divergence_from_normal(values: FloatArray) -> FloatArray:
-    """Jensen-Shannon divergence, nats over the bins of `EDGES`, of each column of ``(S, E)`` values from N(0, 1), ``(E,)``."""
+    """Jensen-Shannon divergence, in nats over `EDGES`, of each column of ``(S, E)`` values from N(0, 1), ``(E,)``."""
     normal = np.diff(np.concatenate([[0.0], norm.cdf(EDGES[1:-1]), [1.0]]))[:, None]
     inner = np.searchsorted(EDGES[1:-1], values, side="right")  # (S, E): bins 0 .. len(normal) - 1
     seen = np.stack([np.bincount(column, minlength=len(normal)) for column in inner.T], axis=1) / len(values)

@@ -44,7 +44,7 @@ class Assignment:
     seed, device
         Of all draws; ``cpu``, ``cuda`` or ``cuda:i``.
     validation
-        Files of instances to validate on, one per size, the first the one to judge by; none for the course's own.
+        Files of instances to validate on, one per size, the first the one to judge by, or None for the course's own.
     places
         Where datasets are found by name.
     options
@@ -57,7 +57,7 @@ class Assignment:
     problem: str | None = None
     seed: int = 1234
     device: str = "cpu"
-    validation: tuple[Path, ...] = ()
+    validation: tuple[Path, ...] | None = None
     places: Places | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 

@@ -253,7 +253,7 @@ class HeldOut:
 def prepare(assignment: Assignment) -> Prepared:
     """Build the policy, the learner and the instances it is judged on."""
     recipe, seed = assignment.recipe, assignment.seed
-    if assignment.data or assignment.validation:
+    if assignment.data or assignment.validation is not None:
         raise BadInputError(f"{assignment.model} learns from boxes that it draws itself; leave --data out.")
     if assignment.problem not in (None, "bpp3d"):
         raise BadInputError(f"{assignment.model} packs boxes (bpp3d), --problem says {assignment.problem}.")

@@ -151,7 +151,7 @@ def train(
             f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
         )
     weights = _weights_path(out, model)
-    judges = (validation,) if isinstance(validation, Path) else tuple(validation)
+    judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
     with joined(device) as mine:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)

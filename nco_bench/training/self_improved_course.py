@@ -72,7 +72,7 @@ def prepare(assignment: Assignment) -> Prepared:
     """Build the policy, draw instances, and label them by insertion."""
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
     problem = assignment.problem or "tsp"
-    if assignment.data or assignment.validation:
+    if assignment.data or assignment.validation is not None:
         raise BadInputError(
             f"{model}: self-improved learning draws its own instances; leave --data and --validation out."
         )
