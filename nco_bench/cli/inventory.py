@@ -80,7 +80,7 @@ def _distributions(places: Places) -> Objects:
     from nco_bench.problems.distributions import DISTRIBUTIONS
 
     return [
-        {"name": name, "description": entry.description, "source": entry.source}
+        {"name": name, "description": entry.description, "source": entry.source, "used_by": entry.used_by}
         for name, entry in DISTRIBUTIONS.items()
     ]
 

@@ -11,12 +11,13 @@ from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 IN_SHORT = {
     "solvers": ("name", "problems", "kind", "available", "missing"),
     "models": ("name", "problems", "venue", "paper"),
+    "distributions": ("name", "description", "used_by"),
     "weights": ("name", "problem", "share_of_paper", "shipped"),
 }
 """What a terminal shows of objects with many facts; --json and ``show NAME`` give the rest."""
 
 
-HEADERS = {"share_of_paper": "of paper"}
+HEADERS = {"share_of_paper": "of paper", "used_by": "used by"}
 """Headers that differ from the key, so that 80 columns hold the table."""
 
 

@@ -279,8 +279,13 @@ def features(
     data: Annotated[str, typer.Option("--data", help="TSP instances with reference tours.")] = "tsp100",
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
     step: Annotated[
-        int, typer.Option("--step", help="Nodes of the reference tour passed before.", min=0)
-    ] = 0,
+        int,
+        typer.Option(
+            "--step",
+            help="Nodes of the reference tour passed before; at the first, two choices are right.",
+            min=1,
+        ),
+    ] = 1,
     instances: Instances = DEFAULT_INSTANCES,
 ) -> None:
     """Features of the candidates after the last layer: principal components, or cosine similarities."""

@@ -41,7 +41,8 @@ def train(
         Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option("--validation", help="Labelled instances to validate on.")
+        list[Path] | None,
+        typer.Option("--validation", help="Labelled instances to validate on; repeatable, one per size."),
     ] = None,
     problem: Annotated[
         str | None, typer.Option("--problem", help="tsp or cvrp, where data do not say.")
@@ -110,7 +111,7 @@ def train(
             seed=seed,
             device=resolve_device(device),
             progress="bar" if sys.stderr.isatty() else "lines",
-            validation=validation,
+            validation=validation or (),
             places=places,
             problem=problem,
             tensorboard=tensorboard,

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems.invit_distributions import invit_clustered, invit_explosion, invit_implosion
 
 FloatArray = NDArray[np.float64]
 
@@ -82,9 +83,9 @@ def implosion(rng: np.random.Generator, n: int, *, radius: float = 0.3) -> Float
     """Drag the uniform points around a uniform centre together [2]_.
 
     Each point p nearer than `radius` to the centre c moves to ``c + (p - c) min(|w|, radius)``, w standard normal.
-    Notes: this is the dense cluster that the paper describes and that INViT [5]_ draws (with one w for all
-    points). The code of tspgen 1.0 takes that share of the way off instead, ``p + (c - p) min(|w|, radius)``, so
-    that with a radius of 0.3 no point moves further than 30 % of its way. Default radius as for `explosion`.
+    Notes: this is the dense cluster that the paper describes; INViT [5]_ draws another, `invit_implosion`. The code
+    of tspgen 1.0 takes that share of the way off instead, ``p + (c - p) min(|w|, radius)``, so that with a radius of
+    0.3 no point moves further than 30 % of its way. Default radius as for `explosion`.
     """
     points = uniform(rng, n)
     centre = rng.random(2)
@@ -225,6 +226,8 @@ class Distribution:
         One line for listings.
     source
         Where the definition comes from.
+    used_by
+        Papers whose instances are drawn so; of the five that are reproduced here, with the tables.
     parameters
         Name to `Parameter`.
     """
@@ -232,6 +235,7 @@ class Distribution:
     function: Callable[..., FloatArray]
     description: str
     source: str
+    used_by: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
@@ -240,54 +244,86 @@ _STD = Parameter(0.07, 0.0001, 1.0)
 _RADIUS = Parameter(0.3, 0.001, 1.0)
 
 DISTRIBUTIONS: dict[str, Distribution] = {
-    "uniform": Distribution(uniform, "independent uniform coordinates", "Kool et al. 2019"),
+    "uniform": Distribution(
+        uniform,
+        "independent uniform coordinates",
+        "Kool et al. 2019",
+        "decoder-scaling, pens, sit; eie (on -1..1)",
+    ),
     "clustered": Distribution(
         clustered,
         "Gaussian clusters (3, std 0.07) around centres in [0.2, 0.8]^2, clipped",
         "Bi et al. 2022 (AMDKD)",
+        "AMDKD",
         {"clusters": _CLUSTERS, "std": _STD},
     ),
     "mixed": Distribution(
         mixed,
         "half uniform, half one Gaussian cluster (std 0.07)",
         "Bi et al. 2022 (AMDKD)",
+        "AMDKD",
         {"clusters": Parameter(1, 1, 1000), "std": _STD},
     ),
     "explosion": Distribution(
         explosion,
         "uniform, points within 0.3 of a centre thrown out beyond it",
         "Bossek et al. 2019 (tspgen); radius of Bi et al. 2022",
+        "AMDKD",
         {"radius": _RADIUS},
     ),
     "implosion": Distribution(
         implosion,
         "uniform, points within 0.3 of a centre dragged to it",
         "Bossek et al. 2019; radius of Bi et al. 2022",
+        "AMDKD",
         {"radius": _RADIUS},
     ),
     "expansion": Distribution(
         expansion,
         "uniform, points within 0.3 of a line swept away from it",
         "Bossek et al. 2019 (tspgen); width of Bi et al. 2022",
+        "AMDKD",
         {"width": Parameter(0.3, 0.001, 1.0)},
     ),
     "grid": Distribution(
         grid,
         "uniform, points in a 0.3 x 0.3 box aligned on a grid",
         "Bossek et al. 2019 (tspgen); box of Bi et al. 2022",
+        "AMDKD",
         {"box": Parameter(0.3, 0.001, 1.0)},
     ),
     "rotation": Distribution(
         rotation,
         "uniform, 40 % of the points rotated about the origin and shifted",
         "Bossek et al. 2019 (tspgen), as in ELG's test sets",
+        "ELG",
         {"share": Parameter(0.4, 0.0, 1.0)},
     ),
     "gaussian-mixture": Distribution(
         gaussian_mixture,
         "c unit Gaussians with centres in [0, l]^2 (3, 10), each axis scaled to [0, 1]",
         "Zhou et al. 2023 (Omni-VRP)",
+        "Omni-VRP",
         {"c": Parameter(3, 1, 1000), "l": Parameter(10.0, 0.0, 1e6)},
+    ),
+    "invit-clustered": Distribution(
+        invit_clustered,
+        "3 unit Gaussians with centres in [0, 10]^2, scaled to the unit box, axes alike",
+        "Fang et al. 2024 (INViT)",
+        "decoder-scaling (Table 16); INViT",
+        {"clusters": _CLUSTERS, "spread": Parameter(10.0, 0.0, 1e6)},
+    ),
+    "invit-explosion": Distribution(
+        invit_explosion,
+        "uniform, a disc of radius U(0.1, 0.5) thrown outwards, scaled to the unit box",
+        "Fang et al. 2024 (INViT)",
+        "decoder-scaling (Table 14); INViT",
+    ),
+    "invit-implosion": Distribution(
+        invit_implosion,
+        "uniform, a disc of radius U(0.1, 0.5) dragged to or through its centre, scaled so",
+        "Fang et al. 2024 (INViT)",
+        "decoder-scaling (Table 15); INViT",
     ),
 }
 """Name to definition; adding an entry adds a distribution everywhere."""

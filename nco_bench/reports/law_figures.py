@@ -24,7 +24,7 @@ from nco_bench.reports.efficiency_figures import (
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.plots import power_laws
 from nco_bench.reports.published import load_table
-from nco_bench.reports.scaling_laws import Fit, power_law, power_laws_by, shape_law
+from nco_bench.reports.scaling_laws import Fit, bivariate_law, power_law, power_laws_by, shape_law
 
 FIGURES = ("2a", "2b", "2c", "3", "4a", "4b", "5", "6")
 """One law for all (also Figure 1's points), a law per depth, a law per width; samples; compute by width and by depth; gap
@@ -71,7 +71,8 @@ def law_lines(figure: str, models: Sequence[Model]) -> Lines:
         raise UnknownNameError("figure of decoder scaling by parameters", figure, OF_PARAMETERS)
     counts, gaps = [m.parameters for m in models], [m.gap for m in models]
     if figure == "2a":
-        return {"all models": (counts, gaps, power_law(counts, gaps))}
+        fit = power_law(counts, gaps)
+        return {f"all models (exponent {fit.parameters['alpha']:.2f})": (counts, gaps, fit)}
     if figure == "5":
         return _by_shape(models)
     keys = [m.depth if figure == "2b" else m.width for m in models]
@@ -87,13 +88,31 @@ def _by_shape(models: Sequence[Model]) -> Lines:
     """One law for all, drawn apart for each ratio of depth to width."""
     ratios = [m.depth / m.width for m in models]
     counts, gaps = [m.parameters for m in models], [m.gap for m in models]
-    fit = shape_law(counts, ratios, gaps)
+    fit = _shape_fit(models)
     lines: Lines = {}
     for ratio in sorted(set(ratios)):
         inside = [r == ratio for r in ratios]
         fitted = tuple(float(v) for v in np.asarray(fit.fitted)[inside])
         lines[f"A = {ratio:.3f}"] = (*_where(ratios, ratio, counts, gaps), replace(fit, fitted=fitted))
     return lines
+
+
+def _shape_fit(models: Sequence[Model]) -> Fit:
+    return shape_law(
+        [m.parameters for m in models], [m.depth / m.width for m in models], [m.gap for m in models]
+    )
+
+
+def shape_exponents(models: Sequence[Model]) -> str:
+    """Say the exponents of Equations 6 and 5, fitted alike, beside those that the paper prints."""
+    shape = _shape_fit(models).parameters
+    both = bivariate_law(
+        [m.depth for m in models], [m.width for m in models], [m.gap for m in models]
+    ).parameters
+    return (
+        f"Equation 6: exponents {shape['beta_n']:.2f} of N and {shape['beta_a']:.2f} of A (the paper prints 0.5 and 0.4); "
+        f"Equation 5: {both['beta_d']:.2f} of D and {both['beta_w']:.2f} of W. Least squares on logarithms."
+    )
 
 
 def _where(
@@ -152,7 +171,8 @@ def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None, logs: Se
         ours = measured_models(frame, {(m.depth, m.width): m.parameters for m in models})
         if ours:
             lines["ours, as far as trained"] = ([m.parameters for m in ours], [m.gap for m in ours], None)
-    return power_laws(lines, out, xlabel="parameters (millions)")
+    note = shape_exponents(models) if figure == "5" else ""
+    return power_laws(lines, out, xlabel="parameters (millions)", note=note)
 
 
 def _draw_samples(out: Path, logs: Sequence[Path]) -> Path:

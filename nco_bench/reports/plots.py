@@ -196,17 +196,19 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
             steps, loss = log["step"][counted], log["loss"][counted]
             axes[0].plot(steps, loss, color=style.colour, linewidth=0.5, alpha=0.35)
             axes[0].plot(steps, smoothed(loss), color=style.colour, linestyle=style.dash, label=name)
-            known = ~np.isnan(log[measure])
-            axes[1].plot(
-                log["step"][known], log[measure][known], color=style.colour, marker=style.marker,
-                linestyle=style.dash, markersize=3.0, label=name,
-            )  # fmt: skip
+            for column in list(log)[len(TRAINING_COLUMNS) :]:
+                known, own = ~np.isnan(log[column]), column == measure
+                axes[1].plot(
+                    log["step"][known], log[column][known], color=style.colour, marker=style.marker if own else ".",
+                    linestyle=style.dash if own else ":", markersize=3.0,
+                    label=name if own else f"{name}, {column.removeprefix(f'{measure}_')}",
+                )  # fmt: skip
         axes[0].set(xlabel="step", ylabel="training loss")
         axes[1].set(xlabel="step", ylabel=MEASURES.get(measure, measure.replace("_", " ")))
         for axis in axes:
             axis.locator_params(axis="x", nbins=5)
         if measure == GAP:
-            gaps = np.concatenate([log[measure] for log in data.values()])
+            gaps = np.concatenate([log[c] for log in data.values() for c in log if c.startswith(measure)])
             gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
         legend(fig, axes)
     return target
@@ -229,11 +231,11 @@ MEASURES = {
 
 
 def _measure_of(paths: Mapping[str, Path], data: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
-    """Return the measure that all logs share; it is the last column of each."""
+    """Return the measure that all logs share; it follows step and loss."""
     first = next(iter(data))
-    measure = list(data[first])[-1]
+    measure = list(data[first])[len(TRAINING_COLUMNS)]
     for name, log in data.items():
-        other = list(log)[-1]
+        other = list(log)[len(TRAINING_COLUMNS)]
         if other != measure:
             raise BadInputError(
                 f"{paths[name]}: measures {other}, {paths[first]} measures {measure}; plot them apart."
@@ -255,7 +257,10 @@ def _measure_column(path: Path, rows: Sequence[Mapping[str, str | None]]) -> str
 
 
 def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Read step, loss and measure of a training log into columns, in this order; empty fields become NaN."""
+    """Read step, loss and measure of a training log into columns, in this order; empty fields become NaN.
+
+    The same measure at further sizes (``validation_gap_tsp100``) follows.
+    """
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -273,7 +278,9 @@ def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
             f"{path}:1: column {missing[0]} is missing; expected {', '.join(TRAINING_COLUMNS)} and a measure."
         )
     columns = {}
-    for name in (*TRAINING_COLUMNS, _measure_column(path, rows)):
+    measure = _measure_column(path, rows)
+    further = [name for name in rows[0] if name.startswith(f"{measure}_")]
+    for name in (*TRAINING_COLUMNS, measure, *further):
         values = []
         for number, row in enumerate(rows, start=2):
             text = row.get(name) or ""
@@ -328,9 +335,8 @@ def power_laws(
     curves = curves or {}
     with figure(1, target) as (fig, axes):
         if shared or note:
-            axes[0].set_title(
-                qualities[0] if shared else textwrap.fill(note, 95), fontsize=7 if note else None
-            )
+            title = [*(qualities[:1] if shared else ()), *([textwrap.fill(note, 95)] if note else ())]
+            axes[0].set_title("\n".join(title), fontsize=7 if note else None)
         remaining = iter(qualities)
         for index, (name, (x, gaps, fit)) in enumerate(lines.items()):
             style = look(index)

@@ -38,7 +38,8 @@ class PublishedCell:
     number
         The printed number in `unit` (``0.464`` for ``"0.464%"``); None where none is printed.
     unit
-        ``"percent"``, ``"length"``, ``"minutes"``, ``"count"``, ``"text"``, ...
+        ``"percent"``, ``"length"``, ``"minutes"``, ``"count"``, ``"text"``, ``"setting"`` (a word that
+        a recipe has too), ...
     seconds
         Times converted to seconds; None for anything else.
     marks

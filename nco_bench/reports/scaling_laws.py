@@ -2,7 +2,8 @@
 
 The paper does not say how it fits. Least squares on the gaps themselves (not on their logarithms) reproduces the R2,
 errors and exponents of its Figure 2; the exponents it gives for Equation 6 (0.5 and 0.4) come out of least squares
-on logarithms. So both can be had, as ``space``, and every fit says which it is.
+on logarithms, which is therefore the space of Equation 5 too: the paper gets 6 from 5 by substitution, so both are one fit.
+Both spaces can be had, as ``space``, and every fit says which it is.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def power_laws_by(
     }
 
 
-def bivariate_law(depth: ArrayLike, width: ArrayLike, gaps: ArrayLike, *, space: Space = "linear") -> Fit:
-    """Fit Equation 5, Gap(W, D) = (D_c / D)^beta_d (W_c / W)^beta_w.
+def bivariate_law(depth: ArrayLike, width: ArrayLike, gaps: ArrayLike, *, space: Space = "log") -> Fit:
+    """Fit Equation 5, Gap(W, D) = (D_c / D)^beta_d (W_c / W)^beta_w, in the space of `shape_law`.
 
     Only the product of the two constants can be told from data; it is given as ``scale`` = D_c^beta_d W_c^beta_w.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from nco_bench.reports.published import PublishedTable
 
@@ -45,22 +44,6 @@ def pens_parameters(table: PublishedTable, scale: str) -> Computed:
         for row, name in PENS_ROWS.items()
         if row in table.rows
     }
-
-
-def recipe_of_decoder(table: PublishedTable, scale: str) -> Computed:
-    """Settings of decoder scaling's Table 9 as our training recipe ``paper`` has them."""
-    from nco_bench.training.recipes import RECIPES
-
-    recipe = RECIPES["paper"]
-    read: dict[str, Callable[[], float]] = {
-        "Batch size": lambda: recipe.batch,
-        "Total training steps": lambda: recipe.steps,
-        "Weight decay": lambda: recipe.weight_decay,
-        "Learning rate": lambda: recipe.lr,
-        "Decay gamma": lambda: recipe.decay,
-        "Decay step": lambda: recipe.decay_every,
-    }
-    return {(row, "Value"): float(read[row]()) for row in table.rows if row in read}
 
 
 def decoder_flops(table: PublishedTable, scale: str) -> Computed:

@@ -10,8 +10,11 @@ from nco_bench.reports.published import PublishedCell
 from nco_bench.reproduce.measuring import Measured
 from nco_bench.reproduce.preset import CellPreset
 
+SETTING_STATUSES = ("setting matches", "setting differs")
+"""Of printed settings that are held against those of our recipes."""
 STATUSES = (
     "reproduced", "differs", "other weights", "weights missing", "OOM", "not comparable", "not run",
+    *SETTING_STATUSES,
 )  # fmt: skip
 FEWEST = 8
 """Instances below which nothing is concluded from an interval."""

@@ -35,6 +35,8 @@ A ``cpu`` count of 0 stands where even a few instances would take longer; ``--sc
 """
 
 PRESETS = Path(__file__).parent / "presets"
+SETTING = "setting"
+"""Unit of a printed setting that is a word, such as the name of an optimiser."""
 DECLARED = ("not run", "weights missing", "not comparable")
 """Statuses that a ``cannot`` may have."""
 
@@ -155,8 +157,8 @@ def _count_of_ways(found: CellPreset) -> str:
 
 
 def numeric_cells(table: PublishedTable) -> list[PublishedCell]:
-    """The cells of a table that can be held against a measurement: numbers, and where a method ran out of memory."""
-    return [cell for cell in table.cells if cell.number is not None or cell.value == "OOM"]
+    """The cells of a table that can be held against ours: numbers, where a method ran out of memory, settings in words."""
+    return [c for c in table.cells if c.number is not None or c.value == "OOM" or c.unit == SETTING]
 
 
 def preset_path(paper: str, number: int | str) -> Path:

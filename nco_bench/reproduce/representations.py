@@ -1,6 +1,7 @@
 """What a network looks at: long-sightedness and node features (decoder scaling, appendix H), attention (PENS, appendix A.1).
 
-All numbers are taken while the network is led along a reference tour, so that they do not depend on its own mistakes.
+All numbers are taken while the network is led along a reference tour, so that they do not depend on its own mistakes. They
+begin with the second decision: at the first one either neighbour in the closed tour is right, so no node is *the* next one.
 Letters in shapes: B batch, N nodes, M candidates, W width.
 """
 
@@ -24,6 +25,9 @@ from nco_bench.solvers.networks import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.solvers.registry import choose
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import load_into
+
+FIRST_STEP = 1
+"""The first decision with one right answer; that of step 0 has two."""
 
 LAST_RANK = 8
 """Neighbours beyond the eighth are counted together, as in the paper."""
@@ -72,16 +76,14 @@ def load_policy(solver: str) -> tuple[str, nn.Module]:
 
 
 def led_along(policy: Any, coords: Tensor, tours: Tensor) -> Iterator[Led]:
-    """Lead a policy along tours, one decision after the other; ``(B, N, 2)`` and ``(B, N)``."""
+    """Lead a policy along tours, ``(B, N, 2)`` and ``(B, N)``, through all decisions that have one right answer."""
     features = policy.embed(PathNodes(coords, None, coords.shape[1]))
     count = coords.shape[1]
-    for step in range(count - 2):  # the last choice has one candidate
+    for step in range(FIRST_STEP, count - 2):  # the last choice has one candidate
         # Candidates in the order of their index, so that their position gives nothing away.
         remaining, _ = tours[:, step + 1 :].sort(dim=1)
         rows = torch.cat([tours[:, step : step + 1], remaining, tours[:, :1]], dim=1)
-        state = PathState(
-            gather_rows(features, rows), gather_rows(coords, rows), None, None, step == 0, count
-        )
+        state = PathState(gather_rows(features, rows), gather_rows(coords, rows), None, None, False, count)
         best = (remaining == tours[:, step + 1 : step + 2]).int().argmax(dim=1)
         yield Led(state, best)
 
@@ -136,11 +138,13 @@ def candidate_features(solver: str, dataset: Dataset, instance: int, step: int) 
     coords, tours = _led_instances(dataset, instance + 1)
     coords, tours = coords[instance:], tours[instance:]
     count = coords.shape[1]
-    if not 0 <= step < count - 2:
-        raise BadInputError(f"--step {step}: the tour has the steps 0 to {count - 3}.")
+    if not FIRST_STEP <= step < count - 2:
+        raise BadInputError(
+            f"--step {step}: expected {FIRST_STEP} to {count - 3}; at step 0 both neighbours in the tour are right."
+        )
     features = policy.embed(PathNodes(coords, None, count))  # type: ignore[operator]
     rows = torch.cat([tours[:, step:], tours[:, :1]], dim=1)
-    state = PathState(gather_rows(features, rows), gather_rows(coords, rows), None, None, step == 0, count)
+    state = PathState(gather_rows(features, rows), gather_rows(coords, rows), None, None, False, count)
     kept: list[Tensor] = []
     handle = layers[-1].register_forward_hook(lambda module, given, out: kept.append(out))
     try:

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 from nco_bench.reports.published import PublishedCell
 from nco_bench.reports.table import DASH, Column, Note, Number, Row, Table, Text, Value, significant_decimals
-from nco_bench.reproduce.judging import HARDWARE_METRICS, TOLERANCE
+from nco_bench.reproduce.judging import HARDWARE_METRICS, SETTING_STATUSES, TOLERANCE
 from nco_bench.reproduce.measuring import METRICS
 from nco_bench.reproduce.reproducing import Entry, Reproduction, count_statuses
 
@@ -115,7 +115,7 @@ def printed_number(cell: PublishedCell) -> Value:
 
 
 def _printed_decimals(value: str) -> int | None:
-    head = value.split("×")[0].split("e-")[0]
+    head = value.split("×")[0].split("e-")[0].split("^")[0]
     if head != value:
         return None
     digits = "".join(c for c in value.partition(".")[2] if c.isdigit())
@@ -161,7 +161,8 @@ def caption(reproduction: Reproduction, *, counts: bool = True) -> str:
         devices = ", ".join(sorted({m.cell.device for m in measured}))
         machines = "; ".join(sorted({m.hardware for m in measured if m.hardware}))
         sentences.append(f"Ours on {machines or 'an unknown machine'} ({devices}), seed {', '.join(seeds)}")
-    sentences.append(TOLERANCE)
+    if not all(entry.verdict.status in SETTING_STATUSES for entry in reproduction.entries):
+        sentences.append(TOLERANCE)
     return ". ".join(sentence.rstrip(".") for sentence in sentences) + "."
 
 

@@ -45,7 +45,7 @@ class Assignment:
     seed, device
         Of all draws; ``cpu``, ``cuda`` or ``cuda:i``.
     validation
-        File of instances to validate on, or None for the course's own.
+        Files of instances to validate on, one per size, the first the one to judge by, or None for the course's own.
     places
         Where datasets are found by name.
     options
@@ -58,7 +58,7 @@ class Assignment:
     problem: str | None = None
     seed: int = 1234
     device: str = "cpu"
-    validation: Path | None = None
+    validation: tuple[Path, ...] | None = None
     places: Places | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 

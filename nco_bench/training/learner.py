@@ -44,6 +44,8 @@ class Measure:
         Printed behind the value.
     higher_is_better
         True for rewards and accuracies.
+    also
+        Further measures of the same kind, such as gaps at other sizes; each is a column of the log.
     """
 
     value: float
@@ -52,6 +54,13 @@ class Measure:
     name: str = "validation_gap"
     unit: str = "%"
     higher_is_better: bool = False
+    also: tuple[Measure, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Measure:
+        """Return what `dataclasses.asdict` turned into JSON values."""
+        also = tuple(cls.from_json(other) for other in values.get("also", ()))
+        return cls(**{**values, "also": also})
 
     @property
     def percent(self) -> float:
@@ -59,8 +68,8 @@ class Measure:
         return self.value
 
     def describe(self) -> str:
-        """Say name, value and unit, such as ``validation gap 3.142 %``."""
-        return said(self.name, self.value, self.unit)
+        """Say names, values and units, such as ``validation gap 3.142 %``."""
+        return ", ".join(said(m.name, m.value, m.unit) for m in (self, *self.also))
 
 
 GAP = Measure.name

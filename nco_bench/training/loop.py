@@ -157,7 +157,7 @@ def _validate(trainer: Trainer, hooks: Hooks) -> float:
             "step": progress.step,
             "samples": progress.samples,
             "seconds": round(progress.seconds, 1),
-            measure.name: measure.value,
+            **{m.name: m.value for m in (measure, *measure.also)},
         }
         progress.history.append(line)
         hooks.report({**line, "unit": measure.unit})

@@ -83,7 +83,7 @@ def train(
     seed: int = 1234,
     device: str = "cpu",
     progress: str | Report = "lines",
-    validation: Path | None = None,
+    validation: Path | Sequence[Path] = (),
     adopt: bool = False,
     places: Places | None = None,
     problem: str | None = None,
@@ -118,7 +118,8 @@ def train(
     progress
         ``bar``, ``lines``, ``silent`` or an object of one's own.
     validation
-        Instances for the validation; by default the course's own.
+        Instances for the validation; by default the course's own. Several, one per size, where the course learns from
+        labels: the first is what the run is judged by.
     adopt
         With `resume`: accept another configuration or other data from here on; the manifest says so.
     places
@@ -152,9 +153,10 @@ def train(
             f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
         )
     weights = _weights_path(out, model)
+    judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
     with joined(device) as mine:
         torch.manual_seed(seed)
-        assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, validation, places, options)
+        assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
         prepared = course.prepare(assignment)
         source = None if start is None else _start(prepared, start, model)
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt)

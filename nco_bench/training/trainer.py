@@ -65,7 +65,7 @@ class Progress:
     @property
     def measure(self) -> Measure | None:
         """What was last measured."""
-        return None if self.validation is None else Measure(**self.validation)
+        return None if self.validation is None else Measure.from_json(self.validation)
 
 
 class Trainer:

@@ -35,6 +35,14 @@ def test_lines_of_figure_5_hold_each_model_once_with_its_fitted_gap() -> None:
     assert fit.fitted[0] / fit.fitted[1] == pytest.approx((x[1] / x[0]) ** 0.5, rel=0.03)
 
 
+def test_the_plot_of_figure_5_shows_the_exponents_beside_the_printed_ones(tmp_path: Path) -> None:
+    """Section 5.1 prints 0.5 and 0.4; on logarithms the twelve models give 0.495 and 0.395."""
+    pytest.importorskip("matplotlib")
+    drawn = draw_laws("5", tmp_path / "5.svg").read_text()
+    assert "exponents 0.50 of N and 0.40 of A" in drawn
+    assert "of D and 0.59 of W" in drawn
+
+
 def test_our_decoders_are_found_in_the_records_that_ship() -> None:
     ours = measured_models(load_frame(REPOSITORY / "results" / "neural"), {(6, 128): 1.32})
     assert [(m.depth, m.width, m.parameters) for m in ours] == [(6, 128, 1.32)]

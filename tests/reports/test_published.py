@@ -14,6 +14,12 @@ from nco_bench.reports import published
 from nco_bench.reports.published import PublishedTable, list_papers, list_tables, load_table
 
 ALL_TABLES = [(entry.paper, entry.number) for entry in list_tables()]
+TEXT_ONLY = [
+    ("eie", "figure-6"), ("decoder-scaling", "figure-12"), ("decoder-scaling", "text"), ("pens", "settings"),
+    ("eie", "settings"), ("sit", "settings"),
+]  # fmt: skip
+"""Numbers that stand in sentences, which their notes quote."""
+BLOCKS = [key for key in ALL_TABLES if key not in TEXT_ONLY]
 
 # How each table stands in the text: lines of the block that are headers, and printed cells per line after the
 # row label. Labels are cut off because they hold numbers too (PRC100, "aug x8"); where a label holds a number that
@@ -125,7 +131,7 @@ def test_every_table_of_the_five_papers_is_there() -> None:
     assert numbered == [(paper, n) for paper, last in expected.items() for n in range(1, last + 1)]
 
 
-@pytest.mark.parametrize(("paper", "number"), [key for key in ALL_TABLES if key not in EXEMPT])
+@pytest.mark.parametrize(("paper", "number"), [key for key in BLOCKS if key not in EXEMPT])
 def test_numbers_are_those_of_the_paper_in_the_order_of_the_paper(
     shared: Path, paper: str, number: int | str
 ) -> None:
@@ -140,7 +146,7 @@ def test_numbers_are_those_of_the_paper_in_the_order_of_the_paper(
     assert ours == printed
 
 
-@pytest.mark.parametrize(("paper", "number"), ALL_TABLES)
+@pytest.mark.parametrize(("paper", "number"), BLOCKS)
 def test_sampled_cells_occur_in_the_paper_as_printed(shared: Path, paper: str, number: int | str) -> None:
     table = load_table(paper, number)
     block = "\n".join(table_block(shared, paper, number))
@@ -150,6 +156,24 @@ def test_sampled_cells_occur_in_the_paper_as_printed(shared: Path, paper: str, n
     for cell in random.Random(f"{paper} {number}").sample(cells, min(12, len(cells))):
         as_token = rf"(?<![\d.]){re.escape(cell.value)}(?!\d|\.\d)"
         assert re.search(as_token, block), f"{cell.row} / {cell.column}: {cell.value!r} is not in the paper"
+
+
+@pytest.mark.parametrize(("paper", "number"), TEXT_ONLY)
+def test_numbers_of_the_text_stand_in_the_sentences_that_their_notes_quote(
+    shared: Path, paper: str, number: str
+) -> None:
+    text = " ".join((shared / "papers" / f"{paper}.md").read_text(encoding="utf-8").split())
+    table = load_table(paper, number)
+    for cell in table.cells:
+        place = re.compile(rf"{re.escape(cell.row)} \(Section [\w.]+\): '(.*)'")
+        quotes = [found[1] for note in table.notes if (found := place.fullmatch(note))]
+        assert quotes, f"{cell.row}: no note quotes the sentence"
+        for quote in quotes:
+            assert " ".join(quote.split()) in text, quote
+        as_token = rf"(?<![\d.]){re.escape(cell.value)}(?!\d|\.\d)"
+        assert any(
+            re.search(as_token, quote) or re.search(as_token, quote.replace("\\", "")) for quote in quotes
+        ), f"{cell.row}: {cell.value}"
 
 
 @pytest.mark.parametrize(
@@ -245,10 +269,11 @@ def test_number_and_seconds_follow_from_the_printed_value(paper: str, number: in
     for cell in table.cells:
         where = f"{cell.row} / {cell.column}: {cell.value}"
         if cell.number is None:
-            assert cell.unit == "text" or cell.value in {"OOM", "N/A", "—", "-"}, where
+            assert cell.unit in {"text", "setting"} or cell.value in {"OOM", "N/A", "—", "-"}, where
             assert cell.seconds is None, where
             continue
-        plain = cell.value.replace("×10^{-4}", "e-4").removeprefix("4090×").removeprefix("<").replace(",", "")
+        value = re.sub(r"^(?:(\d) \\times )?10\^\{(-\d+)\}$", lambda m: f"{m[1] or 1}e{m[2]}", cell.value)
+        plain = value.replace("×10^{-4}", "e-4").removeprefix("4090×").removeprefix("<").replace(",", "")
         suffix = r"%|M| GFLOPs|" + {"hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms"}.get(
             cell.unit, "%"
         )
@@ -268,7 +293,9 @@ def test_tables_answer_to_the_names_that_papers_use() -> None:
 def test_unknown_names_are_answered_with_those_that_exist() -> None:
     with pytest.raises(UnknownNameError, match="decoder-scaling"):
         load_table("decoder scaling", 1)
-    with pytest.raises(BadInputError, match=r"pens has no table 6; choose one of 1, 2, 3, 4, 5, figure-4"):
+    with pytest.raises(
+        BadInputError, match=r"pens has no table 6; choose one of 1, 2, 3, 4, 5, figure-4, settings"
+    ):
         load_table("pens", 6)
     table = load_table("sit", 1)
     with pytest.raises(UnknownNameError, match="Ours PRC1,000"):

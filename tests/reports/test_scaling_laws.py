@@ -85,10 +85,16 @@ def test_bivariate_law_finds_known_exponents() -> None:
 def test_bivariate_law_agrees_with_the_shape_law_through_the_parameter_count() -> None:
     """N = c D W^2 and A = D / W give beta_d = beta_n + beta_a and beta_w = 2 beta_n - beta_a, exactly."""
     depth, width = np.array(DEPTH, float), np.array(WIDTH, float)
-    one = bivariate_law(depth, width, GAPS, space="log").parameters
+    one = bivariate_law(depth, width, GAPS).parameters
     two = shape_law(depth * width**2, depth / width, GAPS).parameters
     assert one["beta_d"] == pytest.approx(two["beta_n"] + two["beta_a"])
     assert one["beta_w"] == pytest.approx(2 * two["beta_n"] - two["beta_a"])
+
+
+def test_equation_5_gives_the_published_exponents_of_equation_6_which_follows_from_it() -> None:
+    """Section 5.1: 0.5 and 0.4, so 0.5 + 0.4 of depth and 2 x 0.5 - 0.4 of width; on the gaps 1.01 and 0.70."""
+    fit = bivariate_law(DEPTH, WIDTH, GAPS)
+    assert (fit.parameters["beta_d"], fit.parameters["beta_w"]) == pytest.approx((0.9, 0.6), abs=0.02)
 
 
 def test_shifted_law_finds_its_floor() -> None:

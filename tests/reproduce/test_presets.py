@@ -134,3 +134,29 @@ def test_unknown_papers_and_tables_are_named() -> None:
         tables_of("pens", "9")
     with pytest.raises(BadInputError, match="--table needs a paper"):
         tables_of("all", "2")
+
+
+def test_times_of_decoder_scaling_table_4_are_for_as_many_instances_as_its_own_tables_imply() -> None:
+    """A beam of B costs about B times greedy, whose minutes Table 12 prints for 10,000 instances.
+
+    Tables 5 and 12 bear that out: 2.0 minutes greedy and 4.3 at beam 2. For the 1,000 of the text the ratio would be 10.
+    """
+    greedy = {c.row: c.seconds for c in load_table("decoder-scaling", 12).cells if "Time" in c.column}
+    table, preset = load_table("decoder-scaling", 4), load_preset("decoder-scaling", 4)
+    for row in table.rows:
+        beam, time = table.cell(row, "Limited budget | bs"), table.cell(row, "Limited budget | Time")
+        found = preset.cell(time, "full")
+        assert (beam.number, time.seconds) != (None, None)
+        per_instance = beam.number * greedy[f"{row} greedy"] / 10_000  # type: ignore[operator]
+        assert time.seconds / found.printed_count == pytest.approx(per_instance, rel=0.15)  # type: ignore[operator]
+        assert found.count == found.printed_count
+
+
+def test_gaps_of_decoder_scaling_table_4_are_asked_of_the_instances_of_table_18() -> None:
+    """0.0059, 0.0007, 0.0002 and 0.0001 stand in both."""
+    four, eighteen = load_table("decoder-scaling", 4), load_table("decoder-scaling", 18)
+    for row in four.rows:
+        gap, same = four.cell(row, "Sufficient budget | Gap"), eighteen.cell(row, "beam=64 | Gap")
+        assert gap.number == same.number
+        found, other = (load_preset("decoder-scaling", n).cell(c, "full") for n, c in ((4, gap), (18, same)))
+        assert (found.data, found.count) == (other.data, other.count)

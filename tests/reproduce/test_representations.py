@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from nco_bench.datasets.dataset import Reference  # noqa: E402
+from nco_bench.errors import BadInputError  # noqa: E402
 from nco_bench.models import pens  # noqa: E402
 from nco_bench.models.path import PathNodes, PathState  # noqa: E402
 from nco_bench.reports.network_plots import cosine_similarity, principal_components, wilson  # noqa: E402
-from nco_bench.reproduce.representations import _logits_of_first_token, led_along, sightedness_of  # noqa: E402
+from nco_bench.reproduce.representations import (  # noqa: E402
+    _logits_of_first_token,
+    candidate_features,
+    led_along,
+    sightedness_of,
+)
 
 
 class Nearest:
@@ -29,18 +38,36 @@ TOUR = torch.tensor([[0, 2, 1, 3, 4]])
 
 
 def test_nearest_neighbour_is_right_exactly_where_the_nearest_is_next() -> None:
-    """Decisions: 0 to 2 (rank 2), 2 to 1 (rank 1), 1 to 3 (rank 1); the last node is no decision."""
+    """Decisions: 2 to 1 (rank 1), 1 to 3 (rank 1); that at 0 has two right answers, and the last node is none."""
     found = sightedness_of("nearest", Nearest(), LINE, TOUR)
-    assert found.cases == (2, 1, 0, 0, 0, 0, 0, 0, 0)
+    assert found.cases == (2, 0, 0, 0, 0, 0, 0, 0, 0)
     assert found.hits == (2, 0, 0, 0, 0, 0, 0, 0, 0)
-    assert found.rates[:2] == [100.0, 0.0]
+    assert found.rates[0] == 100.0
+
+
+def test_a_tour_and_its_reverse_count_alike() -> None:
+    """On a circle with one gap each city's nearest is the next in one direction and, at the start only, in the other."""
+    angles = torch.tensor([0.0, 0.9, 1.9, 3.0, 4.2])  # the way back from 4.2 to 6.28 is the longest
+    circle = torch.stack([angles.cos(), angles.sin()], dim=1)[None]
+    forwards = sightedness_of("nearest", Nearest(), circle, torch.tensor([[0, 1, 2, 3, 4]]))
+    backwards = sightedness_of("nearest", Nearest(), circle, torch.tensor([[0, 4, 3, 2, 1]]))
+    assert sum(forwards.hits) == sum(forwards.cases) == sum(backwards.hits) == sum(backwards.cases) == 2
 
 
 def test_the_position_of_the_right_node_gives_nothing_away() -> None:
     states = list(led_along(Nearest(), LINE, TOUR))
-    assert [int(led.best[0]) for led in states] == [1, 0, 0]
-    assert states[0].state.coords[0, :, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 10.0, 0.0]
-    assert [led.state.closed for led in states] == [True, False, False]
+    assert [int(led.best[0]) for led in states] == [0, 0]
+    assert states[0].state.coords[0, :, 0].tolist() == [3.0, 1.0, 6.0, 10.0, 0.0]
+    assert not any(led.state.closed for led in states)
+
+
+def test_features_of_the_first_step_are_refused_since_two_nodes_are_right() -> None:
+    from nco_bench.datasets.load import Places, load_dataset
+
+    dataset = load_dataset("tsp20:count=1", Places.from_environment())
+    tours = [Reference(cost=1.0, solver="order", solution=np.arange(20))]
+    with pytest.raises(BadInputError, match=r"--step 0: expected 1 to 17; .* both neighbours"):
+        candidate_features("decoder-6x128:weights=random", replace(dataset, references=tours), 0, 0)
 
 
 @pytest.mark.parametrize("scale_bias", [False, True])
