@@ -226,6 +226,7 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "settings": dict(info.params),
         "version": info.version,
         "deterministic": info.deterministic,
+        "time_limit_counts": f"{info.clock} time",
         "licence": info.licence,
         "available": found.available,
         "where": found.where,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,7 @@ from nco_bench.reports.aggregate import CellSummary
 from nco_bench.reports.compare import instance_values
 from nco_bench.reports.figures import COLOURS
 from nco_bench.reports.load import ResultFrame
-from nco_bench.reports.plots import panel_title, pareto_front
+from nco_bench.reports.plots import panel_title, pareto_front, partly
 from nco_bench.reports.rows import DatasetColumn, MethodRow
 
 if TYPE_CHECKING:
@@ -82,13 +82,16 @@ def pareto_figures(
         if max(shown) <= 0:
             floor = min(shown)
         points = [(s.seconds_per_instance, max(s.mean_gap_percent or 0.0, floor)) for s in known.values()]
-        front = pareto_front(points)
+        front = pareto_front([point for point, s in zip(points, known.values(), strict=True) if s.complete])
         steps = [p for a, b in pairwise(front) for p in (a, (b[0], a[1]))] + front[-1:]
         plot.line(
             [x for x, _ in steps], [y for _, y in steps], line_width=1, line_color="#888888", name="guide"
         )
         gaps = [s.mean_gap_percent or 0.0 for s in known.values()]
-        _marks(plot, [(x, y, gap, key) for (x, y), gap, key in zip(points, gaps, known, strict=True)], styles)
+        partial = {key: partly(s) for key, s in known.items()}
+        _marks(
+            plot, [(x, y, gap, key) for (x, y), gap, key in zip(points, gaps, known, strict=True)], styles, partial
+        )  # fmt: skip
         figures.append(plot)
     return figures
 
@@ -206,9 +209,13 @@ def _floor(gaps: Sequence[float]) -> float:
 
 
 def _marks(
-    plot: Figure, points: Sequence[tuple[float, float, float, str]], styles: dict[str, tuple[str, str, str]]
-) -> None:
-    """Draw (x, y, gap, row key) as one glyph: a renderer per method would cost seconds of serialising."""
+    plot: Figure, points: Sequence[tuple[float, float, float, str]], styles: dict[str, tuple[str, str, str]],
+    partial: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
+    """Draw (x, y, gap, row key) as one glyph: a renderer per method would cost seconds of serialising.
+
+    What `partial` names is hollow, and its words are added to the name.
+    """
     from bokeh.models import ColumnDataSource
 
     keys = [key for *_, key in points]
@@ -216,12 +223,13 @@ def _marks(
         "x": [x for x, *_ in points],
         "y": [y for _, y, *_ in points],
         "gap": [gap for _, _, gap, _ in points],
-        "name": keys,
+        "name": [f"{key}{(partial or {}).get(key, '')}" for key in keys],
         "colour": [styles[key][0] for key in keys],
         "marker": [styles[key][1] for key in keys],
+        "fill": [0.0 if (partial or {}).get(key) else 1.0 for key in keys],
     }
     source = ColumnDataSource(columns)
-    drawn = plot.scatter("x", "y", source=source, marker="marker", size=9, color="colour")
+    drawn = plot.scatter("x", "y", source=source, marker="marker", size=9, color="colour", fill_alpha="fill")
     plot.hover[0].renderers = [drawn]
 
 

@@ -98,7 +98,9 @@ def _method_cells(part: pd.DataFrame, notes: Notes) -> dict[int, tuple[Value, Va
         if np.isnan(cost):
             cells[index] = (Text("OOM" if status == "oom" else status or DASH.text), DASH)
             continue
-        marks = (notes.mark("Some repeats failed; the mean is over the others."),) if status else ()
-        shown: Value = DASH if np.isnan(gap) else Number(gap, 3, "%")
-        cells[index] = (Number(cost, decimals, marks=marks), shown)
+        marks = (
+            (notes.mark("Some repeats failed; the mean is over the others, not ranked."),) if status else ()
+        )
+        shown: Value = DASH if np.isnan(gap) else Number(gap, 3, "%", compete=not status)
+        cells[index] = (Number(cost, decimals, compete=not status, marks=marks), shown)
     return cells

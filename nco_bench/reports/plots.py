@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 def pareto(frame: ResultFrame, out: Path | str) -> Path:
     """Draw gap against time per instance, both logarithmic, a panel per dataset; a line joins what nothing beats.
 
+    What lacks instances that others have, or failed on some, is hollow, says so beside its name, and is not joined.
+
     Raises
     ------
     ResultsError
@@ -51,16 +53,27 @@ def pareto(frame: ResultFrame, out: Path | str) -> Path:
             points = [(s.seconds_per_instance, s.mean_gap_percent or 0.0, name) for name, s in cells.items()]
             for seconds, gap, name in points:
                 style = look(names.index(name))
+                filled = style.colour if cells[name].complete else "white"
                 axis.plot(
-                    seconds, gap, style.marker, color=style.colour, label=name, linestyle="none", zorder=3
-                )
-            front = pareto_front([(seconds, gap) for seconds, gap, _ in points])
-            axis.step(*zip(*front, strict=True), where="post", color="#888888", linewidth=0.9, zorder=1)
+                    seconds, gap, style.marker, color=style.colour, label=f"{name}{partly(cells[name])}",
+                    linestyle="none", markerfacecolor=filled, zorder=3,
+                )  # fmt: skip
+            front = pareto_front([(x, gap) for x, gap, name in points if cells[name].complete])
+            if front:
+                axis.step(*zip(*front, strict=True), where="post", color="#888888", linewidth=0.9, zorder=1)
             wide_log_scale(axis, [seconds for seconds, _, _ in points])
             gap_scale(axis, [gap for _, gap, _ in points])
             axis.set(title=title, xlabel="time per instance (s)", ylabel="gap (%)")
         legend(fig, axes)
     return target
+
+
+def partly(summary: CellSummary) -> str:
+    """Return what a legend adds to the name of a cell that cannot be ranked: over how many instances its mean is."""
+    if summary.complete:
+        return ""
+    solved = summary.instances - summary.failed
+    return f" ({solved:,} of {summary.instances_of_column:,} instances)"
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -213,14 +213,14 @@ def ranked(table: Table) -> Table:
 def rank_values(cells: Sequence[Value], better: str) -> list[Value]:
     """Give the best and the second of some cells their rank.
 
-    Values compare as printed, so two equal texts never carry different marks; ties share a rank, and the next printed
-    value is second. Fewer than two competitors have no winner.
+    Values compare as printed, so two equal texts never carry different marks; ties share a rank, and after two firsts
+    comes a third, not a second. Fewer than two competitors have no winner.
     """
     competitors = [c for c in cells if isinstance(c, Number) and c.compete]
     if len(competitors) < 2:
         return list(cells)
-    order = sorted({float(c.text) for c in competitors}, reverse=better == "max")
-    ranks = {value: rank for rank, value in enumerate(order[:2], start=1)}
+    order = sorted((float(c.text) for c in competitors), reverse=better == "max")
+    ranks = {value: 1 + order.index(value) for value in order[:2]}
     return [
         replace(c, rank=ranks.get(float(c.text), 0)) if isinstance(c, Number) and c.compete else c
         for c in cells

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, ranked
-from nco_bench.reproduce.judging import HARDWARE_METRICS
 from nco_bench.reproduce.reproducing import Entry, Reproduction
 from nco_bench.reproduce.tables import (
     SYMBOLS,
@@ -58,8 +57,9 @@ def paper_table(reproduction: Reproduction) -> Table:
         members = [entries.get((row, head)) for row in rows]
         intervals = any(e is not None and e.low is not None for e in members)
         columns += _columns(head, [e for e in members if e is not None], intervals)
+        most = max((e.measured.instances for e in members if e is not None and e.measured), default=0)
         for body, entry in zip(bodies, members, strict=True):
-            body += _cells(entry, intervals, notes)
+            body += _cells(entry, intervals, most, notes)
     table = Table(
         name=table_name(reproduction),
         caption=f"{caption(reproduction, counts=False)} {_left_out(reproduction, rows, heads)}".rstrip(),
@@ -99,7 +99,14 @@ def _columns(head: str, entries: list[Entry], intervals: bool) -> list[Column]:
     return [*found, Column(f"{head}/interval", "95 % interval", group)] if intervals else found
 
 
-def _cells(entry: Entry | None, intervals: bool, notes: Notes) -> list[Value]:
+def _competes(entry: Entry, most: int) -> bool:
+    """Whether a number of ours may be bold: comparable, and over as many instances as any in its column."""
+    if entry.verdict.status == "not comparable":
+        return False
+    return entry.measured is None or (entry.measured.instances == most and not entry.measured.failed)
+
+
+def _cells(entry: Entry | None, intervals: bool, most: int, notes: Notes) -> list[Value]:
     if entry is None:
         return [DASH] * (3 if intervals else 2)
     ours: Value = DASH
@@ -109,8 +116,7 @@ def _cells(entry: Entry | None, intervals: bool, notes: Notes) -> list[Value]:
         if entry.value is None:
             ours = Text("OOM", marks)
         else:
-            compete = entry.verdict.status != "not comparable" or entry.preset.metric in HARDWARE_METRICS
-            ours = Number(entry.value, decimals, suffix, compete=compete, marks=marks)
+            ours = Number(entry.value, decimals, suffix, compete=_competes(entry, most), marks=marks)
     cells: list[Value] = [printed_number(entry.cell), ours]
     if intervals:
         cells.append(DASH if entry.low is None or entry.high is None else _interval(entry, decimals))

@@ -151,6 +151,10 @@ def _run_cell(
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.notes = [*getattr(solver, "notes", lambda: [])()]
+        if request.time_limit is not None and plan.choice.info.clock == "processor":
+            cell.notes.append(
+                f"the time limit of {request.time_limit:g} s counts processor time, not wall time"
+            )
         if request.beside > 1:
             cell.notes.append(f"timed with {request.beside} jobs at once")
         writer.cell(asdict(cell))

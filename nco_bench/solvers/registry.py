@@ -50,6 +50,8 @@ class SolverInfo:
         Its parameters with their meaning and default, for ``nco-bench show``.
     deterministic
         Whether the same seed gives the same solution when no time limit is set.
+    clock
+        What a time limit counts: ``wall`` time, or the ``processor`` time of programs that measure so themselves.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SolverInfo:
     install: str = ""
     params: tuple[tuple[str, str], ...] = ()
     deterministic: bool = True
+    clock: str = "wall"
 
 
 @dataclass(frozen=True)

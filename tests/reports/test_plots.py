@@ -31,6 +31,20 @@ def test_pareto_front_holds_what_nothing_beats() -> None:
     assert plots.pareto_front(points) == [(0.5, 9.0), (1.0, 5.0), (3.0, 1.0)]
 
 
+def test_pareto_says_who_solved_only_a_part_and_joins_no_line_to_it(results: Results, tmp_path: Path) -> None:
+    """The partial run is the fastest and the best of all, so a front over all points would be that point alone."""
+    whole, partial = make_cell(0, "lkh3", "tsp100"), make_cell(1, "net_a", "tsp100")
+    results.run(
+        "r1",
+        (whole, make_records(whole, [11.0, 11.0, 11.0], [10.0] * 3, seconds=1.0)),
+        (partial, make_records(partial, [10.1], [10.0], seconds=0.1)),
+    )
+    text = plots.pareto(load_frame(results.folder), tmp_path / "p.svg").read_text()
+    assert ">net_a (1 of 3 instances)<" in text
+    assert ">lkh3<" in text
+    assert "#ffffff" in text  # hollow
+
+
 def test_moving_mean_by_hand() -> None:
     """Windows of three inside, one at the ends."""
     assert plots.smoothed(np.array([1.0, 2.0, 6.0, 4.0]), share=0.5).tolist() == [1.0, 3.0, 4.0, 4.0]

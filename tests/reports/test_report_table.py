@@ -46,9 +46,28 @@ def test_higher_is_better_for_scores(results: Results) -> None:
     assert [rank(row(table, s)["tsp100/gap"]) for s in "ab"] == [2, 1]
 
 
-def test_a_tie_as_printed_shares_the_rank_and_the_next_is_second() -> None:
-    cells = [Number(1.0001, 3), Number(1.0002, 3), Number(2.0, 3), Number(3.0, 3)]
-    assert [rank(c) for c in rank_values(cells, "min")] == [1, 1, 2, 0]
+def test_a_tie_as_printed_shares_the_rank_and_after_two_firsts_comes_a_third() -> None:
+    """As in sports: 1, 1, 3; a third is not underlined. Two seconds are both underlined."""
+    tie = [Number(1.0001, 3), Number(1.0002, 3), Number(2.0, 3), Number(3.0, 3)]
+    assert [rank(c) for c in rank_values(tie, "min")] == [1, 1, 0, 0]
+    seconds = [Number(3.0, 1), Number(2.0, 1), Number(2.04, 1), Number(1.0, 1)]
+    assert [rank(c) for c in rank_values(seconds, "min")] == [0, 2, 2, 1]
+
+
+def test_a_mean_over_some_repeats_of_an_instance_cannot_win_its_row(results: Results) -> None:
+    partial, whole = make_cell(0, "a", "tsp100"), make_cell(1, "b", "tsp100")
+    kept = [*make_records(partial, [10.0], [10.0]), *make_records(partial, ["infeasible"], [10.0], repeat=1)]
+    results.run("r1", (partial, kept), (whole, make_records(whole, [11.0], [10.0])))
+    table = build_table("instances", load_frame(results.folder))
+    cost, gap = table.rows[0].cells[3:5]
+    assert (rank(cost), rank(gap)) == (0, 0)
+
+
+def test_a_time_limit_in_processor_time_is_said_under_the_table(results: Results) -> None:
+    cell = make_cell(0, "hgs", "cvrp100", notes=["the time limit of 2 s counts processor time"])
+    results.run("r1", (cell, make_records(cell, [11.0], [10.0])))
+    notes = [note.text for note in build_table("main", load_frame(results.folder)).notes]
+    assert "hgs: the time limit of 2 s counts processor time" in notes
 
 
 def test_a_single_row_has_no_winner(results: Results) -> None:

@@ -11,6 +11,7 @@ import pytest
 from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports import render_latex, render_markdown
+from nco_bench.reports.table import Number
 from nco_bench.reproduce.layout import laid_out
 from nco_bench.reproduce.reproducing import Reproduction, reproduce, tables_of
 from nco_bench.reproduce.running import Runner
@@ -66,6 +67,20 @@ def test_a_cell_holds_the_printed_number_ours_with_its_letter_and_the_interval(
     assert cells[2] == "26.11"  # SIT prints it
     assert cells[3].startswith(f"{entry.value:.2f}")
     assert cells[4].startswith(rf"\[{entry.low:.2f}, ")
+
+
+def test_a_number_that_is_not_comparable_or_over_fewer_instances_is_never_bold(
+    insertion: Reproduction,
+) -> None:
+    """Two instances by random insertion, one by HGS in the same column; all times are of other hardware."""
+    table = laid_out(insertion, "paper")
+    reasons = {note.mark: note.text for note in table.notes}
+    ours = [cell for row in table.rows for cell in row.cells if isinstance(cell, Number) and cell.marks]
+    assert any(reasons[cell.marks[0]].startswith("not comparable") for cell in ours)
+    for cell in ours:
+        if reasons[cell.marks[0]].startswith("not comparable"):
+            assert not cell.compete
+            assert cell.rank == 0
 
 
 def test_the_same_records_give_the_same_latex(insertion: Reproduction, runs: Path) -> None:

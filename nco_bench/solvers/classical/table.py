@@ -47,6 +47,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
             ("move_type", "k of the basic k-opt move (5; 3 above 50,000 nodes)"),
             ("vehicles", "CVRP: vehicles, which may stay empty (3 more than the total demand needs)"),
         ),
+        clock="processor",
     ),
     SolverInfo(
         name="hgs",
@@ -68,6 +69,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
             ("population", "minimum population size mu (25)"),
             ("generation", "generation size lambda (40)"),
         ),
+        clock="processor",
     ),
     SolverInfo(
         name="pyvrp",
