@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+
+DEBUG = "NCO_BENCH_DEBUG"
+"""Environment variable that ``--debug`` sets, for this process and those that it starts."""
+
+
+def debugging() -> bool:
+    """Whether tracebacks are to be shown."""
+    return os.environ.get(DEBUG) == "1"
 
 
 class NcoBenchError(Exception):

@@ -7,7 +7,9 @@ stderr), 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import warnings
 from functools import cache
 from typing import Annotated
 
@@ -22,6 +24,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 COMMANDS = (
@@ -91,19 +94,23 @@ def run(arguments: list[str]) -> int:
     int
         Exit status.
     """
-    from nco_bench.errors import NcoBenchError
+    from nco_bench.errors import DEBUG, NcoBenchError, debugging
 
+    if "--debug" in arguments:
+        os.environ[DEBUG] = "1"
+        arguments = [argument for argument in arguments if argument != "--debug"]
+    warnings.showwarning = _show_warning
     command = typer.main.get_command(build())
     try:
         status = command.main(arguments, prog_name="nco-bench", standalone_mode=False)
     except NcoBenchError as error:
-        if "--debug" in arguments:
+        if debugging():
             raise
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
-        if module not in EXTRA_OF or "--debug" in arguments:
+        if module not in EXTRA_OF or debugging():
             raise
         remedy = f"pip install 'nco-bench[{EXTRA_OF[module]}]'"
         print(f"error: {module} is not installed, and this needs it: {remedy}", file=sys.stderr)
@@ -115,6 +122,9 @@ def run(arguments: list[str]) -> int:
         return 130
     except CLICK_ERROR as error:
         context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(context.get_help() if context is not None else error, file=sys.stderr)
+            return 2
         path = context.command_path if context is not None else "nco-bench"
         print(f"error: {_message(error)} See '{path} --help'.", file=sys.stderr)
         return 2
@@ -122,6 +132,18 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: object = None, line: object = None
+) -> None:  # fmt: skip
+    """Print a warning of ours as one line; those of libraries are not the user's business, unless they are debugging."""
+    from nco_bench.errors import debugging
+
+    if category.__module__.startswith("nco_bench."):
+        print(f"note: {message}", file=sys.stderr)
+    elif debugging():
+        print(warnings.formatwarning(message, category, filename, lineno), file=sys.stderr, end="")
 
 
 def _message(error: BaseException) -> str:

@@ -176,7 +176,13 @@ def attention(
         str, typer.Argument(help="pens-a, pens-r, pens-ar, coordns, ...; pens-a:weights=FILE.")
     ],
     out: Out,
-    data: Annotated[str | None, typer.Option("--data", help="Dataset; default: the family's own.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="Dataset; default: tsp1000 for PENS, whose Figure 6 has 10,000 cities, a task for others.",
+        ),
+    ] = None,
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,
     scale: Annotated[
         list[float] | None, typer.Option("--scale", help="PENS: coordinate scale; repeatable.", min=1e-6)

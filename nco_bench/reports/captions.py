@@ -109,6 +109,9 @@ def _fact(
 def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
     """Notes below a table: how records were put together, negative gaps, and what solvers had to say."""
     found = list(notes)
+    repeated = sum({id(s.group): s.group.repeated for s in summaries}.values())
+    if repeated:
+        found.append(f"{repeated} records were computed more than once; the latest counts.")
     for summary in summaries:
         if summary.mean_gap_percent is not None and summary.mean_gap_percent < -1e-6:
             found.append(

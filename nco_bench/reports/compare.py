@@ -38,6 +38,10 @@ class InstanceValues:
     gap_percent: FloatArray
 
 
+SHOWN_PERCENT = 0.5e-4
+"""Half a unit of the last digit with which gaps are printed at most."""
+
+
 @dataclass(frozen=True)
 class Outlier:
     """An instance whose gap lies far from the others of its cell."""
@@ -157,10 +161,10 @@ def instance_values(frame: ResultFrame, summary: CellSummary) -> InstanceValues:
 
 
 def outlying_instances(frame: ResultFrame, summary: CellSummary) -> list[Outlier]:
-    """List the instances whose gaps lie beyond Tukey's outer fences, worst first."""
+    """List the instances whose gaps lie beyond Tukey's outer fences and print otherwise than the median, worst first."""
     values = instance_values(frame, summary)
     known = np.flatnonzero(~np.isnan(values.gap_percent))
-    far = known[outliers(values.gap_percent[known])]
+    far = known[outliers(values.gap_percent[known], least=SHOWN_PERCENT)]
     return [
         Outlier(int(values.instance[i]), frame.names[int(values.name[i])], float(values.gap_percent[i]))
         for i in far

@@ -30,8 +30,10 @@ def instances_table(frame: ResultFrame, *, gap: str) -> Table:
     methods, datasets = arrange(summaries)
     notes = Notes()
     used = [m for m in methods if any(m.key in d.cells for d in datasets)]
-    rows = [row for d in datasets for row in _dataset_rows(frame, d, used, notes, len(datasets) > 1)]
-    columns = [Column("instance", "Instance"), Column("n", "n"), Column("reference", "Reference")]
+    several = len(datasets) > 1
+    rows = [row for d in datasets for row in _dataset_rows(frame, d, used, notes, several)]
+    columns = [Column("dataset", "Dataset")] if several else []
+    columns += [Column("instance", "Instance"), Column("n", "n"), Column("reference", "Reference")]
     headers = {cost_header(s) for s in summaries}
     header, unit = headers.pop() if len(headers) == 1 else ("Cost", "")
     if any(s.group.cell.objective == "max" for s in summaries) and header == "Cost":
@@ -66,7 +68,8 @@ def _dataset_rows(
         found = [cells.get(m.key, {}).get(int(index), (DASH, DASH)) for m in methods]
         costs = rank_values([cost for cost, _ in found], objective)
         gaps = rank_values([gap for _, gap in found], "min")
-        body: list[Value] = [Text(frame.names[int(name)]), Number(float(n), 0)]
+        body: list[Value] = [Text(dataset.key)] if several else []
+        body += [Text(frame.names[int(name)]), Number(float(n), 0)]
         body.append(DASH if np.isnan(reference) else Number(float(reference), decimals))
         for cost, gap in zip(costs, gaps, strict=True):
             body += [cost, gap]

@@ -41,9 +41,11 @@ class Group:
     latency_seconds
         Latest measured latency at batch size 1, or None.
     peak_memory_mb, peak_device_memory_mb
-        Largest over the runs, or None.
+        Largest over the runs, or None; the host's without what the process held before, where its runs say that.
     asked
         ``(first, last + 1, repeats)`` of what the commands asked for, where the records say it.
+    repeated
+        Records that a later run computed again; those are left out.
     """
 
     cell: Cell
@@ -55,6 +57,7 @@ class Group:
     peak_memory_mb: float | None
     peak_device_memory_mb: float | None
     asked: tuple[tuple[int, int, int], ...] = ()
+    repeated: int = 0
 
     def part(self, cell: Cell, first: int, last: int) -> Group:
         """Return the group with the facts of another cell and only some instances."""
@@ -217,8 +220,8 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
         raise ResultsError(
             f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
         )
-    records, notes = _latest(columns.records)
-    finished = tuple(builder.group() for builder in groups.values())
+    records, repeated = _latest(columns.records, len(groups))
+    finished = tuple(builder.group(repeated[builder.index]) for builder in groups.values())
     sources = {
         (number, code): Source(cell.reference_solver or "unknown", "", _day(run))
         for number, (run, of_run) in enumerate(zip(runs, cells, strict=True))
@@ -228,7 +231,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
     references, changed = hold_against_best(records, finished, sources, instances)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
-        notes + changed,
+        changed,
     )  # fmt: skip
 
 
@@ -245,16 +248,14 @@ def _day(run: Run) -> str:
     return str((run.info.get("environment") or {}).get("date") or "")[:10]
 
 
-def _latest(records: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Drop what a later record repeats."""
+def _latest(records: pd.DataFrame, groups: int) -> tuple[pd.DataFrame, list[int]]:
+    """Drop what a later record repeats; return how many that were of each group, too."""
     columns = (records[name].to_numpy().astype(np.int64) for name in ("group", "repeat", "instance"))
     group, repeat, instance = columns
     repeats = int(repeat.max()) + 1
     later = pd.Series((group * repeats + repeat) << 32 | instance).duplicated(keep="last").to_numpy()
-    if not later.any():
-        return records, ()
-    note = f"{int(later.sum())} records were computed more than once; the latest counts."
-    return records[~later].reset_index(drop=True), (note,)
+    counts: list[int] = np.bincount(group[later], minlength=groups).tolist()
+    return (records[~later].reset_index(drop=True) if later.any() else records), counts
 
 
 def _identity(cell: Cell, whole: Whole) -> tuple[Any, ...]:
@@ -278,11 +279,12 @@ class _GroupBuilder:
         if environment not in self.environments:
             self.environments.append(environment)
 
-    def group(self) -> Group:
+    def group(self, repeated: int) -> Group:
         def known(name: str) -> list[float]:
             return [value for c in self.cells if (value := getattr(c, name)) is not None]
 
         latest = self.cells[-1]
+        memory = [c.own_memory_mb for c in self.cells if c.own_memory_mb is not None]
         return Group(
             cell=replace(latest, dataset=self.whole.name, dataset_sha256=self.whole.sha256),
             whole=self.whole,
@@ -290,9 +292,10 @@ class _GroupBuilder:
             runs=tuple(self.runs),
             environments=tuple(self.environments),
             latency_seconds=next(reversed(known("latency_seconds")), None),
-            peak_memory_mb=max(known("peak_memory_mb"), default=None),
+            peak_memory_mb=max(memory, default=None),
             peak_device_memory_mb=max(known("peak_device_memory_mb"), default=None),
             asked=tuple({(*cell.asked, cell.repeats) for cell in self.cells if cell.asked is not None}),
+            repeated=repeated,
         )
 
 

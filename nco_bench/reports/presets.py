@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nco_bench.reports.aggregate import CellSummary, summarise
 from nco_bench.reports.captions import caption, remarks
@@ -85,7 +85,14 @@ def times_table(frame: ResultFrame, *, gap: str) -> Table:
             "device", "GPU mem.", lambda s: s.group.peak_device_memory_mb, "MB", "min", lambda _: 0
         )
         columns = (*columns, device)
-    title = "Time for the set, per instance in batches, of one instance alone (median), and peak memory"
+    title = "Time for the set, per instance in batches, of one alone (median), and peak memory above the idle program"
+    whole = [s.method for s in summaries if s.group.cell.memory_before_mb is None and s.group.peak_memory_mb]
+    if whole:
+        names = ", ".join(dict.fromkeys(whole))
+        note = (
+            f"Memory of {names}: of the whole process, with all that it had loaded (records of version 0.1)."
+        )
+        frame = replace(frame, notes=(*frame.notes, note))
     return _table("times", title, summaries, lambda _: columns, frame, "")
 
 

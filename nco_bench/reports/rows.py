@@ -90,7 +90,7 @@ def _facts(summary: CellSummary) -> dict[str, str]:
     }
     for key, value in sorted(cell.options.items()):
         if key not in ("decoding", "weights"):
-            facts[key.replace("_", " ")] = str(value)
+            facts[key.replace("_", " ")] = _setting(key, value)
     facts["config"] = cell.config_sha256[:8]
     return facts
 
@@ -118,7 +118,20 @@ def _distinctions(cells: list[CellSummary]) -> list[tuple[str, ...]]:
             break
         if any(facts[a].get(name) != facts[b].get(name) for a, b in pairs):
             chosen.append(name)
-    return [tuple(f"{name} {fact[name]}" for name in chosen if fact.get(name)) for fact in facts]
+    return [tuple(_phrase(name, fact[name]) for name in chosen if fact.get(name)) for fact in facts]
+
+
+def _setting(key: str, value: Any) -> str:
+    """Put an option into words that hold its name where the name alone would not do."""
+    if value is None:
+        return f"no {key.replace('_', ' ')}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={v}" for k, v in value.items()) or "default parameters"
+    return str(value)
+
+
+def _phrase(name: str, fact: str) -> str:
+    return fact if name == "params" or fact == f"no {name}" else f"{name} {fact}"
 
 
 def _column_titles(summaries: list[CellSummary]) -> dict[tuple[str, ...], tuple[str, str]]:

@@ -137,8 +137,17 @@ def wilcoxon_p(differences: FloatArray) -> float | None:
     return float(wilcoxon(differences, zero_method="pratt").pvalue)
 
 
-def outliers(values: FloatArray, *, fences: float = 3.0) -> NDArray[np.int64]:
+def outliers(values: FloatArray, *, fences: float = 3.0, least: float = 0.0) -> NDArray[np.int64]:
     """Return indices of values beyond Tukey's outer fences (quartiles -+ 3 interquartile ranges), worst first.
+
+    Parameters
+    ----------
+    values
+        ``(M,)``.
+    fences
+        Interquartile ranges between quartile and fence.
+    least
+        How far from the median a value must be besides: where most values are equal up to rounding, the fences are too.
 
     References
     ----------
@@ -148,5 +157,6 @@ def outliers(values: FloatArray, *, fences: float = 3.0) -> NDArray[np.int64]:
         return np.array([], dtype=np.int64)
     low, high = np.quantile(values, [0.25, 0.75])
     spread = fences * (high - low)
-    far = np.flatnonzero((values < low - spread) | (values > high + spread))
-    return far[np.argsort(-np.abs(values[far] - np.median(values)), kind="stable")]
+    distance = np.abs(values - np.median(values))
+    far = np.flatnonzero(((values < low - spread) | (values > high + spread)) & (distance > least))
+    return far[np.argsort(-distance[far], kind="stable")]

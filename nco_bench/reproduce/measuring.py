@@ -26,7 +26,7 @@ METRICS: Mapping[str, str] = {
     "cost": "mean cost",
     "cost-std": "sample standard deviation over repeats of the mean cost",
     "seconds": "time per instance, times the number of instances where the paper prints a total",
-    "memory": "peak memory of the process, MB",
+    "memory": "peak memory that solving took, MB",
     "solved": "instances solved",
     "instances": "instances tried",
     "f1": "F1 of the positive class, pooled over all answers, percent",

@@ -5,6 +5,7 @@ Nothing here imports torch; a device is synchronised only if torch is already lo
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from collections.abc import Callable
@@ -32,6 +33,15 @@ def timed(call: Callable[[], T], device: str) -> tuple[T, float]:
     value = call()
     synchronise(device)
     return value, time.perf_counter() - start
+
+
+def resident_mb() -> float:
+    """Return what this process holds now, in MiB; what the C library kept of freed memory is given back before."""
+    if sys.platform.startswith("linux"):
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+        if trim is not None:
+            trim(0)
+    return round(psutil.Process().memory_info().rss / 2**20, 1)
 
 
 class PeakMemory:

@@ -132,8 +132,9 @@ class Cell:
         Median wall time of one instance alone (batch size 1) after warm-up, None where not measured.
     seconds_total
         Wall time of all timed solve calls of this cell in this run.
-    peak_memory_mb, peak_device_memory_mb
-        Peak memory of the process (or its child) and of the device while solving.
+    peak_memory_mb, memory_before_mb, peak_device_memory_mb
+        Peak memory of the process and its children while solving, what the process held before the solver was prepared
+        (None in records of version 0.1), and the peak of the device.
     notes
         What the solver says about itself, such as which backend it used.
     source
@@ -167,6 +168,7 @@ class Cell:
     latency_seconds: float | None = None
     seconds_total: float | None = None
     peak_memory_mb: float | None = None
+    memory_before_mb: float | None = None
     peak_device_memory_mb: float | None = None
     notes: list[str] = field(default_factory=list)
     source: str = ""
@@ -187,6 +189,13 @@ class Cell:
         if dataset.name == self.dataset or dataset.whole != self.whole:
             return dataset.sha256 == self.dataset_sha256
         return True
+
+    @property
+    def own_memory_mb(self) -> float | None:
+        """Peak memory that the solver itself took: beyond what other solvers had loaded, where the record says that."""
+        if self.peak_memory_mb is None:
+            return None
+        return max(0.0, round(self.peak_memory_mb - (self.memory_before_mb or 0.0), 1))
 
 
 def record_key(parts: dict[str, Any]) -> str:

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, debugging
 from nco_bench.problems import problem as problem_module
-from nco_bench.runs.clock import PeakMemory
+from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.offering import offer
@@ -122,6 +122,7 @@ def _run_cell(
     when_ready: Callable[[], None],
 ) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
+    held_before = resident_mb()
     if isinstance(solver, Begins):
         solver.launch(dataset)
     else:
@@ -150,6 +151,7 @@ def _run_cell(
         cell.latency_seconds = latency if latency is not None else worker.median_seconds()
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
+        cell.memory_before_mb = held_before
         cell.notes = [*getattr(solver, "notes", lambda: [])()]
         if request.time_limit is not None and plan.choice.info.clock == "processor":
             cell.notes.append(
@@ -332,6 +334,8 @@ class _CellWorker:
                 self._writer.trace(key, outcome.trace)
             records.append(record)
             self._note(judged, reference)
+            if isinstance(outcome, Failure) and outcome.traceback and debugging():
+                self._display.message(outcome.traceback.rstrip())
         self._writer.append(records)
         self._display.advance(len(records), self._gap_sum / self._gap_count if self._gap_count else None)
 

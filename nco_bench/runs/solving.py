@@ -85,19 +85,20 @@ def solve_batch(
             lambda: solver.solve(batch, seed=seed, time_limit=time_limit, progress=progress), device
         )
     except SolverFailedError as error:
-        status, message = "failed", str(error)
+        status, message, where = "failed", str(error), ""
     except NcoBenchError:
         raise
     except Exception as error:
         status = "oom" if is_out_of_memory(error) else "failed"
-        message = _one_line(error)
+        message, where = _one_line(error), traceback.format_exc()
     else:
         outcomes = list(returned) if returned is not None else []
         if len(outcomes) == len(batch):
             return SolvedBatch(outcomes, _split(outcomes, elapsed), elapsed)
-        status, message = "failed", f"returned {len(outcomes)} solutions for {len(batch)} instances"
+        status, where = "failed", ""
+        message = f"returned {len(outcomes)} solutions for {len(batch)} instances"
     if len(batch) == 1:
-        return SolvedBatch([Failure(status, message)], [0.0], 0.0)
+        return SolvedBatch([Failure(status, message, where)], [0.0], 0.0)
     middle = len(batch) // 2
     parts = [
         _solve_part(solver, batch, slice(0, middle), seed, time_limit, device, progress),

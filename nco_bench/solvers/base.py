@@ -27,10 +27,13 @@ class Failure:
         ``failed`` (crash, nonsense), ``timeout`` (nothing found in time) or ``oom``.
     message
         One line for the record: the cause, with the end of the program's stderr where there is one.
+    traceback
+        Where it happened, for ``--debug``; empty where nobody knows.
     """
 
     status: str
     message: str
+    traceback: str = ""
 
 
 @dataclass(frozen=True)

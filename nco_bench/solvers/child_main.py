@@ -95,12 +95,19 @@ def _attempt(
         return Failure("oom", f"MemoryError: {error}")
     except Exception as error:
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        return Failure("failed", f"{message}{log_tail(Path('log'))}")
+        return Failure("failed", f"{message}{log_tail(Path('log'))}", _traceback())
     if solution.ndim != 1 or solution.dtype.kind not in "iu":
         return Failure(
             "failed", f"returned {solution.dtype} values with shape {solution.shape}, not a solution"
         )
     return new_solved(solution.astype(np.int32, copy=False), optimal, seconds, trace)
+
+
+def _traceback() -> str:
+    """Return where the error in hand came from; the module is imported only here, for what a child imports is waited for."""
+    import traceback
+
+    return traceback.format_exc()
 
 
 def _in_fork(

@@ -51,6 +51,62 @@ def assert_refused(done: Done, *fragments: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [[], ["weights"], ["plot"], ["instances"]])
+def test_a_command_without_arguments_prints_its_help_as_it_is(
+    nco_bench: Callable[..., Done], arguments: list[str]
+) -> None:
+    bare, asked = nco_bench(*arguments), nco_bench(*arguments, "-h")
+    assert (bare.returncode, asked.returncode) == (2, 0)
+    assert bare.stderr.strip() == asked.stdout.strip()
+    assert len(asked.stdout.splitlines()) > 8
+    assert not bare.stderr.startswith("error")
+
+
+def test_h_is_help_of_every_command(nco_bench: Callable[..., Done]) -> None:
+    for command in ("run", "report", "train", "plot tour", "weights pull"):
+        assert nco_bench(*command.split(), "-h").stdout == nco_bench(*command.split(), "--help").stdout != ""
+
+
+def test_what_a_writer_has_to_say_is_one_line_without_a_source_file(nco_bench: Callable[..., Done]) -> None:
+    save_dataset(generate("cvrp", 20, 2, "uniform", 1), Path("c.npz"))
+    done = nco_bench("convert", "c.npz", "c.pt")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "note: c.pt: rounded to float32, as POMO expects.", "2 cvrp instances written to c.pt",
+    ]  # fmt: skip
+
+
+CRASHING = """
+from nco_bench.solvers import register
+
+@register("crashing", problems=("tsp",))
+class Solver:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def solve(self, batch, *, seed, time_limit, progress):
+        return self.broken_helper()
+    def broken_helper(self):
+        raise ValueError("no tour today")
+"""
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_debug_shows_where_a_solver_crashed(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_DEBUG", "0")
+    Path("crashing.py").write_text(CRASHING)
+    command = ["run", "crashing.py", "--data", "tsp10:count=1"]
+    plain = nco_bench(*command)
+    assert plain.returncode == 1
+    assert "no tour today" in plain.stderr
+    assert "Traceback" not in plain.stderr
+    debugged = nco_bench(*(["--debug", *command] if place == "before" else [*command, "--debug"]))
+    assert "Traceback" in debugged.stderr
+    assert "in broken_helper" in debugged.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [

@@ -10,6 +10,7 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.errors import ResultsError
 from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.load import load_frame
+from nco_bench.reports.table import build_table
 
 
 def test_empty_folder_says_which_command_fills_it(tmp_path: Path) -> None:
@@ -55,7 +56,29 @@ def test_same_key_twice_counts_once_and_the_latest_holds(results: Results) -> No
     [summary] = summarise(frame)
     assert summary.instances == 2
     assert summary.seconds_total == 4.0
-    assert "1 records were computed more than once" in frame.notes[0]
+    assert summary.group.repeated == 1
+    notes = [note.text for note in build_table("main", frame).notes]
+    assert notes == ["1 records were computed more than once; the latest counts."]
+
+
+def test_a_report_on_one_dataset_does_not_speak_of_another_ones_repeated_records(results: Results) -> None:
+    one, other = make_cell(0, "lkh3", "tsp100"), make_cell(1, "lkh3", "tsp50")
+    results.run("r1", (one, make_records(one, [8.0], [8.0])), (other, make_records(other, [5.0], [5.0])))
+    results.run("r2", (other, make_records(other, [5.0], [5.0])))
+    frame = load_frame(results.folder)
+    assert build_table("main", frame.select(datasets=["tsp100"])).notes == ()
+    assert len(build_table("main", frame.select(datasets=["tsp50"])).notes) == 1
+
+
+def test_memory_is_what_the_solver_took_beyond_what_others_had_loaded(results: Results) -> None:
+    """500 MB of torch are loaded when insertion starts; old records cannot say so, and their row says that."""
+    new = make_cell(0, "random-insertion", "tsp100", peak_memory_mb=512.0, memory_before_mb=500.0)
+    old = make_cell(1, "lkh3", "tsp100", peak_memory_mb=140.0)
+    results.run("r1", (new, make_records(new, [8.0], [8.0])), (old, make_records(old, [8.0], [8.0])))
+    table = build_table("times", load_frame(results.folder))
+    memory = {row.cells[0].text: row.cells[4].text for row in table.rows}
+    assert memory == {"random-insertion": "12", "lkh3": "140"}
+    assert any(note.text.startswith("Memory of lkh3: of the whole process") for note in table.notes)
 
 
 def test_a_run_that_was_resumed_is_one_cell(results: Results) -> None:

@@ -167,6 +167,31 @@ def test_instances_table_has_a_row_per_instance(results: Results) -> None:
     assert row(table, "tsp100-1")["a/cost"] == Text("OOM")
 
 
+def test_instances_of_several_datasets_say_which_dataset_they_are_of(results: Results) -> None:
+    cells = [make_cell(i, "a", f"tsp{n}") for i, n in enumerate((50, 100))]
+    results.run("r1", *((c, make_records(c, [11.0], [10.0], names=["0"])) for c in cells))
+    table = build_table("instances", load_frame(results.folder))
+    assert [c.header for c in table.columns[:2]] == ["Dataset", "Instance"]
+    assert [(r.cells[0].text, r.cells[1].text) for r in table.rows] == [("tsp50", "0"), ("tsp100", "0")]
+
+
+def test_settings_that_tell_rows_apart_are_said_in_words(results: Results) -> None:
+    settings: list[dict[str, Any]] = [
+        {"time_limit": None, "params": {}}, {"time_limit": 2.0, "params": {}}, {"time_limit": None, "params": {"k": "5"}},
+    ]  # fmt: skip
+    cells = [
+        make_cell(i, "pyvrp", "cvrp100", options=options, config_sha256=f"c{i}")
+        for i, options in enumerate(settings)
+    ]
+    results.run("r1", *((c, make_records(c, [11.0], [10.0])) for c in cells))
+    names = {row.cells[0].text for row in build_table("main", load_frame(results.folder)).rows}
+    assert names == {
+        "pyvrp (default parameters, no time limit)",
+        "pyvrp (default parameters, time limit 2.0)",
+        "pyvrp (k=5, no time limit)",
+    }
+
+
 def test_unknown_table_suggests_a_name(results: Results) -> None:
     cell = make_cell(0, "a", "tsp100")
     results.run("r1", (cell, make_records(cell, [8.0], [8.0])))

@@ -48,6 +48,13 @@ def test_wilcoxon_by_hand() -> None:
     assert wilcoxon_p(np.zeros(4)) is None
 
 
+def test_values_that_differ_by_rounding_are_no_outliers() -> None:
+    """An exact solver's gaps: 0 up to float64, whose quartiles are equal, and one instance that it missed."""
+    values = np.array([0.0] * 9 + [2e-14, -1e-14, 0.3])
+    assert outliers(values).tolist() == [11, 9, 10]
+    assert outliers(values, least=5e-5).tolist() == [11]
+
+
 def test_outliers_beyond_three_interquartile_ranges() -> None:
     values = np.array([1.0, 1.1, 1.2, 1.3, 1.4, 9.0, -20.0])
     assert outliers(values).tolist() == [6, 5]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from nco_bench.reproduce.representations import (  # noqa: E402
     led_along,
     sightedness_of,
 )
+from nco_bench.datasets.load import Places  # noqa: E402
+from nco_bench.reproduce.attention import draw  # noqa: E402
 
 
 class Nearest:
@@ -105,3 +109,13 @@ def test_wilson_interval_of_8_in_10() -> None:
         pytest.approx(0.4902, abs=1e-4),
         pytest.approx(0.9433, abs=1e-4),
     )
+
+
+def test_attention_is_drawn_in_seconds_unless_asked_otherwise(tmp_path: Path) -> None:
+    """The paper's 10,000 cities keep a processor busy for hours."""
+    pytest.importorskip("matplotlib")
+    started = time.process_time()
+    places = Places(tmp_path)
+    draw("pens-a", data=None, instance=0, scales=[1.0], places=places, out=tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    assert time.process_time() - started < 60
