@@ -38,12 +38,12 @@ def list_objects(what: str, places: Places) -> Objects:
 
 
 def _solvers(places: Places) -> Objects:
-    from nco_bench.solvers.availability import availability
+    from nco_bench.solvers.readiness import readiness
     from nco_bench.solvers.registry import all_solvers
 
     out = []
     for info in all_solvers().values():
-        found = availability(info)
+        found = readiness(info)
         out.append(
             {
                 "name": info.name,
@@ -53,6 +53,10 @@ def _solvers(places: Places) -> Objects:
                 "decodings": list(info.decodings),
                 "available": found.available,
                 "missing": found.missing,
+                "state": found.state,
+                "states": found.states,
+                "commands": found.commands,
+                "before": found.before,
             }
         )
     return out
@@ -121,19 +125,13 @@ def _weights(places: Places) -> Objects:
     from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
     from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
     from nco_bench.models.registry import PATH_MODELS
-    from nco_bench.weights.pulling import official_weights
+    from nco_bench.weights.official import official_weights
     from nco_bench.weights.store import list_weights
 
     here = [weights.summary() for weights in list_weights()]
     known = {weights["name"] for weights in here}
     official = [
-        {
-            "name": w.name,
-            "model": w.model,
-            "problem": w.problem,
-            "gap_on": "official, not pulled yet",
-            "shipped": False,
-        }
+        {**w.facts(), "gap_on": "official, not pulled yet", "shipped": False}
         for w in official_weights().values()
         if w.name not in known and w.model in ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS
     ]
@@ -212,8 +210,9 @@ def show_object(name: str, places: Places) -> dict[str, Any]:
 
 def _show_solver(info: Any) -> dict[str, Any]:
     from nco_bench.solvers.availability import availability
+    from nco_bench.solvers.readiness import readiness
 
-    found = availability(info)
+    found, ready = availability(info), readiness(info)
     known = {
         "kind": "solver",
         "name": info.name,
@@ -228,9 +227,11 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "deterministic": info.deterministic,
         "time_limit_counts": f"{info.clock} time",
         "licence": info.licence,
-        "available": found.available,
+        "available": ready.available,
+        "state": ready.state,
         "where": found.where,
-        "missing": found.missing,
+        "first": ready.before,
+        "command": "\n".join(dict.fromkeys(ready.commands.values())),
         "weights": [w for w in _weights(Places.from_environment()) if w.get("model") == info.name],
         "training": _trainings(info.name),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 IN_SHORT = {
-    "solvers": ("name", "problems", "kind", "available", "missing"),
+    "solvers": ("name", "problems", "kind", "state"),
     "models": ("name", "problems", "venue", "paper"),
     "distributions": ("name", "description", "used_by"),
     "weights": ("name", "problem", "share_of_paper", "shipped"),
@@ -45,8 +45,25 @@ def listing(
     keys = IN_SHORT.get(what)
     short = [{HEADERS.get(key, key): one.get(key) for key in keys} for one in objects] if keys else objects
     print_objects(short)
+    if what == "solvers":
+        _tell_how_to_get(objects)
     if keys:
         typer.echo("nco-bench show NAME tells the rest.")
+
+
+def _tell_how_to_get(solvers: list[dict[str, Any]]) -> None:
+    """Say under the list what its states mean, with the command of one solver in each; `show` tells everyone's."""
+    from rich.text import Text
+
+    from nco_bench.cli.tables import console
+    from nco_bench.solvers.readiness import STATES
+
+    out = console()
+    for state, meaning in STATES.items():
+        lacking = [(s, p) for s in solvers for p in s["commands"] if s["states"][p] == state]
+        if lacking:
+            solver, problem = lacking[0]
+            out.print(Text(f"{state}: {meaning}; {solver['name']}: {solver['commands'][problem]}"))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -85,11 +85,19 @@ def show(
     name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
     json: Json = False,
 ) -> None:
-    """Show all that the manifest of some weights says, after checking the file against it."""
+    """Show all that the manifest of some weights says, after checking the file against it; or where official ones are."""
     from nco_bench.cli.output import print_json
+    from nco_bench.cli.tables import print_object
+    from nco_bench.weights.choice import at_hand
     from nco_bench.weights.exporting import describe, find
     from nco_bench.weights.manifest import as_dict
+    from nco_bench.weights.official import official_weights
 
+    official = official_weights().get(name)
+    if official is not None and not at_hand(name):
+        facts = official.facts()
+        print_json(facts) if json else print_object(facts)
+        return
     file = find(name)
     if json:
         print_json({**as_dict(file.manifest), "path": str(file.path)})

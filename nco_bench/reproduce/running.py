@@ -200,6 +200,7 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
     """
     from nco_bench.models.registry import PATH_MODELS
     from nco_bench.solvers.registry import all_solvers
+    from nco_bench.weights.choice import default_weights
     from nco_bench.weights.pulling import find
 
     info = all_solvers()[name]
@@ -207,9 +208,8 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
         return ""
     if not weights and name not in PATH_MODELS:
         return ""  # the solver chooses by problem and size
-    default = name if problem == "tsp" else f"{name}-{problem}"
     try:
-        find(weights or default, name, problem)
+        find(weights or default_weights(name, problem, 100), name, problem)
     except BadWeightsError as error:
         return first_part(error)
     return ""

@@ -21,6 +21,7 @@ from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of
+from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, resolve
 
 MODEL = "attend2pack"
@@ -60,7 +61,9 @@ class Attend2packSolver:
         length, width = base_of(dataset.instances[0])
         config: dict[str, Any] = {"bin_length": length, "bin_width": width}
         if self.options.weights != RANDOM_WEIGHTS:
-            self.weights = resolve(self.options.weights or default_weights(length, width), MODEL, "bpp3d")
+            remedy = f"make some with '{how_to_get(MODEL, 'bpp3d').command}'"
+            name = self.options.weights or default_weights(length, width)
+            self.weights = resolve(name, MODEL, "bpp3d", remedy=remedy)
             config = self.weights.manifest.config
             made_for = (config["bin_length"], config["bin_width"])
             if made_for != (length, width):

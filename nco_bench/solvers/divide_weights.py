@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from nco_bench.errors import BadWeightsError
-from nco_bench.models.registry import entry
+from nco_bench.weights.choice import at_hand, how_to_get
 from nco_bench.weights.pulling import find
-from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder
-
-WHAT = {"glop": "FOLDER", "h-tsp": "FILE"}
+from nco_bench.weights.store import WeightsFile
 
 
 def find_weights(model: str, asked: str | None, problem: str) -> WeightsFile:
@@ -19,11 +17,10 @@ def find_weights(model: str, asked: str | None, problem: str) -> WeightsFile:
         When there are none; the message says how to get some.
     """
     own = model if problem == "tsp" else f"{model}-{problem}"
-    if asked is None and not (cache_folder() / f"{own}{SUFFIX}").is_file():
-        option = "" if problem == "tsp" else f" --problem {problem}"
+    if asked is None and not at_hand(own):
+        advice = how_to_get(model, problem)
         raise BadWeightsError(
-            f"{model}: no weights here and none ship; download the authors' (linked from the README of "
-            f"github.com/{entry(model).repository}) and run 'nco-bench weights import {model} {WHAT[model]}{option}'; "
+            f"{model}: no weights here and none ship; {advice.before} and run '{advice.command}'; "
             "'--weights random' runs an untrained network."
         )
     return find(asked or own, model, problem)

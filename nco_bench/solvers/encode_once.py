@@ -1,12 +1,11 @@
 """AM, POMO and ELG as solvers: a model, its weights and a decoding.
 
 Instances are given to the network in the unit square, as `nco_bench.solvers.networks` says. Without ``--weights`` a model
-takes those that the package ships under its name, else the official ones of the nearest training size.
+takes those under its name, else the official ones of the nearest training size.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +22,9 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.encode_once_table import DECODINGS
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_tensors, to_unit_square, unsuited
-from nco_bench.weights.pulling import find, official_weights
-from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile
+from nco_bench.weights.choice import default_weights
+from nco_bench.weights.pulling import find
+from nco_bench.weights.store import WeightsFile
 
 ENTRIES_PER_BATCH = {"cpu": 2**22, "cuda": 2**28}
 """Scores (instances x trajectories x nodes) per batch with ``--batch-size auto``; decoding cuts them further."""
@@ -113,17 +113,3 @@ class EncodeOnceSolver:
             return to_unit_square(coords)
         low, side = coords.min(axis=0), np.ptp(coords, axis=0)
         return (coords - low) / np.where(side > 0, side, 1.0)
-
-
-def default_weights(model: str, problem: str, size: int) -> str:
-    """Name the weights that a model runs with when none are named.
-
-    Those that the package ships under the model's name; else the official ones whose training size is nearest (the
-    smaller of two).
-    """
-    own = model if problem == "tsp" else f"{model}-{problem}"
-    if (SHIPPED / f"{own}{SUFFIX}").is_file():
-        return own
-    found = [(re.search(r"(\d+)$", name), name) for name, w in official_weights().items() if w.model == model]
-    sizes = [(abs(int(m[1]) - size), int(m[1]), name) for m, name in found if m and f"-{problem}" in name]
-    return min(sizes)[2] if sizes else own

@@ -21,10 +21,10 @@ from nco_bench.models.local_view_table import ALIASES
 from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, one_by_one, read_params
-from nco_bench.solvers.encode_once import default_weights
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of, to_tensors, unsuited
+from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
-from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder
+from nco_bench.weights.store import WeightsFile
 
 
 class LocalViewSolver:
@@ -50,7 +50,7 @@ class LocalViewSolver:
         """Load weights, move the network to the device."""
         config: dict[str, Any] = {}
         if self.options.weights != RANDOM_WEIGHTS:
-            name = self.options.weights or self._default_weights(dataset)
+            name = self.options.weights or default_weights(self.model, dataset.problem, dataset.sizes[1])
             self.weights = find(name, self.model, dataset.problem)
             config = self.weights.manifest.config
         sizes = {"problem": dataset.problem, **config}
@@ -60,12 +60,6 @@ class LocalViewSolver:
         if self.decoding.knn is not None:
             _limit_neighbours(policy, self.name, self.decoding.knn)
         self.policy = policy.to(self.options.device).eval()
-
-    def _default_weights(self, dataset: Dataset) -> str:
-        own = self.model if dataset.problem == "tsp" else f"{self.model}-{dataset.problem}"
-        if (cache_folder() / f"{own}{SUFFIX}").is_file():
-            return own
-        return default_weights(self.model, dataset.problem, dataset.sizes[1])
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""

@@ -15,6 +15,7 @@ from nco_bench.problems import Instance
 from nco_bench.problems.lra import LRAInstance, LRATask
 from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, built, facts_of
+from nco_bench.weights.choice import at_hand, how_to_get
 from nco_bench.weights.store import WeightsFile, load_into, resolve
 
 TOKENS_PER_BATCH = 16_000
@@ -86,24 +87,22 @@ class LRASolver:
 def load_classifier(
     name: str, task: LRATask, weights: str | None
 ) -> tuple[WeightsFile | None, LRAClassifier]:
-    """Return a classifier with its weights: a name or file, or ``random``.
+    """Return a classifier with its weights: a name or file, ``random``, or None for those trained into the cache.
 
     Raises
     ------
-    BadInputError
-        Without weights.
     BadWeightsError
         When they are missing, damaged, or of another task or network.
     """
-    if weights is None:
-        raise BadInputError(
-            f"{name}: no weights are shipped for {task.name}; train some with 'nco-bench train {name} --data {task.name} "
-            "--budget 10m' and name them with --weights (or --weights random)."
+    if weights is None and not at_hand(f"{name}-{task.name}"):
+        raise BadWeightsError(
+            f"{name}: no weights are shipped for {task.name}; train some with '{how_to_get(name, task.name).command}', or "
+            "name others with --weights (random: an untrained network)."
         )
     if weights == RANDOM_WEIGHTS:
         config = lra_config(name, task.name, task.vocabulary, task.classes, task.texts)
         return None, built(lambda: LRAClassifier(config), None)
-    file = resolve(weights, name, task.name)
+    file = resolve(weights or f"{name}-{task.name}", name, task.name)
     try:
         network = LRAClassifier(LRAConfig(**file.manifest.config))
     except TypeError as error:

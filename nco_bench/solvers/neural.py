@@ -19,6 +19,7 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration
+from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 
@@ -59,9 +60,8 @@ class PathSolver:
             self.policy = build_path_policy(self.name, dataset.problem, logit_scale=self.options.logit_scale)
             _initialise(self.policy)
         else:
-            self.weights = find(
-                self.options.weights or _default_weights(self.name, dataset), self.name, dataset.problem
-            )
+            name = self.options.weights or default_weights(self.name, dataset.problem, dataset.sizes[1])
+            self.weights = find(name, self.name, dataset.problem)
             config = self.weights.manifest.config
             self.policy = build_path_policy(
                 self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
@@ -153,11 +153,6 @@ def _tensors(batch: Sequence[Instance]) -> tuple[Tensor, Tensor | None, Tensor |
     demand = np.stack([a["demand"] for a in arrays]).astype(np.int64)
     capacity = np.array([int(a["capacity"]) for a in arrays])
     return torch.from_numpy(coords.astype(np.float32)), torch.from_numpy(demand), torch.from_numpy(capacity)
-
-
-def _default_weights(name: str, dataset: Dataset) -> str:
-    """Weights that ship under the model's name; for the CVRP with its name behind it."""
-    return name if dataset.problem == "tsp" else f"{name}-{dataset.problem}"
 
 
 def _coordinate_scale(text: str | None) -> float:

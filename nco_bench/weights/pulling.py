@@ -7,62 +7,28 @@ in the user's cache. A folder named by ``NCO_BENCH_MIRROR`` stands in for the ne
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.models.local_view_table import ALIASES
+from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.importing import import_checkpoint
+from nco_bench.weights.official import OfficialWeights, official_weights
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
-TABLE = Path(__file__).parent / "official.csv"
 REMEDY = (
     "Others are made by 'nco-bench train MODEL', or downloaded from their authors and read by "
     "'nco-bench weights import MODEL FILE' (glop, h-tsp, difusco)."
 )
-RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 TIMEOUT_SECONDS = 30
 BLOCK = 1 << 20
 MAX_BYTES = 500 << 20
-
-
-@dataclass(frozen=True)
-class OfficialWeights:
-    """One official file: where it is, and the git blob hash that it must have."""
-
-    name: str
-    model: str
-    problem: str
-    repository: str
-    commit: str
-    path: str
-    git_blob_sha1: str
-    note: str
-
-    @property
-    def url(self) -> str:
-        """Address of the file at its commit."""
-        return RAW.format(repository=self.repository, commit=self.commit, path=self.path)
-
-    @property
-    def source(self) -> str:
-        """One line for the manifest."""
-        place = f"{self.repository} at {self.commit[:12]}, {self.path}"
-        return f"Official weights: {place}; {self.note or 'training was not ours'}."
-
-
-def official_weights() -> dict[str, OfficialWeights]:
-    """Return the official files by name, such as ``am-official-tsp100``."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = [{k: v for k, v in row.items() if k != "size_bytes"} for row in csv.DictReader(file)]
-    return {row["name"]: OfficialWeights(**row) for row in rows}
 
 
 def find(name: str, model: str, problem: str) -> WeightsFile:
@@ -78,7 +44,7 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
     table = official_weights()
     full = next((n for n in (name, f"{model}-{name}") if n in table), None)
     if full is None:
-        return resolve(name, model, problem)
+        return resolve(name, model, problem, remedy=_remedy(model, problem))
     if not (cache_folder() / f"{full}.safetensors").is_file():
         if in_mirror(table[full]) is None:
             raise BadWeightsError(
@@ -86,6 +52,15 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
             )
         pull(full, lambda _: None)
     return resolve(full, model, problem)
+
+
+def _remedy(model: str, problem: str) -> str:
+    """Say which command gets weights of a model, for the end of a message."""
+    advice = how_to_get(model, problem)
+    verb = {"pull": "get official ones with", "train": "make them with"}.get(
+        advice.state, f"{advice.before} and run"
+    )
+    return f"{verb} '{advice.command}'"
 
 
 def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:

@@ -96,7 +96,7 @@ def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy
     problem
         The problem that they are for; None takes any.
     remedy
-        What to do where nothing is called so, for the message; by default ``weights pull`` and ``train``.
+        What to do where nothing is called so, for the message.
 
     Raises
     ------
@@ -139,11 +139,9 @@ def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
             return candidate
     near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    get = remedy or (
-        f"get official ones with 'nco-bench weights pull {name_or_path}', or make them with 'nco-bench train {model}'"
-    )
+    get = f"; {remedy}" if remedy else ""
     raise MissingWeightsError(
-        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows what there is; {get}."
+        f"No weights called {name_or_path!r} for {model}.{meant} 'nco-bench weights list' shows what there is{get}."
     )
 
 

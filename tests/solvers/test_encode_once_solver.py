@@ -15,7 +15,8 @@ from nco_bench.datasets.load import load_path
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.solvers.base import SolverOptions
-from nco_bench.solvers.encode_once import EncodeOnceSolver, default_weights
+from nco_bench.solvers.encode_once import EncodeOnceSolver
+from nco_bench.weights.choice import default_weights
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ def test_weights_answer_as_a_solver_and_belong_to_their_task(tmp_path: Path) -> 
         LRASolver(SolverOptions("lra-tropical", weights=str(weights))).prepare(other)
     with pytest.raises(BadWeightsError, match="not of lra-vanilla"):
         LRASolver(SolverOptions("lra-vanilla", weights=str(weights))).prepare(dataset)
-    with pytest.raises(BadInputError, match="no weights are shipped"):
+    with pytest.raises(BadWeightsError, match="no weights are shipped"):
         LRASolver(SolverOptions("lra-tropical")).prepare(dataset)
 
 

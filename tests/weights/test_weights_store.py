@@ -22,6 +22,7 @@ from nco_bench.weights.manifest import (
     read_manifest,
     sha256_of,
 )
+from nco_bench.weights.pulling import find
 from nco_bench.weights.store import (
     SHIPPED,
     WeightsFile,
@@ -86,8 +87,12 @@ def test_names_and_paths_lead_to_the_file(file: WeightsFile) -> None:
 
 
 def test_missing_weights_name_the_commands_that_get_them(cache: Path) -> None:
-    with pytest.raises(BadWeightsError, match=r"weights pull yours.*nco-bench train decoder-6x128"):
-        resolve("yours", "decoder-6x128")
+    with pytest.raises(
+        BadWeightsError, match=r"'yours' for am.*official ones with 'nco-bench weights pull am'"
+    ):
+        find("yours", "am", "tsp")
+    with pytest.raises(BadWeightsError, match=r"nco-bench train coordns .* --out .*/coordns.safetensors'"):
+        find("coordns", "coordns", "tsp")
     with pytest.raises(BadWeightsError, match="no such weights file"):
         resolve(str(cache / "none.safetensors"), MODEL)
 

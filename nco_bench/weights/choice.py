@@ -1,0 +1,122 @@
+"""Which weights a model runs with when none are named, and the one command that gets what is missing.
+
+Listings, error messages and solvers ask here, so that what is advised is what works.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from nco_bench.models.divide_table import DIVIDE_MODELS
+from nco_bench.models.edge_map_table import CHECKPOINTS, EDGE_MAP_MODELS
+from nco_bench.models.local_view_table import ALIASES
+from nco_bench.models.lra_table import LRA_NETWORKS
+from nco_bench.models.packing_table import PACKING_MODELS
+from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.weights.official import official_weights
+from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder
+
+LABELS = "labels.npz"
+LABELLED = {
+    "tsp": f"nco-bench generate tsp --n 20 --count 20000 --reference lkh3 --out {LABELS}",
+    "cvrp": f"nco-bench generate cvrp --n 20 --count 20000 --reference hgs --out {LABELS}",
+}
+"""What makes labels to imitate."""
+
+LRA_EXAMPLE = "lra-listops32"
+"""ListOps short enough to learn in minutes, made here; the benchmark's own data must be pulled."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """How to get a model's weights.
+
+    Attributes
+    ----------
+    state
+        ``pull`` (official weights are fetched), ``import`` (the authors keep theirs elsewhere: download, then import) or
+        ``train``.
+    command
+        One line for a shell.
+    before
+        What has to be done by hand first; empty where nothing.
+    """
+
+    state: str
+    command: str
+    before: str = ""
+
+
+def at_hand(name: str) -> bool:
+    """Whether weights of this name are shipped or in the user's cache."""
+    return any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder()))
+
+
+def default_weights(model: str, problem: str, size: int) -> str:
+    """Name the weights that a routing model runs with when none are named.
+
+    Those that are shipped or in the cache under the model's name; else the official ones whose training size is nearest
+    (the smaller of two); else the model's name.
+    """
+    own = model if problem == "tsp" else f"{model}-{problem}"
+    if at_hand(own):
+        return own
+    found = [
+        (re.search(r"(\d+)$", w.name), w.name)
+        for w in official_weights().values()
+        if (w.model, w.problem) == (model, problem)
+    ]
+    sizes = [(abs(int(m[1]) - size), int(m[1]), name) for m, name in found if m]
+    return min(sizes)[2] if sizes else own
+
+
+def how_to_get(model: str, problem: str) -> Advice:
+    """Say how to get the weights that a model runs with by default.
+
+    Parameters
+    ----------
+    model
+        Name of a model or of its solver.
+    problem
+        What the weights are for; for networks of one task the task's name.
+    """
+    named = ALIASES.get(model, model)
+    if any((w.model, w.problem) == (named, problem) for w in official_weights().values()):
+        return Advice("pull", f"nco-bench weights pull {model}")
+    if named in DIVIDE_MODELS | EDGE_MAP_MODELS:
+        return _import(named, problem)
+    return Advice("train", _training(named, problem))
+
+
+def _import(model: str, problem: str) -> Advice:
+    what = "FOLDER" if model == "glop" else "FILE"
+    option = "" if problem == "tsp" else f" --problem {problem}"
+    place = (
+        CHECKPOINTS
+        if model in EDGE_MAP_MODELS
+        else f"the README of github.com/{DIVIDE_MODELS[model].repository}"
+    )
+    return Advice(
+        "import", f"nco-bench weights import {model} {what}{option}", f"download the authors' from {place}"
+    )
+
+
+def _training(model: str, problem: str) -> str:
+    """The command that trains a model into the cache, where its solver finds the weights."""
+    if model in LRA_NETWORKS:
+        task, data = ("lra-listops", LRA_EXAMPLE) if problem in ("lra", "lra-listops") else (problem, problem)
+        return f"nco-bench train {model} --data {data} --budget 15m --out {_kept(f'{model}-{task}')}"
+    if model in TASK_NETWORKS:
+        return f"nco-bench train {model} --data {problem} --out {_kept(f'{model}-{problem}-seed0')}"
+    if model in PACKING_MODELS:
+        return f"nco-bench train {model} --budget 1h --out {_kept(model)}"
+    own = model if problem == "tsp" else f"{model}-{problem}"
+    return f"{LABELLED[problem]} && nco-bench train {model} --data {LABELS} --budget 1h --out {_kept(own)}"
+
+
+def _kept(name: str) -> str:
+    path = cache_folder() / f"{name}{SUFFIX}"
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
