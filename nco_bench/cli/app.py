@@ -11,11 +11,13 @@ import os
 import sys
 import warnings
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nco_bench import __version__
+from nco_bench.cli.completing import rejoin_words
+from nco_bench.cli.helping import dress
 
 app = typer.Typer(
     name="nco-bench",
@@ -76,6 +78,14 @@ def build() -> typer.Typer:
     return app
 
 
+@cache
+def command() -> Any:
+    """Return the command line as click's command, with readable types, completion and examples."""
+    whole = typer.main.get_command(build())
+    dress(whole)
+    return whole
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
@@ -100,9 +110,9 @@ def run(arguments: list[str]) -> int:
         os.environ[DEBUG] = "1"
         arguments = [argument for argument in arguments if argument != "--debug"]
     warnings.showwarning = _show_warning
-    command = typer.main.get_command(build())
+    rejoin_words()
     try:
-        status = command.main(arguments, prog_name="nco-bench", standalone_mode=False)
+        status = command().main(arguments, prog_name="nco-bench", standalone_mode=False)
     except NcoBenchError as error:
         if debugging():
             raise

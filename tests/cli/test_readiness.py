@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from commands import accepted
 
-from nco_bench.cli.app import build, run
+from nco_bench.cli.app import run
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.solvers.readiness import STATES
 from nco_bench.training.courses import course_for
@@ -31,18 +31,6 @@ def listed(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
     capfd.readouterr()
     assert run(["list", "solvers", "--json"]) == 0
     return {one["name"]: one for one in json.loads(capfd.readouterr().out)}
-
-
-def accepted(command: str) -> dict[str, Any]:
-    """Parse a command as the command line does, without running it; return its arguments and options."""
-    program, *arguments = shlex.split(command)
-    assert program == "nco-bench"
-    current = typer.main.get_command(build())
-    context = typer.Context(current)
-    while hasattr(current, "commands"):
-        name, *arguments = arguments
-        current = current.commands[name]
-    return current.make_context("advised", arguments, parent=context).params
 
 
 def test_every_solver_says_that_it_is_ready_or_which_command_makes_it(

@@ -1,0 +1,217 @@
+"""Three examples at the end of every ``--help``; a test parses each as the command line does."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, str, str]] = {
+    "": (
+        "nco-bench run two-opt decoder-6x128 --data tsp100 --limit 100",
+        "nco-bench report --latex --out table.tex",
+        "nco-bench reproduce pens --table 2",
+    ),
+    "generate": (
+        "nco-bench generate tsp --n 100 --count 16 --reference lkh3",
+        "nco-bench generate cvrp --n 1000 --capacity 250 --count 16",
+        "nco-bench generate tsp --n 500 --distribution clustered --seed 7",
+    ),
+    "run": (
+        "nco-bench run two-opt decoder-6x128 --data tsp100 --limit 100",
+        "nco-bench run pens-a --data tsplib:1-1000 --decoding beam:16",
+        "nco-bench run lkh3:runs=10 hgs --data cvrp100 --time-limit 10 --jobs 4",
+    ),
+    "report": (
+        "nco-bench report --data tsp100",
+        "nco-bench report --table gaps --latex --out gaps.tex",
+        "nco-bench report --html --out report.html",
+    ),
+    "compare": (
+        "nco-bench compare pens-a decoder-6x128 --data tsp100",
+        "nco-bench compare 'lehd greedy' 'lehd rrc:100' --data tsp100",
+        "nco-bench compare lkh3 concorde --data tsplib --json",
+    ),
+    "verify": (
+        "nco-bench verify",
+        "nco-bench verify --results results/classical",
+        "nco-bench verify --json",
+    ),
+    "reference": (
+        "nco-bench reference tsp1000:count=16 --solver lkh3:runs=10",
+        "nco-bench reference tsp100 --solver concorde --jobs 8",
+        "nco-bench reference cvrp100:count=100 --solver hgs --time-limit 60",
+    ),
+    "train": (
+        "nco-bench train sit --budget 9m --out sit.safetensors",
+        "nco-bench train decoder-24x64 --data labels.npz --budget 2h",
+        "nco-bench train tropical --data knapsack --config batch=500",
+    ),
+    "list": (
+        "nco-bench list solvers",
+        "nco-bench list datasets",
+        "nco-bench list weights --json",
+    ),
+    "show": (
+        "nco-bench show lkh3",
+        "nco-bench show tsp100",
+        "nco-bench show am-official-tsp100",
+    ),
+    "score": (
+        "nco-bench score berlin52.tsp berlin52.opt.tour",
+        "nco-bench score X-n101-k25.vrp X-n101-k25.sol --json",
+        "nco-bench score berlin52.tsp mine.tour --convention euclidean",
+    ),
+    "parity": (
+        "nco-bench parity lehd-tsp.safetensors",
+        "nco-bench parity lehd-tsp.safetensors bq-tsp.safetensors",
+        "nco-bench parity am-tsp.safetensors --json",
+    ),
+    "convert": (
+        "nco-bench convert tsp100.npz tsp100.pkl",
+        "nco-bench convert test.txt test.npz --from concorde-line",
+        "nco-bench convert tsp100.npz first.tsp --instance 1",
+    ),
+    "calibrate": (
+        "nco-bench calibrate pens-a",
+        "nco-bench calibrate pens-r --sizes 100,1000",
+        "nco-bench calibrate pens-ar --weights mine.safetensors",
+    ),
+    "test-solver": (
+        "nco-bench test-solver my_solver.py",
+        "nco-bench test-solver my_solver.py:fast",
+        "nco-bench test-solver solver.toml --json",
+    ),
+    "doctor": (
+        "nco-bench doctor",
+        "nco-bench doctor --json",
+        "NCO_BENCH_LKH=bin/LKH nco-bench doctor",
+    ),
+    "reproduce": (
+        "nco-bench reproduce pens --table 2",
+        "nco-bench reproduce sit --scale cpu --markdown --out tables",
+        "nco-bench reproduce all --limit 1",
+    ),
+    "instances": (
+        "nco-bench instances pull tsplib",
+        "nco-bench instances list",
+        "nco-bench instances verify tsplib",
+    ),
+    "instances pull": (
+        "nco-bench instances pull tsplib",
+        "nco-bench instances pull cvrplib:X",
+        "nco-bench instances pull lra",
+    ),
+    "instances list": (
+        "nco-bench instances list",
+        "nco-bench instances list --json",
+        "nco-bench instances list --instances data",
+    ),
+    "instances verify": (
+        "nco-bench instances verify",
+        "nco-bench instances verify tsplib",
+        "nco-bench instances verify --json",
+    ),
+    "weights": (
+        "nco-bench weights pull am",
+        "nco-bench weights import glop checkpoints/",
+        "nco-bench weights show pens-a",
+    ),
+    "weights list": (
+        "nco-bench weights list",
+        "nco-bench weights list --json",
+        "NCO_BENCH_CACHE=cache nco-bench weights list",
+    ),
+    "weights verify": (
+        "nco-bench weights verify",
+        "nco-bench weights verify --json",
+        "NCO_BENCH_CACHE=cache nco-bench weights verify",
+    ),
+    "weights import": (
+        "nco-bench weights import lehd checkpoint-150.pt",
+        "nco-bench weights import lehd epoch-40.pt --problem cvrp",
+        "nco-bench weights import difusco tsp500.ckpt --name difusco-tsp500",
+    ),
+    "weights pull": (
+        "nco-bench weights pull am",
+        "nco-bench weights pull am-official-tsp100",
+        "NCO_BENCH_MIRROR=mirror nco-bench weights pull lehd",
+    ),
+    "weights show": (
+        "nco-bench weights show pens-a",
+        "nco-bench weights show am-official-tsp100",
+        "nco-bench weights show mine.safetensors --json",
+    ),
+    "weights export": (
+        "nco-bench weights export pens-a --out copy.safetensors",
+        "nco-bench weights export lehd --out half.safetensors --precision bf16",
+        "nco-bench weights export mine.safetensors --out ship/mine --json",
+    ),
+    "plot": (
+        "nco-bench plot pareto --data tsp100 --out pareto.pdf",
+        "nco-bench plot tour --data tsp100 --solver lkh3 --out tour.png",
+        "nco-bench plot laws --figure 3 --out laws.svg",
+    ),
+    "plot tour": (
+        "nco-bench plot tour --data tsp100 --solver lkh3 --out tour.png",
+        "nco-bench plot tour --data tsplib/berlin52 --solver reference --out b.pdf",
+        "nco-bench plot tour --data cvrp100 --instance 3 --out instance.svg",
+    ),
+    "plot packing": (
+        "nco-bench plot packing --data bpp3d20 --solver extreme-point --out p.png",
+        "nco-bench plot packing --data bpp3d20 --solver attend2pack --out p.pdf",
+        "nco-bench plot packing --data b.npz --solver attend2pack --out p.svg",
+    ),
+    "plot pareto": (
+        "nco-bench plot pareto --out pareto.pdf",
+        "nco-bench plot pareto --data tsp100 --data tsp1000 --out pareto.pdf",
+        "nco-bench plot pareto --solver lkh3 --solver pens-a --out pareto.png",
+    ),
+    "plot anytime": (
+        "nco-bench plot anytime --data tsp100 --out anytime.pdf",
+        "nco-bench plot anytime --solver lehd --out anytime.png",
+        "nco-bench plot anytime --results results/neural --out anytime.svg",
+    ),
+    "plot scaling": (
+        "nco-bench plot scaling --out scaling.pdf",
+        "nco-bench plot scaling --solver pens-a --solver lehd --out scaling.png",
+        "nco-bench plot scaling --data tsp100 --data tsp1000 --out scaling.svg",
+    ),
+    "plot laws": (
+        "nco-bench plot laws --out laws.pdf",
+        "nco-bench plot laws --figure 4a --out compute.png",
+        "nco-bench plot laws --results results/neural --out laws.svg",
+    ),
+    "plot training": (
+        "nco-bench plot training sit.csv --out training.png",
+        "nco-bench plot training a.csv b.csv --out training.pdf",
+        "nco-bench plot training results/training/pens-a.csv --out t.svg",
+    ),
+    "plot scatter": (
+        "nco-bench plot scatter pens-a lehd --data tsp100 --out scatter.png",
+        "nco-bench plot scatter lkh3 concorde --data tsplib --out scatter.pdf",
+        "nco-bench plot scatter lehd 'lehd rrc:100' --data tsp100 --out s.svg",
+    ),
+    "plot attention": (
+        "nco-bench plot attention pens-a --out attention.png",
+        "nco-bench plot attention pens-r --scale 1 --scale 2 --out attention.pdf",
+        "nco-bench plot attention tropical --data quickselect --out attention.svg",
+    ),
+    "plot lengths": (
+        "nco-bench plot lengths --data quickselect --out lengths.png",
+        "nco-bench plot lengths --data knapsack --n 8 --n 64 --out lengths.pdf",
+        "nco-bench plot lengths --data scc --weights seed1 --out lengths.svg",
+    ),
+    "plot calibration": (
+        "nco-bench plot calibration pens-a --out calibration.png",
+        "nco-bench plot calibration pens-r --out calibration.pdf",
+        "nco-bench plot calibration pens-ar --weights mine.safetensors --out c.svg",
+    ),
+    "plot sightedness": (
+        "nco-bench plot sightedness decoder-6x128 --out sight.png",
+        "nco-bench plot sightedness pens-a pens-r --limit 200 --out sight.pdf",
+        "nco-bench plot sightedness pens-a --data tsp50 --out sight.svg",
+    ),
+    "plot features": (
+        "nco-bench plot features decoder-6x128 --out features.png",
+        "nco-bench plot features decoder-6x128 --kind cosine --out features.pdf",
+        "nco-bench plot features pens-a pens-r --step 50 --out features.svg",
+    ),
+}
+"""By the command's words."""
