@@ -44,7 +44,8 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
     table = official_weights()
     full = next((n for n in (name, f"{model}-{name}") if n in table), None)
     if full is None:
-        return resolve(name, model, problem, remedy=_remedy(model, problem))
+        by_default = name in (model, f"{model}-{problem}")
+        return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")
     if not (cache_folder() / f"{full}.safetensors").is_file():
         if in_mirror(table[full]) is None:
             raise BadWeightsError(
