@@ -87,10 +87,8 @@ def test_names_and_paths_lead_to_the_file(file: WeightsFile) -> None:
 
 
 def test_missing_weights_name_the_commands_that_get_them(cache: Path) -> None:
-    with pytest.raises(
-        BadWeightsError, match=r"'yours' for am.*official ones with 'nco-bench weights pull am'"
-    ):
-        find("yours", "am", "tsp")
+    with pytest.raises(BadWeightsError, match=r"'am' for am.*official ones with 'nco-bench weights pull am'"):
+        find("am", "am", "tsp")
     with pytest.raises(BadWeightsError, match=r"nco-bench train coordns .* --out .*/coordns.safetensors'"):
         find("coordns", "coordns", "tsp")
     with pytest.raises(BadWeightsError, match="no such weights file"):
