@@ -130,8 +130,14 @@ def test_options_of_the_model_reach_it_its_manifest_and_its_identity(
         _train(shards, tmp_path / "x", **{"model.dept": "1"})
     with pytest.raises(BadInputError, match=r"--config model\.depth=many: expected a whole number"):
         _train(shards, tmp_path / "x", **{"model.depth": "many"})
-    with pytest.raises(BadInputError, match=r"--config model\.width: its training \(policy-gradient\)"):
-        train("am", config={"model.width": "8", "steps": "1"}, out=tmp_path / "x", progress="silent")
+    with pytest.raises(BadInputError, match=r"--config model\.width: its training \(tasks\)"):
+        train(
+            "tropical",
+            ["knapsack"],
+            config={"model.width": "8", "steps": "1"},
+            out=tmp_path / "x",
+            progress="silent",
+        )
 
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path: Path, shards: list[Path]) -> None:
