@@ -62,7 +62,7 @@ def beyond_the_eighth_neighbour(
             found[cell.row, cell.column] = Verdict("weights missing", str(error).split(". ")[0])
             continue
         dataset = dataset or _with_tours(LED[scale])
-        seen = long_sightedness(name, dataset, LED[scale])
+        seen = long_sightedness(name, dataset, LED[scale], nearest=LAST_RANK)
         hits, cases = np.array(seen.hits[LAST_RANK:]), np.array(seen.cases[LAST_RANK:])
         low, high = (100 * float(end[0]) for end in wilson(hits, cases))
         said = f"{cases[0]} decisions of {len(dataset)} instances, 95 % interval {low:.1f} to {high:.1f}"

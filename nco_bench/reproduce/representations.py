@@ -8,7 +8,7 @@ Letters in shapes: B batch, N nodes, M candidates, W width.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def led_along(policy: Any, coords: Tensor, tours: Tensor) -> Iterator[Led]:
         yield Led(state, best)
 
 
-def long_sightedness(solver: str, dataset: Dataset, limit: int) -> Sightedness:
+def long_sightedness(solver: str, dataset: Dataset, limit: int, *, nearest: int = 0) -> Sightedness:
     """Count how often the network picks the tour's next node, by that node's rank among the neighbours left (Figure 12).
 
     Parameters
@@ -99,24 +99,32 @@ def long_sightedness(solver: str, dataset: Dataset, limit: int) -> Sightedness:
         TSP instances of one size with reference tours.
     limit
         The first instances to use.
+    nearest
+        Ask only where the right node has this rank or a farther one; 0 is the nearest.
     """
     label, policy = load_policy(solver)
-    return sightedness_of(label, policy, *_led_instances(dataset, limit))
+    return sightedness_of(label, policy, *_led_instances(dataset, limit), nearest=nearest)
 
 
 @torch.inference_mode()
-def sightedness_of(label: str, policy: Any, coords: Tensor, tours: Tensor) -> Sightedness:
-    """Count the right choices of a policy along tours, ``(B, N, 2)`` and ``(B, N)``."""
+def sightedness_of(
+    label: str, policy: Any, coords: Tensor, tours: Tensor, *, nearest: int = 0
+) -> Sightedness:
+    """Count the right choices of a policy along tours, ``(B, N, 2)`` and ``(B, N)``; see `long_sightedness`."""
     hits = np.zeros(LAST_RANK + 1)
     totals = np.zeros(LAST_RANK + 1)
     for led in led_along(policy, coords, tours):
-        picked = policy.scores(led.state).argmax(dim=1)
         points = led.state.coords
         distance = (points[:, 1:-1] - points[:, :1]).norm(dim=2)
         mine = distance.gather(1, led.best[:, None])
-        rank = (distance < mine).sum(dim=1).clamp(max=LAST_RANK).numpy()  # 0 is the nearest
-        np.add.at(totals, rank, 1)
-        np.add.at(hits, rank, (picked == led.best).numpy())
+        rank = (distance < mine).sum(dim=1).clamp(max=LAST_RANK)  # 0 is the nearest
+        asked = rank >= nearest
+        if not asked.any():
+            continue
+        state = replace(led.state, features=led.state.features[asked], coords=points[asked])
+        hit = policy.scores(state).argmax(dim=1) == led.best[asked]
+        np.add.at(totals, rank[asked].numpy(), 1)
+        np.add.at(hits, rank[asked].numpy(), hit.numpy())
     return Sightedness(label, tuple(hits.astype(int).tolist()), tuple(totals.astype(int).tolist()))
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from nco_bench.errors import UnknownNameError
 from nco_bench.reports.published import PublishedCell, PublishedTable
 from nco_bench.reproduce.judging import Verdict, half_unit
 from nco_bench.reproduce.task_cells import ROWS as TASK_ROWS
@@ -129,24 +131,31 @@ def sit_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any
 
 def sit_training_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """SIT's Table 6 beside the recipes of self-improved learning, the one of each size."""
-    from nco_bench.training import self_improved_course as course
-
     found: dict[tuple[str, str], Any] = {}
-    recipes = {
-        r.size: r for r in vars(course).values() if isinstance(r, course.SelfRecipe) and r.method == "prc"
-    }
     for column in table.columns:
-        size = int(column.removeprefix("TSP").removeprefix("CVRP").removesuffix("K")) * 1000
-        if size in recipes:
-            fields = _sit_fields(recipes[size])
-            found |= compared(table, {(row, column): ours for row, ours in fields.items()})
+        recipe = _sit_recipe(column)
+        if recipe is None:
+            found |= {(row, column): Verdict("not run", f"no recipe for {column}") for row in table.rows}
         else:
-            found |= {(row, column): Verdict("not run", f"no recipe of {size:,} nodes") for row in table.rows}
+            found |= compared(table, {(row, column): ours for row, ours in _sit_fields(*recipe).items()})
     return found
 
 
-def _sit_fields(recipe: Any) -> dict[str, Ours]:
-    place = f"sit recipe of {recipe.size:,} nodes"
+def _sit_recipe(column: str) -> tuple[str, Any] | None:
+    """Return name and recipe for a column such as ``CVRP10K``: the problem's own, else the size's; None without one."""
+    from nco_bench.training.self_improved_course import self_recipe
+
+    size = column.removeprefix("TSP").removeprefix("CVRP").lower()
+    ending = "" if size == "1k" else f"-{size}"
+    own = [f"paper{ending}-cvrp"] if column.startswith("CVRP") else []
+    for name in (*own, f"paper{ending}"):
+        with suppress(UnknownNameError):
+            return name, self_recipe("sit", {"recipe": name})
+    return None
+
+
+def _sit_fields(name: str, recipe: Any) -> dict[str, Ours]:
+    place = f"sit recipe {name}"
     field = partial(read, recipe, place=place)
     rounds = "steps / rounds_updates"
     return {

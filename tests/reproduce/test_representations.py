@@ -36,6 +36,13 @@ class Nearest:
         return -(state.coords[:, 1:-1] - state.coords[:, :1]).norm(dim=2)
 
 
+class Farthest(Nearest):
+    """A policy that always prefers the farthest candidate."""
+
+    def scores(self, state: PathState) -> torch.Tensor:
+        return -super().scores(state)
+
+
 # Cities on a line at 0, 1, 3, 6, 10; the tour 0 2 1 3 4 goes to the second nearest first, then to the nearest ones.
 LINE = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [6.0, 0.0], [10.0, 0.0]]])
 TOUR = torch.tensor([[0, 2, 1, 3, 4]])
@@ -47,6 +54,16 @@ def test_nearest_neighbour_is_right_exactly_where_the_nearest_is_next() -> None:
     assert found.cases == (2, 0, 0, 0, 0, 0, 0, 0, 0)
     assert found.hits == (2, 0, 0, 0, 0, 0, 0, 0, 0)
     assert found.rates[0] == 100.0
+
+
+def test_asking_only_beyond_a_rank_counts_the_same_decisions_there() -> None:
+    rng = np.random.default_rng(2)
+    coords = torch.from_numpy(rng.random((6, 20, 2), dtype=np.float32))
+    tours = torch.from_numpy(np.stack([rng.permutation(20) for _ in range(6)]))
+    everywhere, far = (sightedness_of("nearest", Farthest(), coords, tours, nearest=k) for k in (0, 5))
+    assert far.cases == (0,) * 5 + everywhere.cases[5:]
+    assert far.hits == (0,) * 5 + everywhere.hits[5:]
+    assert 0 < sum(far.hits) < sum(far.cases)
 
 
 def test_a_tour_and_its_reverse_count_alike() -> None:

@@ -72,6 +72,13 @@ def test_a_changed_recipe_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> 
     assert (value, verdict.status) == (512, "setting differs")
 
 
+def test_sits_recipe_at_1k_nodes_has_every_setting_of_its_column() -> None:
+    table = load_table("sit", 6)
+    found = settings.sit_training_settings(table, "smoke")
+    for row in table.rows:
+        assert found[row, "TSP1K"][1].status == found[row, "CVRP1K"][1].status == "setting matches", row
+
+
 def test_ranges_of_the_tasks_are_those_of_tropicals_table_5() -> None:
     """All but the epochs: our tasks are drawn from the printed ranges."""
     table = load_table("tropical", 5)
