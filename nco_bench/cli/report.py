@@ -25,6 +25,9 @@ def report(
         list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")
     ] = None,
     gap: Annotated[str, typer.Option("--gap", help="mean-of-gaps or gap-of-means.")] = "mean-of-gaps",
+    notes: Annotated[
+        bool, typer.Option("--notes", help="In the terminal: the whole caption, as papers need it.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -60,14 +63,13 @@ def report(
     if data or solver:
         frame = frame.select(datasets=data or (), solvers=solver or ())
     if chosen is None and out is None:
-        show(build_table(table, frame, gap=gap), console())
+        show(build_table(table, frame, gap=gap), console(), notes=notes)
         return
     text = render(chosen, table, frame, gap=gap, document=document)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_text(out, text)
-        show(build_table(table, frame, gap=gap), console())
         say(f"written to {out}")
 
 

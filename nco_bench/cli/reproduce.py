@@ -30,10 +30,11 @@ def reproduce(
         str | None,
         typer.Option(
             "--layout",
-            help="list: a line per printed number, with its reason; paper: the paper's rows and columns. "
-            "Default: paper for LaTeX, else list.",
+            help="list: a line per printed number, with its reason; paper: the paper's rows and columns, ours beside; "
+            "compact: ours below. Default: compact in the terminal, paper for LaTeX, else list.",
         ),
     ] = None,
+    long: Annotated[bool, typer.Option("--long", help="The same as --layout list.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
     ] = None,
@@ -45,7 +46,7 @@ def reproduce(
     from nco_bench.cli.parsing import one_of
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
-    from nco_bench.errors import UnknownNameError
+    from nco_bench.errors import BadInputError, UnknownNameError
     from nco_bench.reports.render_json import document
     from nco_bench.reports.render_terminal import show
     from nco_bench.reproduce.layout import LAYOUTS, laid_out
@@ -55,6 +56,9 @@ def reproduce(
     from nco_bench.reproduce.writing import prepare_folder, render, write_tables
     from nco_bench.runs.environment import command_line
 
+    if long and layout not in (None, "list"):
+        raise BadInputError(f"--long is --layout list, and --layout says {layout}; give one of them.")
+    layout = "list" if long else layout
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
     wanted = tables_of(paper, table)
     if out is not None:
@@ -75,7 +79,7 @@ def reproduce(
             typer.echo(render(form, reproduction, layout or ""))
     else:
         for reproduction in done:
-            show(laid_out(reproduction, layout or "list"), console())
+            show(laid_out(reproduction, layout or "compact"), console())
             console().print()
     counts = ", ".join(f"{number} {status}" for status, number in count_statuses(done).items())
     say(f"{sum(len(d.entries) for d in done)} printed numbers: {counts or 'none'}")

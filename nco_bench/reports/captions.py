@@ -41,6 +41,18 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     return ". ".join(sentences) + "."
 
 
+def brief(summaries: list[CellSummary], gap: str) -> str:
+    """Say in one line what a reader must know; `caption` says the rest."""
+    parts = []
+    if any(s.gap_instances for s in summaries):
+        how = {"mean-of-gaps": "mean over instances, ", "gap-of-means": "of the means, "}.get(gap, "")
+        known = set(references([s for s in summaries if s.gap_instances]).values())
+        to = next(iter(known)) if len(known) == 1 else "each set's reference"
+        parts.append(f"Gap: {how}to {to}")
+    parts += ["Time: the whole set", "Best in bold, second underlined"]
+    return ". ".join(parts) + ". More: --notes."
+
+
 def gap_definition(gap: str, summaries: list[CellSummary]) -> str:
     """Say how gaps are computed: by objective, where cells with gaps differ in it."""
     objectives = {s.group.cell.objective for s in summaries if s.gap_instances}

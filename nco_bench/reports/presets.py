@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nco_bench.reports.aggregate import CellSummary, summarise
-from nco_bench.reports.captions import caption, remarks
+from nco_bench.reports.captions import brief, caption, remarks
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.rows import arrange
-from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value
+from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, column_decimals
 from nco_bench.reports.table import PRESETS as PRESETS
 
 LABEL_MARKS = {
@@ -37,7 +37,7 @@ class Quantity:
     value: Callable[[CellSummary], float | None]
     unit: str = ""
     better: str | None = None
-    decimals: Callable[[Sequence[float]], int | None] = lambda _: None
+    decimals: Callable[[Sequence[float]], int] = column_decimals
     suffix: str = ""
 
 
@@ -158,10 +158,11 @@ def _table(
         rows=tuple(Row(tuple(body), row.section) for row, body in zip(rows, bodies, strict=True)),
         notes=notes.finish(remarks(summaries, frame.notes)),
         data=tuple(s.as_dict() for s in summaries),
+        brief=brief(summaries, gap),
     )
 
 
-def _value(summary: CellSummary | None, quantity: Quantity, decimals: int | None, notes: Notes) -> Value:
+def _value(summary: CellSummary | None, quantity: Quantity, decimals: int, notes: Notes) -> Value:
     if summary is None:
         return DASH
     if summary.all_failed and quantity.key not in ("memory", "device"):

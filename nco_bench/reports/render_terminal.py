@@ -18,9 +18,11 @@ GAP = 2
 DEFAULT_WIDTH = 120
 
 
-def show(table: Table, console: Console) -> None:
-    """Print to a console: best bold, second underlined."""
-    for line in _lines(table, console.width):
+def show(table: Table, console: Console, *, notes: bool = False) -> None:
+    """Print to a console, best bold, second underlined, with the short caption or (`notes`) the whole one."""
+    for line in _lines(
+        table if notes else replace(table, caption=table.brief or table.caption), console.width
+    ):
         console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
@@ -39,7 +41,8 @@ def _body(cell: Value) -> str:
 
 
 def _marks(cell: Value) -> str:
-    return ",".join(cell.marks)
+    """In brackets: a letter at a unit would read as a misprint of it."""
+    return f" [{','.join(cell.marks)}]" if cell.marks else ""
 
 
 def groups_of(columns: Sequence[Column]) -> list[tuple[str, list[int]]]:
@@ -62,7 +65,9 @@ def _lines(table: Table, width: int) -> list[RichText]:
     for note in table.notes:
         lines.extend(
             RichText(t, style="dim")
-            for t in textwrap.wrap(f"{note.mark} {note.text}".strip(), width, subsequent_indent="  ")
+            for t in textwrap.wrap(
+                f"[{note.mark}] {note.text}" if note.mark else note.text, width, subsequent_indent="  "
+            )
         )
     lines.extend(RichText(t, style="italic") for t in textwrap.wrap(table.caption, width))
     return lines
@@ -127,9 +132,10 @@ def _page(table: Table, indices: list[int]) -> list[RichText]:
         RichText((" " * GAP).join(_align(t, widths[i], i) for t, i in zip(lower, indices, strict=True)))
     )
     section = None
+    several = len({row.section for row in table.rows}) > 1
     for row in table.rows:
         if section is None or row.section != section:
-            lines.append(RichText("─" * total))
+            lines.append(RichText(_rule(row.section if several else "", total)))
         section = row.section
         line = RichText("")
         for position, index in enumerate(indices):
@@ -145,6 +151,10 @@ def _page(table: Table, indices: list[int]) -> list[RichText]:
             line.append(padding if index == 0 else "")
         lines.append(line)
     return lines
+
+
+def _rule(label: str, width: int) -> str:
+    return (f"── {label} " if label else "").ljust(width, "─")
 
 
 def _align(text: str, width: int, index: int) -> str:

@@ -9,8 +9,15 @@ from typing import Any
 
 from nco_bench.reports.aggregate import CellSummary
 
-KIND_ORDER = ("exact", "classical", "heuristic", "external", "neural", "hybrid")
-"""Sections of a table, in this order; other kinds come last."""
+SECTIONS = {
+    "exact": "classical",
+    "classical": "classical",
+    "metaheuristic": "classical",
+    "heuristic": "classical",
+    "neural": "neural",
+    "external": "external",
+}
+"""Section of a table by the kind of solver, in this order; a solver file's own kind is a section, and comes last."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +53,14 @@ def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[Dataset
     for summary in summaries:
         by_name[summary.method].append(summary)
     rows: dict[str, MethodRow] = {}
+    kinds: dict[str, int] = {}
     row_of: dict[int, str] = {}
     for name, cells in by_name.items():
         for index, extra in enumerate(_distinctions(cells)):
             full = f"{name} ({', '.join(extra)})" if extra else name
-            rows.setdefault(full, MethodRow(full, full, cells[index].group.cell.kind))
+            kind = cells[index].group.cell.kind
+            rows.setdefault(full, MethodRow(full, full, SECTIONS.get(kind, kind)))
+            kinds.setdefault(full, _kind_rank(kind))
             row_of[id(cells[index])] = full
     columns: dict[tuple[str, ...], DatasetColumn] = {}
     titles = _column_titles(summaries)
@@ -59,7 +69,7 @@ def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[Dataset
         column = columns.setdefault(identity, DatasetColumn(*titles[identity]))
         column.cells[row_of[id(summary)]] = summary
     return (
-        sorted(rows.values(), key=lambda r: (_kind_rank(r.section), natural_key(r.name))),
+        sorted(rows.values(), key=lambda r: (kinds[r.key], natural_key(r.name))),
         sorted(
             columns.values(),
             key=lambda c: (next(iter(c.cells.values())).group.cell.problem, natural_key(c.key)),
@@ -74,7 +84,7 @@ def column_identity(summary: CellSummary) -> tuple[str, ...]:
 
 
 def _kind_rank(kind: str) -> int:
-    return KIND_ORDER.index(kind) if kind in KIND_ORDER else len(KIND_ORDER)
+    return list(SECTIONS).index(kind) if kind in SECTIONS else len(SECTIONS)
 
 
 def _facts(summary: CellSummary) -> dict[str, str]:

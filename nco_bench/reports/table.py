@@ -121,7 +121,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells, and the section they belong to; a rule is drawn between sections."""
+    """Cells, and the section they belong to; a rule is drawn between sections, with their names where there are several."""
 
     cells: tuple[Value, ...]
     section: str = ""
@@ -151,6 +151,8 @@ class Table:
         Footnotes.
     data
         What lies behind the cells, plain values for JSON.
+    brief
+        The caption in one line, for the terminal; empty where there is none.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[Note, ...] = ()
     data: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    brief: str = ""
 
     def __post_init__(self) -> None:
         wrong = [i for i, row in enumerate(self.rows) if len(row.cells) != len(self.columns)]
@@ -197,6 +200,17 @@ def significant_decimals(value: float, digits: int = 3) -> int:
     if round(abs(value), digits - 1 - exponent) >= 10 ** (exponent + 1):
         exponent += 1  # 9.996 prints as 10.0
     return min(6, max(0, digits - 1 - exponent))
+
+
+def column_decimals(values: Sequence[float], most: int = 6) -> int:
+    """Decimals for a whole column: a significant digit of its smallest number, and three of its largest.
+
+    One precision per column keeps the digits of all rows below each other.
+    """
+    sizes = [abs(v) for v in values if v and math.isfinite(v)]
+    if not sizes:
+        return 0
+    return min(most, max(significant_decimals(min(sizes), 1), significant_decimals(max(sizes))))
 
 
 def ranked(table: Table) -> Table:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports.table import DASH, Column, Notes, Number, Row, Table, Text, Value, ranked
+from nco_bench.reports.table import DASH, Column, Note, Notes, Number, Row, Table, Text, Value, ranked
 from nco_bench.reproduce.reproducing import Entry, Reproduction
 from nco_bench.reproduce.tables import (
     SYMBOLS,
@@ -15,8 +17,17 @@ from nco_bench.reproduce.tables import (
     table_name,
 )
 
-LAYOUTS = ("list", "paper")
-"""A line per printed number with status and reason, or rows and columns as printed."""
+LAYOUTS = ("list", "paper", "compact")
+"""A line per printed number with status and reason; rows and columns as printed, ours beside; or ours below, for reading."""
+
+STATUS_MARKS = {
+    "reproduced": "=",
+    "differs": "≠",
+    "other weights": "w",
+    "not comparable": "~",
+    "OOM": "m",
+}  # fmt: skip
+"""Of what has a number of ours, in the compact layout."""
 
 LOWER_IS_BETTER = ("gap", "gap-of-means", "seconds", "memory", "mse")
 HIGHER_IS_BETTER = ("f1", "accuracy", "solved")
@@ -35,7 +46,7 @@ def laid_out(reproduction: Reproduction, layout: str, *, reasons: str = "notes")
         raise UnknownNameError("layout", layout, LAYOUTS)
     if layout == "list":
         return reproduction_table(reproduction, reasons=reasons)
-    return paper_table(reproduction)
+    return paper_table(reproduction) if layout == "paper" else compact_table(reproduction)
 
 
 def paper_table(reproduction: Reproduction) -> Table:
@@ -69,6 +80,67 @@ def paper_table(reproduction: Reproduction) -> Table:
         data=tuple(data_of(entry) for entry in reproduction.entries),
     )
     return ranked(table)
+
+
+def compact_table(reproduction: Reproduction) -> Table:
+    """Print the paper's rows and columns, each method's printed numbers over ours, with a mark per status.
+
+    Rows and columns without any number of ours are summed up below the table, by status.
+    """
+    entries = {(e.cell.row, e.cell.column): e for e in reproduction.entries}
+    shown = [e.cell for e in reproduction.entries if _has_ours(e)]
+    heads = [c for c in reproduction.table.columns if any(cell.column == c for cell in shown)]
+    rows: list[Row] = []
+    used: dict[str, str] = {}
+    for name in dict.fromkeys(cell.row for cell in shown):
+        members = [entries.get((name, head)) for head in heads]
+        section, _, title = name.rpartition(" | ")
+        printed = [DASH if e is None else printed_number(e.cell) for e in members]
+        rows.append(Row((Text(title), *printed), section))
+        rows.append(Row((Text("  ours"), *(_ours(e, used) for e in members)), section))
+    columns = [Column("row", ""), *(_compact_column(head) for head in heads)]
+    published = reproduction.table
+    legend = " ".join(f"[{mark}] {status}" for status, mark in STATUS_MARKS.items() if status in used)
+    return Table(
+        name=table_name(reproduction),
+        caption=caption(reproduction),
+        columns=tuple(columns),
+        rows=tuple(rows),
+        notes=tuple(Note("", text) for text in (legend, *_not_shown(reproduction)) if text),
+        data=tuple(data_of(entry) for entry in reproduction.entries),
+        brief=f"{published.paper} {published.label} ({reproduction.scale}), printed over ours: {published.title}. "
+        "Reasons and intervals: --long.",
+    )
+
+
+def _compact_column(head: str) -> Column:
+    group, _, title = head.rpartition(" | ")
+    return Column(head, title, group, unit_in_cells=True)
+
+
+def _ours(entry: Entry | None, used: dict[str, str]) -> Value:
+    if entry is None or not _has_ours(entry):
+        return DASH
+    status = entry.verdict.status
+    mark = used.setdefault(status, STATUS_MARKS[status])
+    if entry.value is None:
+        return Text("OOM", (mark,))
+    return Number(
+        entry.value, decimals_of(entry), SYMBOLS.get(entry.cell.unit, ""), compete=False, marks=(mark,)
+    )
+
+
+def _not_shown(reproduction: Reproduction) -> list[str]:
+    """One sentence on what has no number of ours: how many printed numbers by status, and whose rows are missing whole."""
+    missing = [e for e in reproduction.entries if not _has_ours(e)]
+    if not missing:
+        return []
+    with_ours = {e.cell.row for e in reproduction.entries if _has_ours(e)}
+    counts = Counter(e.verdict.status for e in missing)
+    whole = [row for row in dict.fromkeys(e.cell.row for e in missing) if row not in with_ours]
+    said = ", ".join(f"{count} {status}" for status, count in counts.items())
+    sentence = f"Without a number of ours: {said} of {len(reproduction.entries)} printed numbers"
+    return [f"{sentence}; whole rows: {', '.join(_name(row) for row in whole)}." if whole else f"{sentence}."]
 
 
 def _has_ours(entry: Entry) -> bool:

@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
@@ -294,3 +295,53 @@ def test_a_cut_table_leaves_out_rows_that_are_empty_on_a_page(results: Results) 
     assert [line.split()[0] for line in tours.splitlines()[-1:]] == ["lkh3"]
     whole = render_terminal.render(table, 120).split("\n\n")[0]
     assert [line.split()[0] for line in whole.splitlines()[-3:]] == ["a", "b", "lkh3"]
+
+
+def test_classical_rows_stand_above_neural_ones_under_named_rules(results: Results) -> None:
+    """LKH3 is a metaheuristic, random insertion a heuristic, Concorde exact: all classical, the proof first."""
+    kinds = {"net": "neural", "lkh3": "metaheuristic", "random-insertion": "heuristic", "concorde": "exact"}
+    cells = [make_cell(index, name, "tsp100", kind=kind) for index, (name, kind) in enumerate(kinds.items())]
+    results.run("r", *((cell, make_records(cell, [8.0], [7.0])) for cell in cells))
+    table = build_table("main", load_frame(results.folder))
+    names = [row.cells[0].text for row in table.rows]
+    assert names == ["concorde", "lkh3", "random-insertion", "net"]
+    text = render_terminal.render(table)
+    assert (
+        text.index("── classical ─") < text.index("concorde") < text.index("── neural ─") < text.index("net")
+    )
+
+
+def test_a_mark_stands_in_brackets_apart_from_its_number(results: Results) -> None:
+    cell = make_cell(0, "net", "tsp100")
+    table = table_of(results, ("net", [8.0, "failed"]))
+    text = render_terminal.render(table)
+    assert "8.000 [†]" in text
+    assert "\n[†] 1 of 2 instances failed" in text
+    assert cell.label in text
+
+
+def test_a_column_of_times_has_one_precision(results: Results) -> None:
+    """The smallest number shows a digit, the largest three."""
+    parts = []
+    for index, seconds in enumerate((3.14159, 0.00118, 12.0)):
+        cell = make_cell(index, f"s{index}", "tsp100")
+        parts.append((cell, make_records(cell, [8.0], [7.0], seconds=seconds)))
+    results.run("r", *parts)
+    table = build_table("main", load_frame(results.folder))
+    assert [row.cells[-1].text for row in table.rows] == ["3.142", "0.001", "12.000"]
+
+
+def test_the_terminal_has_a_short_caption_and_the_whole_one_on_request(results: Results) -> None:
+    table = table_of(results, ("a", [8.0]), ("b", [9.0]))
+    assert "Hardware" in table.caption
+    assert "Hardware" not in table.brief
+    assert "to lkh3" in table.brief
+    assert len(table.brief) < 120
+
+    def printed(*, notes: bool) -> str:
+        console = Console(width=200, file=io.StringIO())
+        render_terminal.show(table, console, notes=notes)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert table.brief in printed(notes=False)
+    assert "Hardware: Test CPU" in printed(notes=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports import render_latex, render_markdown
 from nco_bench.reports.table import Number
-from nco_bench.reproduce.layout import laid_out
+from nco_bench.reproduce.layout import STATUS_MARKS, laid_out
 from nco_bench.reproduce.reproducing import Reproduction, reproduce, tables_of
 from nco_bench.reproduce.running import Runner
 from nco_bench.reproduce.writing import render
@@ -105,3 +106,27 @@ def test_a_table_without_any_number_of_ours_is_the_list_of_reasons(tmp_path: Pat
 def test_an_unknown_layout_names_the_known_ones(insertion: Reproduction) -> None:
     with pytest.raises(UnknownNameError, match="list, paper"):
         laid_out(insertion, "wide")
+
+
+def test_compact_puts_the_printed_numbers_over_ours_and_sums_up_what_was_not_run(
+    insertion: Reproduction,
+) -> None:
+    table = laid_out(insertion, "compact")
+    names = [row.cells[0].text for row in table.rows]
+    at = names.index("Random Insertion")
+    column = [c.key for c in table.columns].index("TSP1K | Obj.")
+    assert (table.columns[column].group, table.columns[column].header) == ("TSP1K", "Obj.")
+    printed, ours = (table.rows[at + k].cells[column] for k in (0, 1))
+    entry = next(
+        e for e in insertion.entries if (e.cell.row, e.cell.column) == ("Random Insertion", "TSP1K | Obj.")
+    )
+    assert names[at + 1] == "  ours"
+    assert isinstance(printed, Number)
+    assert isinstance(ours, Number)
+    assert (printed.text, ours.value) == ("26.11", entry.value)  # SIT prints 26.11
+    assert ours.marks == (STATUS_MARKS[entry.verdict.status],)
+    legend, missing = (note.text for note in table.notes)
+    assert f"[{ours.marks[0]}] {entry.verdict.status}" in legend
+    counted = sum(int(number) for number in re.findall(r"(\d+) (?:weights missing|not run)", missing))
+    assert counted == sum(e.value is None for e in insertion.entries)
+    assert "POMO" in missing
