@@ -190,15 +190,16 @@ def _compare_norms(fixture: Fixture, policy: Glop, checks: Checks, name: str, pr
 def _check_routes(fixture: Fixture, policy: Glop, checks: Checks) -> None:
     """Compare features, the network, its heatmap, greedy routes, and the tours of every route."""
     demand, capacity = fixture.input("demand").long(), int(fixture.option("capacity"))
+    library = bool(fixture.config.get("cvrplib_features", False))
     lengths, costs = [], []
     for i, coords in enumerate(fixture.input("coords")):
         count = len(coords)
         given = fixture.input("edge_index")[i, 1].view(count, -1)
         k = given.shape[1]
-        own = partition_graph(coords, demand[i], capacity, k)
+        own = partition_graph(coords, demand[i], capacity, k, library=library)
         # All but the depot's neighbours, which are an accident of the search.
         checks.same(f"inst{i}.neighbours", own.neighbours[1:].sort(1).values, given[1:].sort(1).values)
-        graph = partition_graph(coords, demand[i], capacity, k, given)
+        graph = partition_graph(coords, demand[i], capacity, k, given, library=library)
         checks.close(f"inst{i}.node_features", graph.nodes, fixture.row("node_features", i))
         checks.close(f"inst{i}.edge_features", graph.edges.flatten(0, 1), fixture.row("edge_features", i))
         output = policy.partition(graph.nodes, graph.edges, graph.neighbours)
@@ -247,7 +248,8 @@ def _check_partition_training(fixture: Fixture, policy: Glop, checks: Checks) ->
         fixture.wanted("sample_mask_max_vehicle"),
     )
     given = fixture.input("edge_index")[0, 1].view(len(coords), -1)
-    graph = partition_graph(coords, demand, capacity, given.shape[1], given)
+    library = bool(fixture.config.get("cvrplib_features", False))
+    graph = partition_graph(coords, demand, capacity, given.shape[1], given, library=library)
     with torch.inference_mode():
         weights = affinities(policy.partition(graph.nodes, graph.edges, given))
         tours, log_probs = _replayed(weights, given, demand, capacity, routes)

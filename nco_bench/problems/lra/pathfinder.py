@@ -15,10 +15,10 @@ contrast                   0.75                         0.75 to 1
 ========================== ============================ ===============
 
 So ours are shorter paths among less. Contours are random walks with a normally distributed turn per pixel; no two come
-closer than `APART` pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour, in
-a negative one on an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which
-`clean_drawing` gives: contours do not touch there, so dots are connected if and only if they are on one contour. Accuracies
-on these images are no accuracies on the release.
+closer than `APART` pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour,
+in a negative one on an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which
+`clean_drawing` gives: contours do not touch there, so dots are connected if and only if they are on one contour.
+Accuracies on these images are no accuracies on the release.
 """
 
 from __future__ import annotations
