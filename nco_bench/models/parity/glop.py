@@ -36,7 +36,6 @@ SETTINGS: dict[str, dict[str, bool]] = {
 }
 """What a complete solve is called after its width: ``w3_aug``."""
 
-
 FULL_ROUNDS = 4
 """Iterations of the reviser that covers whole instances."""
 
@@ -119,15 +118,15 @@ def _ordered(points: Tensor, order: Tensor) -> Tensor:
 
 def _check_rounds(fixture: Fixture, policy: Glop, checks: Checks) -> None:
     """Compare one revision with and without flips, five iterations, and a reviser that covers the whole instance."""
-    length = fixture.fact("revision_lens")[0]
-    for name in fixture.groups("decomp\\.revised_(?:no)?aug"):
+    for name in fixture.groups(r"decomp\.revised_(?:no)?aug"):
         segments = fixture.expected("decomp.segments")
-        order = new_orders(policy.reviser(length), segments, augment=name.endswith("_aug"))
+        order = new_orders(policy.reviser(segments.shape[1]), segments, augment=name.endswith("_aug"))
         checks.close(name, _ordered(segments, order), fixture.expected(name))
-    rounds = {"round0": ("coords", fixture.fact("revision_iters")[0]), "full": ("full.coords", FULL_ROUNDS)}
     for name in fixture.groups("round0|full"):
-        key, count = rounds[name]
-        points = fixture.input(key)
+        points = fixture.input("coords" if name == "round0" else "full.coords")
+        length, count = points.shape[1], FULL_ROUNDS
+        if name == "round0":
+            length, count = fixture.fact("revision_lens")[0], fixture.fact("revision_iters")[0]
         tours = Tours(torch.arange(points.shape[1]).expand(len(points), -1), points)
         found = revise(policy.reviser(length), length, count, tours)
         checks.close(f"{name}.tours", found.points, fixture.wanted(f"{name}.tours"))
