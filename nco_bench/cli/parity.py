@@ -40,6 +40,8 @@ def parity(
             )
             for line in result.details.get("failed", ()):
                 typer.echo(f"     out of tolerance: {line}")
+            if result.not_compared:
+                typer.echo(f"     expected, but not compared: {', '.join(result.not_compared)}")
     for line in refused:
         say(f"error: {line}")
     return 2 if refused else int(not all(result.ok for result in results))

@@ -1,8 +1,9 @@
 """Datasets of Long Range Arena: ``lra-listops``, ``lra-listops64:count=100``, ``lra-pathfinder``, ``lra-text:count=100``.
 
 ListOps and Pathfinder are generated; they add themselves to `generators.GENERATORS`. A number behind ``lra-listops`` is the
-setting of shorter expressions (`nco_bench.problems.lra.listops`). Text, Retrieval and Image are read from public files in
-the folder ``lra`` of the instances folder or of the mirror; a name may choose a split, and ``count`` takes the first ones.
+setting of shorter expressions (`nco_bench.problems.lra.listops`). Text, Retrieval, Image and ``lra-pathfinder-released`` are
+read from public files in the folder ``lra`` of the instances folder or of the mirror; a name may choose a split, and
+``count`` takes the first ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib import request
 from urllib.error import HTTPError
 
 from nco_bench.datasets.dataset import Dataset, Origin
-from nco_bench.datasets.lra_files import RETRIEVAL_FILES, SPLITS, read_task
+from nco_bench.datasets.lra_files import PATHFINDER_FOLDER, RETRIEVAL_FILES, SPLITS, read_task
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems.lra import LRAInstance, pathfinder
 from nco_bench.problems.lra.listops import LONGEST, SMALLEST_LONGEST, distinct
@@ -54,6 +55,9 @@ ARCHIVES = {
 }
 """File, address and MD5, the hash that the authors publish (CIFAR-10) and that others check by (IMDb)."""
 
+FOLDERS = {"lra-pathfinder-released": PATHFINDER_FOLDER}
+"""Tasks whose files are many."""
+
 
 def build_listops(spec: GenerationSpec) -> list[Instance]:
     """Make a set of expressions."""
@@ -84,7 +88,7 @@ def no_distribution(text: str) -> str:
 
 
 def resolve(name: str, instances_dir: Path, mirror: Path | None = None) -> Dataset | None:
-    """Load Text, Retrieval or Image by name; None for other names.
+    """Load Text, Retrieval, Image or the released Pathfinder by name; None for other names.
 
     Raises
     ------
@@ -121,7 +125,7 @@ def locate(task: str, split: str, instances_dir: Path, mirror: Path | None = Non
     folders = [instances_dir] if mirror is None else [instances_dir, mirror / "instances"]
     for folder in folders:
         path = folder / FOLDER / file
-        if path.is_file():
+        if path.is_dir() if task in FOLDERS else path.is_file():
             if task in ARCHIVES:
                 _refuse_other(path, ARCHIVES[task][2])
             return path
@@ -129,10 +133,11 @@ def locate(task: str, split: str, instances_dir: Path, mirror: Path | None = Non
 
 
 def _remedy(task: str) -> str:
-    if task == "lra-retrieval":
+    if task not in ARCHIVES:
+        folder = "pathfinder32" if task in FOLDERS else "tsv_data"
         return (
             "take it out of lra_release.gz (7.7 GB, storage.googleapis.com/long-range-arena/lra_release.gz, "
-            "folder tsv_data) and put it there"
+            f"folder {folder}) and put it there"
         )
     return f"run 'nco-bench instances pull {task}', or put the file there from {ARCHIVES[task][1]}"
 
@@ -161,8 +166,8 @@ def pull_lra(
     Returns
     -------
     tuple
-        Files fetched, files that were there, and pairs of a file and why it failed. Retrieval is not fetched, because its
-        release is one archive of 7.7 GB without a published checksum: the reason says what to do.
+        Files fetched, files that were there, and pairs of a file and why it failed. Retrieval and Pathfinder are not
+        fetched, because their release is one archive of 7.7 GB without a published checksum: the reason says what to do.
 
     Raises
     ------
@@ -206,7 +211,7 @@ def verify_lra(name: str, instances_dir: Path) -> dict[str, str]:
     Returns
     -------
     dict
-        Task and split to ``ok``, ``missing`` or what is wrong; ListOps and Pathfinder are generated and have no files.
+        Task and split to ``ok``, ``missing`` or what is wrong; ListOps and ``lra-pathfinder`` are made here, without files.
 
     Raises
     ------
@@ -224,7 +229,7 @@ def verify_lra(name: str, instances_dir: Path) -> dict[str, str]:
 
 
 def _state(task: str, split: str, instances_dir: Path) -> str:
-    if not (instances_dir / FOLDER / file_of(task, split)).is_file():
+    if not (instances_dir / FOLDER / file_of(task, split)).exists():
         return "missing"
     try:
         path = locate(task, split, instances_dir)
@@ -236,7 +241,9 @@ def _state(task: str, split: str, instances_dir: Path) -> str:
 
 
 def file_of(task: str, split: str) -> str:
-    """Return the name of the file that holds a split."""
+    """Return the name of the file, or folder, that holds a split."""
+    if task in FOLDERS:
+        return FOLDERS[task]
     return RETRIEVAL_FILES[split] if task == "lra-retrieval" else ARCHIVES[task][0]
 
 

@@ -1,10 +1,15 @@
-"""The public data behind Text, Retrieval and Image of Long Range Arena: which files, and how they are read.
+"""The public data behind Text, Retrieval, Image and Pathfinder of Long Range Arena: which files, and how they are read.
 
 - Text: ``aclImdb_v1.tar.gz`` (Maas et al., 2011), 25,000 labelled reviews per split; bytes of a review, cut at 4,000.
 - Retrieval: ``new_aan_pairs.{train,eval,test}.tsv`` of the benchmark's release (``lra_release.gz``, 7.7 GB): label, two ids,
   two texts, separated by tabs; bytes of each text, cut at 4,000.
 - Image: ``cifar-10-binary.tar.gz`` (Krizhevsky, 2009): records of a label byte and 3,072 colour bytes; grey by the weights
   0.2989, 0.5870, 0.1140 and truncation, as ``tf.image.rgb_to_grayscale`` with the benchmark's cast to whole numbers.
+- Pathfinder (``lra-pathfinder-released``; plain ``lra-pathfinder`` is drawn here, see `nco_bench.problems.lra.pathfinder`):
+  the folder ``pathfinder32/curv_contour_length_14`` of the same release, which the benchmark calls hard. ``metadata/N.npy``
+  are text files, whatever their suffix: on each line a folder, the name of a PNG in it, a number and the label. Empty images
+  are left out, as in the benchmark. Its splits are 80, 10 and 10 % in an order that TensorFlow Datasets shuffles by
+  hashes of names; here they follow the order of the files, so the same image may be in another split.
 
 Splits: ``test`` and ``train``; of Image, ``train`` is the first 45,000 of 50,000 and ``valid`` the rest, as in the
 benchmark.
@@ -28,11 +33,13 @@ SPLITS = {
     "lra-text": ("test", "train"),
     "lra-retrieval": ("test", "train", "valid"),
     "lra-image": ("test", "train", "valid"),
+    "lra-pathfinder-released": ("test", "train", "valid"),
 }
 """Splits of each task with public data; the first is what a bare name means."""
 
 RETRIEVAL_FILES = {split: f"new_aan_pairs.{word}.tsv" for split, word in
                    (("test", "test"), ("train", "train"), ("valid", "eval"))}  # fmt: skip
+PATHFINDER_FOLDER = "pathfinder32/curv_contour_length_14"
 IMAGE_SIDE, IMAGE_RECORD = 32, 3073
 IMAGE_TRAIN, IMAGE_FILE = 45_000, 10_000
 GREY = np.array([0.2989, 0.5870, 0.1140])
@@ -56,7 +63,9 @@ def read_task(name: str, split: str, path: Path, limit: int | None = None) -> li
     BadInputError
         For a damaged file or one of another layout.
     """
-    readers = {"lra-text": _reviews, "lra-retrieval": _pairs, "lra-image": _images}
+    readers = {
+        "lra-text": _reviews, "lra-retrieval": _pairs, "lra-image": _images, "lra-pathfinder-released": _drawings,
+    }  # fmt: skip
     found: list[LRAInstance] = []
     try:
         for instance in readers[name](path, split):
@@ -69,6 +78,11 @@ def read_task(name: str, split: str, path: Path, limit: int | None = None) -> li
     if not found:
         raise BadInputError(f"{path}: holds no instance of the split {split!r} of {name}.")
     return found
+
+
+def task_of(name: str) -> str:
+    """Return the task that a dataset of public data is of."""
+    return name.removesuffix("-released")
 
 
 def byte_tokens(text: bytes, length: int) -> NDArray[np.int16]:
@@ -153,3 +167,49 @@ def _records(path: Path, file: str, stream: IO[bytes]) -> Iterator[tuple[int, ND
         if record[0] > 9:
             raise BadInputError(f"{path}: {file} has the label {record[0]}; expected 0 to 9.")
         yield int(record[0]), record[1:].reshape(3, -1)
+
+
+def _drawings(path: Path, split: str) -> Iterator[LRAInstance]:
+    lines = list(_metadata(path))
+    first, last = {"train": (0, 8), "valid": (8, 9), "test": (9, 10)}[split]
+    for place, image, label in lines[len(lines) * first // 10 : len(lines) * last // 10]:
+        if not image.is_file():
+            raise BadInputError(f"{place}: names {image}, which is not there; unpack the whole folder.")
+        if image.stat().st_size:
+            name = f"lra-pathfinder-{split}-{image.parent.name}-{image.stem}"
+            yield LRAInstance(name, "lra-pathfinder", _pixels(image), label)
+
+
+def _metadata(path: Path) -> Iterator[tuple[str, Path, int]]:
+    """Yield where each line is, its image and its label, files in the order of their numbers."""
+    files = [file for file in (path / "metadata").glob("*.npy") if file.stem.isdecimal()]
+    for file in sorted(files, key=lambda file: int(file.stem)):
+        for number, line in enumerate(
+            file.read_text(encoding="ascii", errors="replace").splitlines(), start=1
+        ):
+            parts, place = line.split(), f"{file}:{number}"
+            if len(parts) < 4 or parts[3] not in ("0", "1"):
+                raise BadInputError(f"{place}: expected a folder, a file, a number and the label 0 or 1.")
+            if (
+                ".." in Path(parts[0]).parts
+                or Path(parts[0]).is_absolute()
+                or Path(parts[1]).name != parts[1]
+            ):
+                raise BadInputError(f"{place}: {parts[0]}/{parts[1]} leads out of the folder.")
+            yield place, path / parts[0] / parts[1], int(parts[3])
+
+
+def _pixels(image: Path) -> NDArray[np.int16]:
+    """Return the grey values of a PNG plus 1, row by row."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise BadInputError(f"{image}: PNG files are read by Pillow; pip install 'nco-bench[lra]'.") from None
+    try:
+        with Image.open(image, formats=["PNG"]) as opened:
+            if (opened.mode, opened.size) != ("L", (IMAGE_SIDE, IMAGE_SIDE)):
+                found = f"{opened.size[0]} x {opened.size[1]} pixels of mode {opened.mode}"
+                raise BadInputError(f"{image}: {found}; expected 32 x 32 grey ones (L).")
+            return np.asarray(opened).reshape(-1).astype(np.int16) + np.int16(1)
+    except (OSError, SyntaxError) as error:  # SyntaxError: what Pillow calls a broken PNG
+        raise BadInputError(f"{image}: cannot be read as a PNG ({error}); unpack it again.") from None

@@ -36,10 +36,12 @@ class PartitionGraph:
     nodes
         ``(N, 3)``: demand as a share of the capacity, distance to the depot, angle around it.
     edges
-        ``(N, k, 2)``: cosine of the angle between both directions from the depot, twice (as in the official code).
+        ``(N, k, 2)``: cosine of the angle between both directions from the depot, twice (as in the official code). For
+        CVRPLIB 1 - distance and the cosine, to which the smallest of all cosines is added and which the largest divides.
     neighbours
         ``(N, k)`` int64: the nodes of most similar direction, the node itself among them. The depot has no direction;
-        all nodes are equally similar to it, and which it gets is an accident of the search.
+        all nodes are equally similar to it, and which it gets is an accident of the search. For CVRPLIB the nodes of
+        the largest sum of both features.
     """
 
     nodes: Tensor
@@ -48,7 +50,13 @@ class PartitionGraph:
 
 
 def partition_graph(
-    coords: Tensor, demand: Tensor, capacity: float, k: int, neighbours: Tensor | None = None
+    coords: Tensor,
+    demand: Tensor,
+    capacity: float,
+    k: int,
+    neighbours: Tensor | None = None,
+    *,
+    library: bool = False,
 ) -> PartitionGraph:
     """Compute the features of one instance.
 
@@ -62,19 +70,32 @@ def partition_graph(
         Edges per node; all N where there are fewer nodes.
     neighbours
         ``(N, k)`` where they are given.
+    library
+        Take the features that the official code has for CVRPLIB, and a partition network of its own for.
     """
     away = coords - coords[0]
     length = away.square().sum(dim=1).sqrt()
     share = demand.to(coords.dtype) / capacity
     nodes = torch.stack([share, length, torch.atan2(away[:, 1], away[:, 0])], dim=1)
+    blocks = torch.arange(len(coords), device=coords.device).split(ROWS_AT_A_TIME)
+    low, high = 0.0, 1.0
+    if library:
+        extremes = [torch.stack(_cosines(away, length, rows).aminmax()) for rows in blocks]
+        low, high = float(min(e[0] for e in extremes)), float(max(e[1] for e in extremes))
     found, values = [], []
-    for rows in torch.arange(len(coords), device=coords.device).split(ROWS_AT_A_TIME):
-        similar = (away[rows] @ away.T) / (length[rows, None] * length + 1e-10)
-        to = similar.topk(min(k, len(coords)), dim=1).indices if neighbours is None else neighbours[rows]
+    for rows in blocks:
+        similar = (_cosines(away, length, rows) + low) / high
+        near = 1 - (coords[rows, None] - coords).norm(dim=2) if library else similar
+        order = similar + near if library else similar
+        to = order.topk(min(k, len(coords)), dim=1).indices if neighbours is None else neighbours[rows]
         found.append(to)
-        values.append(similar.gather(1, to))
-    similarity = torch.cat(values)
-    return PartitionGraph(nodes, torch.stack([similarity, similarity], dim=2), torch.cat(found))
+        values.append(torch.stack([near.gather(1, to), similar.gather(1, to)], dim=2))
+    return PartitionGraph(nodes, torch.cat(values), torch.cat(found))
+
+
+def _cosines(away: Tensor, length: Tensor, rows: Tensor) -> Tensor:
+    """Return the cosines between the directions of some nodes and of all, ``(n, N)``."""
+    return (away[rows] @ away.T) / (length[rows, None] * length + 1e-10)
 
 
 def likeliest(scores: Tensor, move: int) -> Tensor:

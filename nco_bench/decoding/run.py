@@ -21,6 +21,7 @@ from nco_bench.decoding.construct import greedy, sample
 from nco_bench.decoding.draws import Draws, instance_draws
 from nco_bench.decoding.inputs import check_instances
 from nco_bench.decoding.insertion import insert_cvrp, insert_tsp
+from nco_bench.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
 from nco_bench.decoding.problem import (
     PathProblem,
     cvrp_problem,
@@ -200,12 +201,8 @@ def _tours(task: _Task, coords: Tensor, metric: Tensor, budget: Budget) -> Tenso
     seen = task.seen(coords)
     if decoding.name in ("rrc", "prc"):
         draws = task.draws(seen)
-        if decoding.init == "insertion":
-            tours = insert_tsp(seen, draws.permutations(0, ORDER, seen.shape[1]))
-        else:
-            tours = _complete(tsp_problem(seen), greedy(policy, tsp_problem(seen), knn=decoding.knn).order)
         return improve_tsp(
-            policy, seen, tours, budget, draws,
+            policy, seen, _initial_tours(task, seen, draws), budget, draws,
             parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
         )  # fmt: skip
     if decoding.name == "multistart":
@@ -220,6 +217,19 @@ def _tours(task: _Task, coords: Tensor, metric: Tensor, budget: Budget) -> Tenso
             tours = best_of(lengths, tours, copies)
     budget.note(tour_lengths(metric, tours))
     return tours
+
+
+def _initial_tours(task: _Task, seen: Tensor, draws: Draws) -> Tensor:
+    """Build what rrc and prc begin with, ``(B, N)``."""
+    if task.decoding.init == "greedy":
+        problem = tsp_problem(seen)
+        return _complete(problem, greedy(task.policy, problem, knn=task.decoding.knn).order)
+    order = draws.permutations(0, ORDER, seen.shape[1])
+    if task.decoding.init == "insertion":
+        return insert_tsp(seen, order)
+    points = seen.double().cpu().numpy()
+    made = [nearest_by_tree(p, start) for p, start in zip(points, order[:, 0].tolist(), strict=True)]
+    return torch.from_numpy(np.stack(made)).to(seen.device)
 
 
 def _orders(task: _Task, problem: PathProblem) -> Tensor:
@@ -336,13 +346,23 @@ def _initial_routes(
     if task.decoding.init == "greedy":
         path = greedy(task.policy, problem, knn=task.decoding.knn)
         return path.order, _opened(path.flags)
+    build = _nearest_routes if task.decoding.init == "nearest" else insert_cvrp
     made = [
-        insert_cvrp(c, d, int(q))
+        build(c, d, int(q))
         for c, d, q in zip(seen.float().cpu().numpy(), demand.cpu().numpy(), capacity.tolist(), strict=True)
     ]
     order = torch.from_numpy(np.stack([customers for customers, _ in made]))
     via = torch.from_numpy(np.stack([flags for _, flags in made]))
     return order.to(seen.device), via.to(seen.device)
+
+
+def _nearest_routes(
+    coords: NDArray[np.float32], demand: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return customers and flags, ``(V,)`` each."""
+    visits = nearest_visits(demand[1:], capacity, squared_distances(coords.astype(np.float64)))
+    served = visits > 0
+    return visits[served], ~served[:-1][served[1:]]
 
 
 def _opened(via: Tensor) -> Tensor:

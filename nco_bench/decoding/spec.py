@@ -66,6 +66,10 @@ MOST = 10_000_000
 """Of samples, beams, iterations, ...: more is a slip of the keyboard, and would fill the memory before it fails."""
 
 INITIAL = {"rrc": "greedy", "prc": "insertion"}
+"""What re-construction begins with where ``init`` is not given."""
+
+INITIALS = ("greedy", "insertion", "nearest")
+"""The network's greedy solution, random insertion (CVRP: by angle), nearest neighbour from a random node (the depot)."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Decoding:
     knn
         The network sees only this many nearest candidates, counted as the policy's paper counts; None: its default.
     init
-        rrc and prc: ``greedy`` or ``insertion``.
+        rrc and prc: one of `INITIALS`.
     length
         rrc and prc: longest segment; None: that of the paper.
     """
@@ -149,10 +153,8 @@ def _options(text: str, name: str, options: list[str]) -> dict[str, int | str]:
         if not equals:
             raise BadInputError(f"Decoding {text!r}: option {key} needs a value, {key}=...")
         if key == "init":
-            if value not in ("greedy", "insertion"):
-                raise UnknownNameError(
-                    f"initial solution in decoding {text!r}", value, ["greedy", "insertion"]
-                )
+            if value not in INITIALS:
+                raise UnknownNameError(f"initial solution in decoding {text!r}", value, INITIALS)
             found[key] = value
         else:
             found[key] = _integer(text, key, value, least=4 if key == "length" else 1)

@@ -83,7 +83,9 @@ class Glop(nn.Module):
         return [int(key) for key in self.revisers]
 
     def reviser(self, length: int) -> am.Am:
-        """Return the reviser of a length."""
+        """Return the reviser of a length; raises `BadInputError` where there is none."""
+        if str(length) not in self.revisers:
+            raise BadInputError(f"glop: no reviser of length {length} among {self.config.lengths}.")
         return cast("am.Am", self.revisers[str(length)])
 
 

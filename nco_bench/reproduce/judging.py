@@ -80,6 +80,9 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
 
 
 def _nothing(preset: CellPreset, measured: Measured) -> str:
+    if measured.failed < preset.count and preset.reference_mean:
+        lost = f"{measured.failed} of {preset.count} instances {'was' if measured.failed == 1 else 'were'}"
+        return f"{lost} not solved, and only all have a gap to the paper's mean"
     if measured.failed:
         return f"none of {measured.failed} instances was solved"
     return f"the records have no {preset.metric}"

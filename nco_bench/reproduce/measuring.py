@@ -140,7 +140,8 @@ class Records:
         part = self.part(cell, count, repeats)
         columns = _columns(part, cell)
         if isinstance(reference, float):
-            columns = replace(columns, reference=np.full(len(columns.ids), reference))
+            whole = not np.isnan(columns.cost).any()  # the mean of a set says nothing of a part of it
+            columns = replace(columns, reference=np.full(len(columns.ids), reference if whole else np.nan))
         elif reference is not None:
             columns = _against(columns, _columns(self.part(reference, count, 1), reference))
         statuses = part["status"].to_numpy()

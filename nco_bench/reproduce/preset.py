@@ -65,7 +65,8 @@ class CellPreset:
     reference
         Solver that provides the reference where the dataset has none.
     reference_mean
-        Mean cost that a gap of means is to: the paper's own, where its gap is to solutions that are not published.
+        Mean cost that a gap of means is to: the paper's own, where its gap is to solutions that are not published. Only
+        the whole set has a gap to it.
     compute
         ``module:function`` for numbers that come from no run.
     cannot, status

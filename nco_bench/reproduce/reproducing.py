@@ -229,10 +229,13 @@ def _planned(
     except NcoBenchError as error:
         return _without(cell, found, "not run", str(error).rstrip("."))
     job = runner.job(found, dataset)
+    to_mean = found.metric == "gap-of-means" and found.reference_mean > 0
+    if to_mean and job.count < len(dataset):
+        return _without(cell, found, "not comparable", _mean_of_all(found, job, dataset))
     outcome = runner.run(job, source)
     if outcome.cell is None:
         return _without(cell, found, outcome.status, outcome.reason.rstrip("."))
-    if found.metric == "gap-of-means" and found.reference_mean:
+    if to_mean:
         return _Pending(cell, found, job, outcome, found.reference_mean)
     if found.metric not in ("gap", "gap-of-means") or not lacks_reference(dataset, job.count):
         return _Pending(cell, found, job, outcome)
@@ -240,6 +243,14 @@ def _planned(
     if isinstance(reference, str):
         return _without(cell, found, "not run", reference)
     return _Pending(cell, found, job, outcome, reference)
+
+
+def _mean_of_all(found: CellPreset, job: Job, dataset: Dataset) -> str:
+    """Say why some instances of a set have no gap where only the mean reference of the whole set is published."""
+    return (
+        f"the paper's reference is a mean of {found.reference_mean:g} over all {len(dataset)} instances; "
+        f"{job.count} of them have no gap to it"
+    )
 
 
 def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner) -> tuple[Job, Outcome] | str:

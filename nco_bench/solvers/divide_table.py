@@ -30,6 +30,11 @@ PARAMS: dict[str, tuple[tuple[str, str], ...]] = {
         ("sample", "let revisers draw nodes instead of taking the likeliest (only for up to 200 nodes)"),
         ("edges", "CVRP: edges of each node of the partition graph (100 up to 1,500 customers, else 200)"),
         ("partitions", "CVRP: partitions, drawn where more than one; the cheapest counts (1)"),
+        (
+            "cvrplib",
+            "CVRP: the features, 300 edges and revisers 50,20 of the authors' evaluation on CVRPLIB, for a partition "
+            "network trained on them (false)",
+        ),
     ),
     "h-tsp": (
         ("fragment", "cities of a fragment, which the lower model solves (200)"),

@@ -54,7 +54,11 @@ KNOWN_PARAMS: dict[str, tuple[type, Any]] = {
     "sample": (str, ""),
     "edges": (int, 0),
     "partitions": (int, 1),
+    "cvrplib": (bool, False),
 }
+CVRPLIB_EDGES, CVRPLIB_ROUNDS = 300, ((50, 5), (20, 5))
+"""What the official evaluation on CVRPLIB takes beside features of its own; its partition network has six layers."""
+
 TSPLIB_WIDTH = 128
 
 
@@ -121,6 +125,8 @@ class GlopSolver:
             For lengths and iterations that do not fit each other, or settings that mean nothing for the CVRP.
         """
         given, chosen = self.params, preset(problem, n, library)
+        if problem == "cvrp" and given["cvrplib"]:
+            chosen = replace(chosen, rounds=CVRPLIB_ROUNDS)
         if given["lengths"]:
             lengths = lengths_of(given["lengths"])
             if len(counts := _counts(self.name, given["iterations"])) != len(lengths):
@@ -142,8 +148,10 @@ class GlopSolver:
         reason = unsuited(dataset)
         if reason is not None:
             return reason
-        if dataset.problem == "tsp" and (self.params["edges"] or self.params["partitions"] > 1):
-            return "edges and partitions are parameters for the CVRP"
+        if dataset.problem == "tsp" and (
+            self.params["edges"] or self.params["partitions"] > 1 or self.params["cvrplib"]
+        ):
+            return "edges, partitions and cvrplib are parameters for the CVRP"
         if dataset.problem == "cvrp" and (self.params["width"] or self.params["prune"]):
             return "width and prune are parameters for the TSP"
         return None
@@ -245,8 +253,9 @@ class GlopSolver:
         coords = torch.from_numpy(scaled.astype(np.float32))
         demand = torch.from_numpy(np.concatenate([[0], arrays["demand"]]).astype(np.int64)).to(device)
         capacity = int(np.floor(instance.capacity))
-        edges = self.params["edges"] or edges_for(instance.n)
-        graph = partition_graph(coords.to(device), demand, instance.capacity, edges)
+        library = bool(self.params["cvrplib"])
+        edges = self.params["edges"] or (CVRPLIB_EDGES if library else edges_for(instance.n))
+        graph = partition_graph(coords.to(device), demand, instance.capacity, edges, library=library)
         weights = affinities(self.policy.partition(graph.nodes, graph.edges, graph.neighbours))
         count = int(self.params["partitions"])
         pick = likeliest if count == 1 else drawn(seed, count)

@@ -1,7 +1,8 @@
 """Learning Long Range Arena: cross-entropy on sequences of a training split, or on freshly made ones.
 
 ``nco-bench train lra-tropical --data lra-listops64`` and the like. ListOps and Pathfinder draw new instances without end
-(every Pathfinder drawing in its eight symmetries); Text, Retrieval and Image repeat their split ``train`` in new orders.
+(every Pathfinder drawing in its eight symmetries); Text, Retrieval, Image and the released Pathfinder repeat their split
+``train`` in new orders.
 Validation is on instances that are not learned from: others than any test set of the default seed.
 """
 
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.lra import SPLITS, build_listops, build_pathfinder, resolve
+from nco_bench.datasets.lra_files import task_of
 from nco_bench.datasets.names import parse_generated
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.models.lra import LRAClassifier, lra_config
@@ -132,7 +134,7 @@ def _read_lesson(name: str, head: str, count: int, places: Places) -> Lesson:
         )
     order = np.random.default_rng(0).permutation(len(everything))
     shuffled = [everything[i] for i in order]
-    task = lra_task(head)
+    task = lra_task(task_of(head))
     return Lesson(task, name, task.length, tuple(shuffled[held:]), tuple(shuffled[:held]))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from nco_bench.datasets.pull import pull
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import problem
+from nco_bench.problems.lra import pathfinder
 
 
 def archive(path: Path, files: dict[str, bytes]) -> Path:
@@ -173,3 +176,103 @@ def test_generated_sets_are_stored_scored_and_prefix_stable(tmp_path: Path) -> N
 def test_unsupported_sizes_and_settings_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises((BadInputError, UnknownNameError)):
         load_dataset(name, Places(tmp_path))
+
+
+def png(pixels: np.ndarray, colour: int = 0) -> bytes:
+    """Write a PNG by the standard's own words: signature, IHDR, one IDAT of rows with filter 0, IEND."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(kind + content)
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    head = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, colour, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def release(instances: Path, count: int = 20) -> Path:
+    """Lay out drawings as the release does: two files of lines, an empty image among them."""
+    folder = instances / "lra" / "pathfinder32" / "curv_contour_length_14"
+    (folder / "metadata").mkdir(parents=True)
+    for part in (0, 10):  # 10 comes after 2 by number only
+        (folder / "imgs" / str(part)).mkdir(parents=True)
+        lines = []
+        for k in range(count // 2):
+            grey = np.arange(1024, dtype=np.uint8).reshape(32, 32) + np.uint8(part + k)
+            empty = (part, k) == (0, 3)
+            (folder / "imgs" / str(part) / f"sample_{k}.png").write_bytes(b"" if empty else png(grey))
+            lines.append(f"imgs/{part} sample_{k}.png {k} {k % 2} 1.5 2.0 7")
+        (folder / "metadata" / f"{part}.npy").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_released_pathfinder_images_are_read_from_lines_of_text_and_png(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    release(tmp_path)
+    test = load_dataset("lra-pathfinder-released", Places(tmp_path))
+    train = load_dataset("lra-pathfinder-released:train", Places(tmp_path))
+    valid = load_dataset("lra-pathfinder-released:valid", Places(tmp_path))
+    assert [len(d) for d in (train, valid, test)] == [15, 2, 2]  # 16, 2, 2 of 20 lines; one image is empty
+    assert [i.name for i in test.instances] == [
+        "lra-pathfinder-test-10-sample_8",
+        "lra-pathfinder-test-10-sample_9",
+    ]
+    assert [int(i.arrays()["label"]) for i in test.instances] == [0, 1]
+    tokens = test.instances[1].arrays()["tokens"]
+    np.testing.assert_array_equal(tokens, (np.arange(1024) + 19) % 256 + 1)
+    assert test.instances[0].problem == "lra"
+    assert len(load_dataset("lra-pathfinder-released:train:count=3", Places(tmp_path))) == 3
+    assert lra.verify_lra("lra-pathfinder-released", tmp_path) == {"lra-pathfinder-released": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (png(np.zeros((16, 16), np.uint8)), "16 x 16 pixels of mode L; expected 32 x 32 grey"),
+        (png(np.zeros((32, 96), np.uint8).reshape(32, 96), 2)[:-30], "sample_8.png"),
+        (b"GIF89a", "cannot be read as a PNG"),
+        (None, r"metadata/10.npy:9: names .*sample_8.png, which is not there"),
+    ],
+)
+def test_damaged_pathfinder_images_are_named(content: bytes | None, message: str, tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    image = release(tmp_path) / "imgs" / "10" / "sample_8.png"
+    image.unlink() if content is None else image.write_bytes(content)
+    with pytest.raises(BadInputError, match=message):
+        load_dataset("lra-pathfinder-released", Places(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("imgs/10 sample_0.png 0", "10.npy:1: expected a folder, a file, a number and the label"),
+        ("imgs/10 sample_0.png 0 2", "label 0 or 1"),
+        ("../../.. passwd 0 1", "leads out of the folder"),
+        ("imgs/10 ../../passwd 0 1", "leads out of the folder"),
+    ],
+)
+def test_lines_of_the_release_that_mean_nothing_or_lead_outside_are_refused(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    (release(tmp_path) / "metadata" / "10.npy").write_text(line + "\n")
+    with pytest.raises(BadInputError, match=message):
+        load_dataset("lra-pathfinder-released", Places(tmp_path))
+
+
+def test_the_missing_release_is_named_with_its_archive(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInputError, match=r"lra/pathfinder32/curv_contour_length_14; take it out of lra_release"
+    ):
+        load_dataset("lra-pathfinder-released", Places(tmp_path))
+
+
+def test_our_drawings_say_how_they_differ_from_the_release() -> None:
+    """contour_length 14, distractor_length 14 // 3, num_distractor_snakes 20 // 4: the benchmark's Pathfinder32 builder."""
+    text = pathfinder.__doc__ or ""
+    assert f"2, 14                        2, {pathfinder.CONTOUR}" in text
+    assert f"5 (20 // 4), 4 (14 // 3)     {pathfinder.DISTRACTORS}, {pathfinder.DISTRACTOR}" in text

@@ -45,7 +45,16 @@ def test_every_decoding_gives_tours_that_repeat_however_the_set_is_cut(text: str
 
 @pytest.mark.parametrize("name", ["lehd", "sit"])
 @pytest.mark.parametrize(
-    "text", ["rrc:8", "prc:8", "prc:8,init=greedy", "rrc:3+x8", "prc:4,length=6", "rrc:5,knn=4"]
+    "text",
+    [
+        "rrc:8",
+        "prc:8",
+        "prc:8,init=greedy",
+        "prc:8,init=nearest",
+        "rrc:3+x8",
+        "prc:4,length=6",
+        "rrc:5,knn=4",
+    ],
 )
 def test_reconstruction_of_tours_does_not_depend_on_the_batch(
     text: str, name: str, make_policy: Make
@@ -59,7 +68,16 @@ def test_reconstruction_of_tours_does_not_depend_on_the_batch(
 
 @pytest.mark.parametrize("name", ["lehd", "sit"])
 @pytest.mark.parametrize(
-    "text", ["rrc:8", "prc:8", "prc:8,init=greedy", "rrc:3+x8", "prc:4,length=6", "rrc:5,knn=4"]
+    "text",
+    [
+        "rrc:8",
+        "prc:8",
+        "prc:8,init=greedy",
+        "prc:8,init=nearest",
+        "rrc:3+x8",
+        "prc:4,length=6",
+        "rrc:5,knn=4",
+    ],
 )
 def test_reconstruction_of_routes_does_not_depend_on_the_batch(
     text: str, name: str, make_policy: Make, make_cvrp: MakeCvrp
@@ -178,3 +196,41 @@ def test_the_noise_of_pens_follows_the_seed_of_the_instance(noise: str, make_pol
     assert [tour.tolist() for tour in together] == [tour.tolist() for tour in parts]
     same = COORDS[:1].expand(3, -1, -1)
     assert len({tuple(t) for t in decode_path(policy, same, decoding=parse_decoding("greedy"), seed=5)}) > 1
+
+
+def test_prc_from_the_nearest_neighbour_begins_with_that_solution(
+    make_policy: Make, make_cvrp: MakeCvrp
+) -> None:
+    """Written out from Kool et al. (2019): from a random node, or the depot, always to the nearest node that may follow."""
+    decoding = parse_decoding("prc:1,init=nearest")
+    coords = torch.rand(2, 40, 2, generator=torch.Generator().manual_seed(3))
+    trace = Trace()
+    decode_path(make_policy("sit"), coords, decoding=decoding, seed=5, trace=trace)
+    for points, cost in zip(coords.double(), trace.costs[0], strict=True):
+        distance = torch.cdist(points, points)
+        lengths = []
+        for start in range(40):
+            tour, left = [start], set(range(40)) - {start}
+            while left:
+                tour.append(min(left, key=lambda node: float(distance[tour[-1], node])))
+                left.remove(tour[-1])
+            lengths.append(float(distance[tour, tour[1:] + tour[:1]].sum()))
+        assert min(abs(length - cost) for length in lengths) < 1e-6
+
+    coords, demand, capacity = make_cvrp(2, 40, 25, seed=3)
+    decode_path(
+        make_policy("sit", "cvrp"), coords, demand, capacity, decoding=decoding, seed=5, trace=(at := Trace())
+    )
+    for points, load, room, cost in zip(
+        coords.double(), demand.tolist(), capacity.tolist(), at.costs[0], strict=True
+    ):
+        distance, left = torch.cdist(points, points), set(range(1, 41))
+        here, free, length = 0, room, 0.0
+        while left:
+            fits = [node for node in left if load[node] <= free]
+            following = min(fits, key=lambda node: float(distance[here, node])) if fits else 0
+            length += float(distance[here, following])
+            free = free - load[following] if following else room
+            here = following
+            left.discard(here)
+        assert length + float(distance[here, 0]) == pytest.approx(cost, abs=1e-6)

@@ -22,6 +22,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
         ("sample:1280+x8", Decoding("sample", 1280, augmentation=8)),
         ("multistart", Decoding("multistart", 0)),
         ("rrc:1000", Decoding("rrc", 1000, init="greedy")),
+        ("prc:100,init=nearest", Decoding("prc", 100, init="nearest")),
         ("prc:100,length=50", Decoding("prc", 100, init="insertion", length=50)),
     ],
 )
@@ -36,7 +37,7 @@ def test_decodings_parse_and_their_spelling_parses_back(text: str, expected: Dec
         ("beem:16", UnknownNameError, "Did you mean 'beam'"),
         ("beam:16,kmn=2", UnknownNameError, "Did you mean 'knn'"),
         ("greedy,length=20", UnknownNameError, "option of decoding greedy 'length'"),
-        ("prc:10,init=best", UnknownNameError, "greedy, insertion"),
+        ("prc:10,init=wild", UnknownNameError, "greedy, insertion, nearest"),
         ("beam", BadInputError, "how many beams"),
         ("beam:0", BadInputError, "at least 1"),
         ("beam:many", BadInputError, "whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from nco_bench.decoding.hierarchical import (
     solve_paths,
     state_of,
 )
+from nco_bench.decoding.partition import partition_graph
 from nco_bench.models.glop import GlopConfig, lengths_of
 from nco_bench.models.glop import build as build_glop
 from nco_bench.models.htsp import Htsp, HtspConfig, UpperEncoder
@@ -178,3 +180,38 @@ def test_the_image_has_x_along_its_first_axis_and_takes_the_largest_of_a_pixel()
     x = torch.tensor([0.031, 0.039, 0.0], dtype=torch.float64)
     expected = (0.039 - x.mean()) / (x.var(unbiased=False) + 1e-3).sqrt()
     assert image[0, 0, 3, 99].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_features_for_cvrplib_are_distances_and_shifted_cosines() -> None:
+    """Written out on whole matrices from the official features: neighbours by the sum, edges of (1 - distance, cosine)."""
+    rng = np.random.default_rng(3)
+    coords, demand, k = rng.random((700, 2)), rng.integers(1, 10, 700), 30  # more rows than one block
+    graph = partition_graph(torch.from_numpy(coords).float(), torch.from_numpy(demand), 50, k, library=True)
+    away = coords - coords[0]
+    length = np.sqrt((away**2).sum(1))
+    cosine = away @ away.T / (np.outer(length, length) + 1e-10)
+    shifted = (cosine + cosine.min()) / cosine.max()
+    near = 1 - np.sqrt(((coords[:, None] - coords) ** 2).sum(-1))
+    total = np.sort(shifted + near, axis=1)[:, ::-1][:, :k]
+    rows, to = np.arange(700)[:, None], graph.neighbours.numpy()
+    np.testing.assert_allclose((shifted + near)[rows, to], total, atol=2e-5)
+    np.testing.assert_allclose(graph.edges[..., 0].numpy(), near[rows, to], atol=2e-5)
+    np.testing.assert_allclose(graph.edges[..., 1].numpy(), shifted[rows, to], atol=2e-5)
+    np.testing.assert_allclose(graph.nodes[:, 0].numpy(), demand / 50, rtol=1e-6)
+
+
+def test_parity_of_glop_takes_the_features_that_the_fixture_names(shared: Path, tmp_path: Path) -> None:
+    source = shared / "parity" / "glop-cvrp.safetensors"
+    tensors = {
+        k: v
+        for k, v in load_file(source).items()
+        if not k.startswith("expected.") or k == "expected.edge_features"
+    }
+    meta = json.loads(source.with_suffix(".json").read_text())
+    save_file(tensors, tmp_path / "x.safetensors")
+    for library in (False, True):
+        config = meta["config"] | {"cvrplib_features": library}
+        (tmp_path / "x.json").write_text(json.dumps(meta | {"config": config}))
+        failed = check_fixture(tmp_path / "x.safetensors").details["failed"]
+        assert bool(failed) == library  # the fixture was made with the other features
+        assert "inst0.edge_features" in failed or not library

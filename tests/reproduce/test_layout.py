@@ -99,7 +99,7 @@ def test_it_compiles_without_overfull_lines(insertion: Reproduction, tmp_path: P
 
 def test_a_table_without_any_number_of_ours_is_the_list_of_reasons(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = reproduced("sit", "3", tmp_path / "runs", 1)
+    done = reproduced("sit", "10", tmp_path / "runs", 1)
     assert "weights missing" in render("latex", done)
 
 

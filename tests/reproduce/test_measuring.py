@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nco_bench.datasets.load import Places
 from nco_bench.reports.load import load_frame
 from nco_bench.reports.published import load_table
+from nco_bench.reproduce.judging import judge
 from nco_bench.reproduce.measuring import Records
 from nco_bench.reproduce.preset import load_preset, numeric_cells
-from nco_bench.reproduce.running import weights_at_hand, weights_missing
+from nco_bench.reproduce.reproducing import reproduce
+from nco_bench.reproduce.running import Runner, weights_at_hand, weights_missing
+from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.records import STATUSES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -59,3 +65,37 @@ def test_rows_of_lehd_prefer_the_official_weights() -> None:
         preset = load_preset(paper, number)
         found = [preset.cell(c, "cpu") for c in numeric_cells(load_table(paper, number)) if c.row == row]
         assert {f.weights for f in found} == {("official-tsp100", "lehd")}
+
+
+def test_part_of_a_set_has_no_gap_to_the_mean_of_the_whole(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIT prints HGS's mean over LEHD's 128 instances: neither it nor the set's own references serve three of them."""
+    pytest.importorskip("random_insertion")
+    whole = load_table("sit", 1)
+    cells = tuple(whole.cell("Random Insertion", f"CVRP1K | {metric}") for metric in ("Obj.", "Gap"))
+    runner = Runner(tmp_path, Places(tmp_path, shared), QuietDisplay(), limit=3)
+    (done,) = reproduce([replace(whole, cells=cells)], "cpu", runner)
+    cost, gap = done.entries
+    assert cost.measured is not None
+    assert (cost.measured.instances, cost.measured.cell.dataset) == (3, "lehd_cvrp1000")
+    assert gap.value is None
+    assert gap.verdict.status == "not comparable"
+    assert gap.verdict.reason.startswith(
+        "the paper's reference is a mean of 36.29 over all 128 instances; 3 of"
+    )
+
+
+def test_a_set_with_a_failure_has_no_gap_to_the_mean_of_the_whole() -> None:
+    cell = load_table("sit", 1).cell("Random Insertion", "CVRP1K | Gap")
+    preset = load_preset("sit", 1).cell(cell, "cpu")
+    frame = load_frame(REPOSITORY / "results" / "classical")
+    lost = frame.records["instance"] == 5
+    frame.records.loc[lost, "status"] = STATUSES.index("failed")
+    (ours,) = [
+        g.cell for g in frame.groups if g.cell.label == preset.solver and g.cell.dataset == "lehd_cvrp1000"
+    ]
+    found = Records(frame).measure(preset.metric, ours, 128, 1, preset.reference_mean)
+    assert (found.value, found.failed) == (None, 1)
+    reason = judge(cell, preset, found).reason
+    assert reason == "1 of 128 instances was not solved, and only all have a gap to the paper's mean"

@@ -84,8 +84,8 @@ def test_glop_finds_feasible_routes_for_odd_instances() -> None:
     instances.append(CVRPInstance("depot", np.zeros(2), np.zeros((5, 2)), np.full(5, 4), 10))
     zero = CVRPInstance("zero", np.zeros(2), generator.random((8, 2)) * 700, np.zeros(8, dtype=int), 10)
     instances.append(zero)
-    for partitions in ("1", "3"):
-        solver = glop("cvrp", partitions=partitions)
+    for params in ({"partitions": "1"}, {"partitions": "3"}, {"cvrplib": "true"}):
+        solver = glop("cvrp", **params)
         for instance, sequence in zip(instances, solutions(solver, instances), strict=True):
             assert problem("cvrp").violations(instance, sequence) == (), instance.name
 
@@ -239,6 +239,17 @@ def test_the_solver_finds_routes_of_the_official_cost(shared: Path, tmp_path: Pa
     found = solutions(solver, instances)
     costs = [problem("cvrp").score(i, s) for i, s in zip(instances, found, strict=True)]
     assert costs == pytest.approx(tensors["expected.total_cost"].tolist(), rel=1e-4)
+
+
+def test_the_cvrplib_settings_are_those_of_the_official_evaluation() -> None:
+    """eval_cvrplib_neural.py: revisers 50 and 20, five iterations each, whatever the size."""
+    library = GlopSolver(SolverOptions(solver="glop", params={"cvrplib": "true"}))
+    plain = GlopSolver(SolverOptions(solver="glop"))
+    for size in (3000, 16_000):
+        assert library.revision("cvrp", size).rounds == ((50, 5), (20, 5))
+    assert plain.revision("cvrp", 16_000).rounds == ((20, 5),)
+    reason = library.unsupported(kool_tsp(20, count=1))
+    assert reason == "edges, partitions and cvrplib are parameters for the CVRP"
 
 
 def test_folders_that_are_not_clear_are_refused(shared: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from nco_bench.decoding.multistart import trajectory_lengths
 from nco_bench.decoding.trajectory_beam import final_beams
 from nco_bench.errors import BadInputError
 from nco_bench.models.am import Am, AmConfig, build, from_official
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.models.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
 from nco_bench.models.parity.trajectories import compare_gradients, replay, shared_demand
 from nco_bench.models.registry import load_official
 
@@ -20,7 +20,7 @@ PRETRAINED_SHARE = 0.95
 
 def check(fixture: Fixture) -> ParityResult:
     """Compare what a fixture with random weights, or with the released ones, holds."""
-    problem, checks = str(fixture.meta["problem"]), Checks()
+    problem, checks = str(fixture.fact("problem")), Checks()
     config = AmConfig(
         problem,
         fixture.size("embedding_dim"),
@@ -38,8 +38,8 @@ def check(fixture: Fixture) -> ParityResult:
         else:
             _check_encoder(fixture, policy, checks)
             _check_decoding(fixture, policy, checks)
-            _check_beam(fixture, policy, checks)
-    if fixture.has("expected.train"):
+            _check_beams(fixture, policy, checks)
+    if fixture.wants("train"):
         _check_training(fixture, policy, checks)
     return result(fixture, "am", problem, checks)
 
@@ -50,7 +50,7 @@ def _weights(fixture: Fixture) -> dict[str, Tensor]:
         return fixture.state_dict
     from safetensors.torch import load_file
 
-    name = str(fixture.meta["checkpoint"]).rpartition("/")[2]
+    name = str(fixture.fact("checkpoint")).rpartition("/")[2]
     path = fixture.path.parent.parent / "checkpoints" / name
     if not path.is_file():
         raise BadInputError(f"{fixture.path}: needs the released weights, looked for {path}.")
@@ -79,47 +79,54 @@ def _lengths(problem: RoutingProblem, nodes: Tensor) -> Tensor:
 def _check_encoder(fixture: Fixture, policy: Am, checks: Checks) -> None:
     problem = problem_of(fixture)
     x = policy.embed(problem.nodes())
-    checks.close("init_embed", x, fixture.expected("init_embed"))
+    checks.close("init_embed", x, fixture.wanted("init_embed"))
     for i, layer in enumerate(policy.encoder):
         x = layer(x, (policy.config.width / policy.config.heads) ** -0.5)
-        checks.close(f"layer{i}_out", x, fixture.expected(f"layer{i}_out"))
-    checks.close("encoder_out", x, fixture.expected("encoder_out"))
+        checks.close(f"layer{i}_out", x, fixture.wanted(f"layer{i}_out"))
+    checks.close("encoder_out", x, fixture.wanted("encoder_out"))
     graph = x.mean(dim=1)
-    checks.close("graph_embed", graph, fixture.expected("graph_embed"))
-    checks.close("fixed_context", policy.graph_projection(graph), fixture.expected("fixed_context"))
+    checks.close("graph_embed", graph, fixture.wanted("graph_embed"))
+    checks.close("fixed_context", policy.graph_projection(graph), fixture.wanted("fixed_context"))
     logits = policy.logits(policy.encode(problem.nodes()), begin(problem, 1).state)
-    checks.close("step0.logits", logits[:, 0], fixture.expected("step0.logits"))
+    checks.close("step0.logits", logits[:, 0], fixture.wanted("step0.logits"))
 
 
 def _check_decoding(fixture: Fixture, policy: Am, checks: Checks) -> None:
     for group in ("", "b."):
+        if not fixture.wants(f"{group}greedy"):
+            continue
         problem = problem_of(fixture, group)
         done = replay(policy, problem, 1)
         name = f"{group}greedy"
         pi = fixture.expected(f"{name}.pi")
         checks.same(f"{name}.pi", _cut(done.nodes[:, 0], pi), pi)
-        checks.close(f"{name}.cost", _lengths(problem, done.nodes)[:, 0], fixture.expected(f"{name}.cost"))
-        checks.close(f"{name}.ll", done.log_prob[:, 0], fixture.expected(f"{name}.ll"))
+        checks.close(f"{name}.cost", _lengths(problem, done.nodes)[:, 0], fixture.wanted(f"{name}.cost"))
+        checks.close(f"{name}.ll", done.log_prob[:, 0], fixture.wanted(f"{name}.ll"))
         if not group:
             rows = done.log_probs[: pi.shape[1], :, 0].transpose(0, 1)
-            checks.close(f"{name}.log_p", rows, fixture.expected(f"{name}.log_p"))
+            checks.close(f"{name}.log_p", rows, fixture.wanted(f"{name}.log_p"))
+    if not fixture.wants("forced"):
+        return
     problem = problem_of(fixture)
     moves = fixture.input("forced_pi")
     done = replay(policy, problem, 1, moves=moves[:, None])
     rows = done.log_probs[: moves.shape[1], :, 0].transpose(0, 1)
-    checks.close("forced.log_p", rows, fixture.expected("forced.log_p"))
-    checks.close("forced.ll", done.log_prob[:, 0], fixture.expected("forced.ll"))
-    checks.close("forced.cost", _lengths(problem, done.nodes)[:, 0], fixture.expected("forced.cost"))
+    checks.close("forced.log_p", rows, fixture.wanted("forced.log_p"))
+    checks.close("forced.ll", done.log_prob[:, 0], fixture.wanted("forced.ll"))
+    checks.close("forced.cost", _lengths(problem, done.nodes)[:, 0], fixture.wanted("forced.cost"))
 
 
-def _check_beam(fixture: Fixture, policy: Am, checks: Checks) -> None:
-    problem = problem_of(fixture)
-    beams = final_beams(policy, problem, policy.encode(problem.nodes()), 5)
-    assert beams.log_prob is not None
-    pi = fixture.expected("beam5.pi")
-    checks.same("beam5.pi", _cut(beams.nodes.flatten(0, 1), pi), pi)
-    checks.close("beam5.score", beams.log_prob.flatten(), fixture.expected("beam5.score"))
-    checks.close("beam5.cost", _lengths(problem, beams.nodes).flatten(), fixture.expected("beam5.cost"))
+def _check_beams(fixture: Fixture, policy: Am, checks: Checks) -> None:
+    """Compare beams of every width held, which their names end with."""
+    for name in fixture.groups(r"beam\d+"):
+        problem = problem_of(fixture)
+        beams = final_beams(policy, problem, policy.encode(problem.nodes()), int(name.removeprefix("beam")))
+        assert beams.log_prob is not None
+        pi = fixture.expected(f"{name}.pi")
+        checks.same(f"{name}.pi", _cut(beams.nodes.flatten(0, 1), pi), pi)
+        checks.close(f"{name}.score", beams.log_prob.flatten(), fixture.wanted(f"{name}.score"))
+        cost = _lengths(problem, beams.nodes).flatten()
+        checks.close(f"{name}.cost", cost, fixture.wanted(f"{name}.cost"))
 
 
 def _check_pretrained(fixture: Fixture, policy: Am, checks: Checks) -> None:
@@ -128,7 +135,17 @@ def _check_pretrained(fixture: Fixture, policy: Am, checks: Checks) -> None:
     first = policy.embed(problem.nodes())[:1]
     for layer in policy.encoder:
         first = layer(first, (policy.config.width / policy.config.heads) ** -0.5)
-    checks.close("encoder_out.first", first, fixture.expected("encoder_out.first"), 5e-4)
+    checks.close("encoder_out.first", first, fixture.wanted("encoder_out.first"), 5e-4)
+    if fixture.wants("greedy"):
+        _check_pretrained_tours(fixture, policy, checks, problem)
+    for name in fixture.groups(r"beam\d+"):
+        best = fixture.expected(f"{name}.best_cost")
+        part, width = problem.take(slice(0, len(best))), int(name.removeprefix("beam"))
+        beams = final_beams(policy, part, policy.encode(part.nodes()), width)
+        checks.close(f"{name}.best_cost", _lengths(part, beams.nodes).amin(dim=1), best)
+
+
+def _check_pretrained_tours(fixture: Fixture, policy: Am, checks: Checks, problem: RoutingProblem) -> None:
     done = replay(policy, problem, 1)
     pi = fixture.expected("greedy.pi")
     nodes = _cut(done.nodes[:, 0], pi)
@@ -138,17 +155,15 @@ def _check_pretrained(fixture: Fixture, policy: Am, checks: Checks) -> None:
     checks.identical["greedy.pi"] = bool(same.all())
     if same.double().mean() < PRETRAINED_SHARE:
         checks.failed.append("greedy.pi")
-    cost = _lengths(problem, done.nodes)[:, 0]
-    checks.close("greedy.cost", cost[same], fixture.expected("greedy.cost")[same])
-    checks.close("greedy.ll", done.log_prob[same, 0], fixture.expected("greedy.ll")[same], 5e-4)
-    if bool(same[0]):
-        expected = fixture.expected("greedy.log_p.first")
+    cost, log_prob = _lengths(problem, done.nodes)[:, 0], done.log_prob[:, 0]
+    for name, ours, tolerance in (("cost", cost, LOGIT_TOLERANCE), ("ll", log_prob, 5e-4)):
+        expected = fixture.wanted(f"greedy.{name}")
+        if expected is not None:
+            checks.close(f"greedy.{name}", ours[same], expected[same], tolerance)
+    expected = fixture.wanted("greedy.log_p.first")
+    if expected is not None and bool(same[0]):
         rows = done.log_probs[: expected.shape[1], :1, 0].transpose(0, 1)
         checks.close("greedy.log_p.first", rows, expected, 5e-4)
-    best = fixture.expected("beam5.best_cost")
-    part = problem.take(slice(0, len(best)))
-    beams = final_beams(policy, part, policy.encode(part.nodes()), 5)
-    checks.close("beam5.best_cost", _lengths(part, beams.nodes).amin(dim=1), best)
 
 
 def _check_training(fixture: Fixture, policy: Am, checks: Checks) -> None:
@@ -157,13 +172,16 @@ def _check_training(fixture: Fixture, policy: Am, checks: Checks) -> None:
     policy.train()
     done = replay(policy, problem, 1, moves=fixture.input("forced_pi")[:, None])
     ll = done.log_prob[:, 0]
-    checks.close("train.ll", ll, fixture.expected("train.ll"))
+    checks.close("train.ll", ll, fixture.wanted("train.ll"))
     cost = _lengths(problem, done.nodes)[:, 0].float()
     loss = ((cost - fixture.input("baseline")) * ll).mean()
-    checks.close("train.loss", loss[None], fixture.expected("train.loss"))
+    checks.close("train.loss", loss[None], fixture.wanted("train.loss"))
     loss.backward()
     compare_gradients(fixture, policy, from_official, checks)
-    after = {k.removeprefix("expected.train.after."): v for k, v in fixture.tensors.items() if ".after." in k}
+    prefix = "train.after."
+    after = {
+        name.removeprefix(prefix): fixture.expected(name) for name in fixture.groups(r"train\.after\..+")
+    }
     expected = from_official(fixture.state_dict | after)
     ours = policy.state_dict()
     for key in (key for key in expected if "running" in key):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
+from nco_bench.decoding.problem import (
+    Path,
+    PathProblem,
+    cvrp_problem,
+    route_lengths,
+    shares,
+    tour_lengths,
+    tsp_problem,
+)
 from nco_bench.models.bq import Bq, BqConfig, build, from_official
 from nco_bench.models.logit_scale import esf, log_ratio, none
 from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
@@ -28,7 +38,7 @@ def policy_of(fixture: Fixture, config: BqConfig) -> Bq:
 
 def check(fixture: Fixture) -> ParityResult:
     """Compare everything that a BQ-NCO fixture holds."""
-    problem = fixture.meta["problem"].lower()
+    problem = fixture.fact("problem").lower()
     config = BqConfig(
         problem,
         fixture.size("emb_size"),
@@ -40,7 +50,7 @@ def check(fixture: Fixture) -> ParityResult:
     policy, checks = policy_of(fixture, config), Checks()
     with torch.inference_mode():
         (_check_tsp if problem == "tsp" else _check_cvrp)(fixture, policy, checks)
-    if fixture.has("expected.train"):
+    if fixture.wants("train"):
         _check_training(fixture, policy, problem, checks)
     return result(fixture, "bq", problem, checks)
 
@@ -55,21 +65,16 @@ def _sequence_scores(policy: Bq, nodes: PathNodes, remaining: Tensor | None = No
 
 def _check_tsp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
     coords = fixture.input("coords")
-    for name, points in (("full", coords), ("sub", fixture.input("sub_coords"))):
-        nodes = PathNodes(points, None, coords.shape[1] - 1)
-        checks.close(f"scores_{name}", _sequence_scores(policy, nodes), fixture.expected(f"scores_{name}"))
+    for name, key in (("full", "coords"), ("sub", "sub_coords")):
+        if not fixture.wants(f"scores_{name}"):
+            continue
+        nodes = PathNodes(fixture.input(key), None, coords.shape[1] - 1)
+        checks.close(f"scores_{name}", _sequence_scores(policy, nodes), fixture.wanted(f"scores_{name}"))
     problem = tsp_problem(coords[:, :-1])
-    knn, width = fixture.option("knns"), fixture.option("beam")
-    paths = {
-        "greedy": greedy(policy, problem),
-        "greedy_knn": greedy(policy, problem, knn=knn),
-        "beam": beam(policy, problem, width),
-        "beam_knn": beam(policy, problem, width, knn=knn),
-    }
-    for name, path in paths.items():
+    for name, path in _paths(fixture, policy, problem):
         tours = torch.cat([problem.rows[:, :1], path.order], dim=1)
-        checks.same(f"{name}.tours", tours, fixture.expected(f"{name}.tours"))
-        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.expected(f"{name}.lengths"))
+        checks.same(f"{name}.tours", tours, fixture.wanted(f"{name}.tours"))
+        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.wanted(f"{name}.lengths"))
 
 
 def _check_cvrp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
@@ -77,32 +82,39 @@ def _check_cvrp(fixture: Fixture, policy: Bq, checks: Checks) -> None:
     size = coords.shape[1] - 2
     nodes = PathNodes(coords, shares(demand, capacity, coords.dtype), size)
     full = torch.ones(len(coords))
-    checks.close("scores_full", _sequence_scores(policy, nodes, full), fixture.expected("scores_full"))
-    sub_demand = shares(fixture.input("sub_demands"), capacity, coords.dtype)
-    sub = PathNodes(fixture.input("sub_coords"), sub_demand, size)
-    remaining = shares(fixture.input("sub_remaining"), capacity, coords.dtype)
-    checks.close("scores_sub", _sequence_scores(policy, sub, remaining), fixture.expected("scores_sub"))
-
+    checks.close("scores_full", _sequence_scores(policy, nodes, full), fixture.wanted("scores_full"))
+    if fixture.wants("scores_sub"):
+        _check_sub_scores(fixture, policy, checks, size)
     problem = cvrp_problem(coords[:, :-1], demand[:, :-1].long(), capacity.long())
-    knn, width = fixture.option("knns"), fixture.option("beam")
-    paths = {
-        "greedy": greedy(policy, problem),
-        "greedy_knn": greedy(policy, problem, knn=knn),
-        "beam": beam(policy, problem, width),
-        "beam_knn": beam(policy, problem, width, knn=knn),
-    }
-    for name, path in paths.items():
+    for name, path in _paths(fixture, policy, problem):
         _compare_routes(fixture, coords, path, name, checks)
+
+
+def _paths(fixture: Fixture, policy: Bq, problem: PathProblem) -> Iterator[tuple[str, Path]]:
+    """Decode as the fixture's groups say, with its beam width and its number of nearest nodes."""
+    for name in fixture.groups(r"(?:greedy|beam)(?:_knn)?"):
+        knn = fixture.option("knns") if name.endswith("_knn") else None
+        if name.startswith("greedy"):
+            yield name, greedy(policy, problem, knn=knn)
+        else:
+            yield name, beam(policy, problem, fixture.option("beam"), knn=knn)
+
+
+def _check_sub_scores(fixture: Fixture, policy: Bq, checks: Checks, size: int) -> None:
+    coords, capacity = fixture.input("sub_coords"), fixture.input("capacities")
+    sub_demand = shares(fixture.input("sub_demands"), capacity, coords.dtype)
+    sub = PathNodes(coords, sub_demand, size)
+    remaining = shares(fixture.input("sub_remaining"), capacity, coords.dtype)
+    checks.close("scores_sub", _sequence_scores(policy, sub, remaining), fixture.wanted("scores_sub"))
 
 
 def _compare_routes(fixture: Fixture, coords: Tensor, path: Path, name: str, checks: Checks) -> None:
     """Compare with BQ's rows: depot, customers, depot; the depot rows carry fixed flags."""
-    expected_path, expected_via = fixture.expected(f"{name}.paths"), fixture.expected(f"{name}.via_depot")
-    checks.same(f"{name}.paths", path.order, expected_path[:, 1:-1])
-    checks.same(f"{name}.via_depot", path.flags, expected_via[:, 1:-1])
-    checks.close(
-        f"{name}.lengths", route_lengths(coords, path.order, path.flags), fixture.expected(f"{name}.lengths")
-    )
+    for field, ours in (("paths", path.order), ("via_depot", path.flags)):
+        expected = fixture.wanted(f"{name}.{field}")
+        checks.same(f"{name}.{field}", ours, None if expected is None else expected[:, 1:-1])
+    lengths = route_lengths(coords, path.order, path.flags)
+    checks.close(f"{name}.lengths", lengths, fixture.wanted(f"{name}.lengths"))
 
 
 def _check_training(fixture: Fixture, policy: Bq, problem: str, checks: Checks) -> None:
@@ -126,11 +138,11 @@ def _check_training(fixture: Fixture, policy: Bq, problem: str, checks: Checks) 
             target = 2 + fixture.input("train.via_depots")[:, begin + 1]
         sizes.append(nodes.coords.shape[1])
         trainer.step(F.cross_entropy(_sequence_scores(policy, nodes, remaining), target))
-    checks.same("train.num_nodes", torch.tensor(sizes), fixture.expected("train.num_nodes"))
+    checks.same("train.num_nodes", torch.tensor(sizes), fixture.wanted("train.num_nodes"))
     compare_losses(fixture, trainer, checks, "train.losses")
     # The official schedule decays after epoch 0 already.
     rate = torch.tensor(fixture.option("train_lr") * fixture.option("decay_rate"))
-    checks.close("train.lr_after", rate, fixture.expected("train.lr_after"), tolerance=1e-9)
+    checks.close("train.lr_after", rate, fixture.wanted("train.lr_after"), tolerance=1e-9)
     compare_parameters(fixture, policy, from_official, checks)
 
 
@@ -145,18 +157,23 @@ def check_esf(fixture: Fixture) -> ParityResult:
         training_size=fixture.size("n_train"),
     )
     policy, checks = policy_of(fixture, config), Checks()
-    coords, sub = fixture.input("coords"), fixture.input("sub_coords")
+    coords = fixture.input("coords")
     size = coords.shape[1] - 1
     problem = tsp_problem(coords[:, :-1])
     with torch.inference_mode():
         for reading, scale in (("none", none), ("static", log_ratio), ("dynamic", esf)):
             policy.logit_scale = scale
-            for name, points in (("scores", coords), ("sub_scores", sub)):
-                scores = _sequence_scores(policy, PathNodes(points, None, size))
-                checks.close(f"{reading}.{name}", scores, fixture.expected(f"{reading}.{name}"))
-            for prefix, knn in (("", None), ("knn_", fixture.option("knns"))):
+            for name, key in (("scores", "coords"), ("sub_scores", "sub_coords")):
+                if not fixture.wants(f"{reading}.{name}"):
+                    continue
+                scores = _sequence_scores(policy, PathNodes(fixture.input(key), None, size))
+                checks.close(f"{reading}.{name}", scores, fixture.wanted(f"{reading}.{name}"))
+            for prefix in ("", "knn_"):
+                if not fixture.wants(f"{reading}.{prefix}tours", f"{reading}.{prefix}lens"):
+                    continue
+                knn = fixture.option("knns") if prefix else None
                 tours = torch.cat([problem.rows[:, :1], greedy(policy, problem, knn=knn).order], dim=1)
-                checks.same(f"{reading}.{prefix}tours", tours, fixture.expected(f"{reading}.{prefix}tours"))
+                checks.same(f"{reading}.{prefix}tours", tours, fixture.wanted(f"{reading}.{prefix}tours"))
                 lengths = tour_lengths(coords, tours)
-                checks.close(f"{reading}.{prefix}lens", lengths, fixture.expected(f"{reading}.{prefix}lens"))
+                checks.close(f"{reading}.{prefix}lens", lengths, fixture.wanted(f"{reading}.{prefix}lens"))
     return result(fixture, "bq-esf", "tsp", checks)

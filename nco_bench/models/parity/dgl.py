@@ -21,8 +21,6 @@ from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, resul
 from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
 
-STEPS = (1, 2, 20, 37, 39)
-DECISIONS = (1, 5)
 MOST_CAPACITY = 10_000
 
 
@@ -44,12 +42,17 @@ def check(fixture: Fixture) -> ParityResult:
     instances = problem_of(fixture)
     with torch.inference_mode():
         _check_steps(fixture, policy, checks, instances)
-        for name in ("greedy", "beam", "aug"):
+        for name in fixture.groups("greedy|beam|aug"):
             _check_solutions(fixture, policy, checks, instances, name)
+    if fixture.wants("train"):
+        _check_teacher(fixture, config, checks, instances)
+    return result(fixture, "dgl", problem, checks)
+
+
+def _check_teacher(fixture: Fixture, config: DglConfig, checks: Checks, instances: RoutingProblem) -> None:
     many = fixture.size("train_knn")
     policy = _policy(fixture, replace(config, neighbours=many, depot_neighbours=many))
     _check_training(fixture, policy, checks, instances)
-    return result(fixture, "dgl", problem, checks)
 
 
 def _policy(fixture: Fixture, config: DglConfig) -> Dgl:
@@ -75,50 +78,57 @@ def problem_of(fixture: Fixture) -> RoutingProblem:
 
 
 def _check_steps(fixture: Fixture, policy: Dgl, checks: Checks, problem: RoutingProblem) -> None:
-    """Compare features, candidates, the encoder and the probabilities after the first moves of the greedy solutions."""
-    nodes, tours = problem.nodes(), fixture.expected("greedy.tours")
-    flags = fixture.expected("greedy.flags").bool() if problem.demands is not None else None
-    for step in STEPS:
-        if not bool((fixture.input(f"step{step}.selected") == tours[:, :step]).all()):
-            raise BadInputError(
-                f"{fixture.path}: input.step{step}.selected is not the start of greedy.tours."
-            )
-        walks = begin(policy, problem, nodes, 1, tours[:, 0])
-        for i in range(1, step):
-            walks = move(policy, problem, nodes, walks, tours[:, i], None if flags is None else flags[:, i])
-        walk, name = walks.state, f"step{step}"
-        every = torch.arange(tours.shape[1] + (flags is not None)).expand(len(tours), -1)
-        checks.close(
-            f"{name}.node_features",
-            policy.features(nodes, walk, every),
-            fixture.expected(f"{name}.node_features"),
-        )
+    """Compare features, candidates, the encoder and the probabilities after the moves of every step held."""
+    nodes = problem.nodes()
+    for name in fixture.groups(r"step\d+"):
+        selected = fixture.input(f"{name}.selected")
+        flags = _flags(fixture, name, selected) if problem.demands is not None else None
+        walks = begin(policy, problem, nodes, 1, selected[:, 0])
+        for i in range(1, selected.shape[1]):
+            via = None if flags is None else flags[:, i]
+            walks = move(policy, problem, nodes, walks, selected[:, i], via)
+        walk = walks.state
+        every = torch.arange(nodes.coords.shape[1]).expand(len(selected), -1)
+        features = policy.features(nodes, walk, every)
+        checks.close(f"{name}.node_features", features, fixture.wanted(f"{name}.node_features"))
         groups = policy.candidates(nodes, walk)
         for group, suffix in zip(groups, ("",) if flags is None else ("_direct", "_depot"), strict=True):
-            checks.same(f"{name}.candidates{suffix}", group, fixture.expected(f"{name}.candidates{suffix}"))
+            checks.same(f"{name}.candidates{suffix}", group, fixture.wanted(f"{name}.candidates{suffix}"))
         if walk.room is not None:
-            checks.close(f"{name}.capacity", walk.room, fixture.expected(f"{name}.capacity"))
+            checks.close(f"{name}.capacity", walk.room, fixture.wanted(f"{name}.capacity"))
         inputs = policy.inputs(nodes, walk, *groups)
-        checks.close(f"{name}.encoder_input", inputs, fixture.expected(f"{name}.encoder_input"))
+        checks.close(f"{name}.encoder_input", inputs, fixture.wanted(f"{name}.encoder_input"))
         output = policy.encoded(inputs, nodes.size)
-        checks.close(f"{name}.encoder_output", output, fixture.expected(f"{name}.encoder_output"))
-        checks.close(
-            f"{name}.probs", *_probabilities(policy.options(nodes, walk), fixture.expected(f"{name}.probs"))
+        checks.close(f"{name}.encoder_output", output, fixture.wanted(f"{name}.encoder_output"))
+        probs = fixture.wanted(f"{name}.probs")
+        if probs is not None:
+            checks.close(f"{name}.probs", _probabilities(policy.options(nodes, walk), probs), probs)
+
+
+def _flags(fixture: Fixture, name: str, selected: Tensor) -> Tensor:
+    """Return which of the selected nodes are reached via the depot: as stored, or as in the greedy solutions they begin."""
+    if fixture.has(f"input.{name}.flags"):
+        return fixture.input(f"{name}.flags").bool()
+    tours, flags = fixture.expected("greedy.tours"), fixture.expected("greedy.flags").bool()
+    if not torch.equal(selected, tours[:, : selected.shape[1]]):
+        raise BadInputError(
+            f"{fixture.path}: input.{name}.selected is not the start of greedy.tours; it needs input.{name}.flags."
         )
+    return flags
 
 
-def _probabilities(options: Options, expected: Tensor) -> tuple[Tensor, Tensor]:
+def _probabilities(options: Options, expected: Tensor) -> Tensor:
     """Spread ours over all nodes (directly, then via the depot), 0 elsewhere."""
     place = options.nodes
     if options.via is not None:
         place = place + options.via.long() * (expected.shape[1] // 2)
-    return torch.zeros_like(expected).scatter(1, place, options.log_probs.exp()), expected
+    return torch.zeros_like(expected).scatter(1, place, options.log_probs.exp())
 
 
 def _check_solutions(
     fixture: Fixture, policy: Dgl, checks: Checks, problem: RoutingProblem, name: str
 ) -> None:
-    """Compare greedy solutions, all final beams from two starts, or greedy solutions of turned copies."""
+    """Compare greedy solutions, all final beams from every start, or greedy solutions of turned copies."""
     seen, metric = problem, problem.coords
     starts = fixture.input(f"{name}.start") + (problem.demands is not None)
     if name == "aug":
@@ -141,14 +151,14 @@ def _check_solutions(
         metric = metric.repeat_interleave(width * len(starts), dim=0)
     else:
         done = construct(policy, seen, best_option, starts=starts.expand(len(metric)))
-    checks.same(f"{name}.tours", done.nodes, fixture.expected(f"{name}.tours"))
+    checks.same(f"{name}.tours", done.nodes, fixture.wanted(f"{name}.tours"))
     if done.via is not None:
-        checks.same(f"{name}.flags", done.via, fixture.expected(f"{name}.flags"))
+        checks.same(f"{name}.flags", done.via, fixture.wanted(f"{name}.flags"))
     lengths = _lengths(metric, done)
-    checks.close(f"{name}.lens", lengths, fixture.expected(f"{name}.lens"))
+    checks.close(f"{name}.lens", lengths, fixture.wanted(f"{name}.lens"))
     if name != "greedy":
         best = lengths.view(len(problem.coords), -1).amin(dim=1)
-        checks.close(f"{name}.best_len", best, fixture.expected(f"{name}.best_len"))
+        checks.close(f"{name}.best_len", best, fixture.wanted(f"{name}.best_len"))
 
 
 def _by_instance(parts: list[Tensor], width: int) -> Tensor:
@@ -180,7 +190,7 @@ def _check_training(fixture: Fixture, policy: Dgl, checks: Checks, problem: Rout
     checks.close(
         "train.solution_len",
         _lengths(problem.coords, Moves(solution, via, solution)),
-        fixture.expected("train.solution_len"),
+        fixture.wanted("train.solution_len"),
     )
     nodes = problem.nodes()
     if nodes.demand is not None:
@@ -190,15 +200,15 @@ def _check_training(fixture: Fixture, policy: Dgl, checks: Checks, problem: Rout
         node, flag = solution[:, step], None if via is None else via[:, step]
         log_prob = _of(policy.options(nodes, walks.state), node, flag)
         chosen.append(log_prob.exp())
-        if step in DECISIONS:
+        if fixture.wants(f"train.grad_norms_decision{step}"):
             policy.zero_grad()
             (-log_prob.mean()).backward()
             _compare_norms(fixture, policy, checks, step)
         walks = move(policy, problem, nodes, walks, node, flag)
     probs = torch.stack(chosen, dim=1).detach()
-    checks.close("train.probs", probs, fixture.expected("train.probs"))
+    checks.close("train.probs", probs, fixture.wanted("train.probs"))
     loss = -F.pad(probs.double(), (1, 0), value=1.0).log().mean()
-    checks.close("train.loss", loss[None], fixture.expected("train.loss"))
+    checks.close("train.loss", loss[None], fixture.wanted("train.loss"))
 
 
 def _of(options: Options, node: Tensor, via: Tensor | None) -> Tensor:
@@ -215,7 +225,7 @@ def _compare_norms(fixture: Fixture, policy: Dgl, checks: Checks, step: int) -> 
     expected = {f"expected.{name}.grad_norms": fixture.expected(f"train.grad_norms_{name}")}
     renamed = replace(
         fixture,
-        meta={**fixture.meta, "grad_norm_order": fixture.meta["grad_norm_keys"]},
+        meta={**fixture.meta, "grad_norm_order": fixture.fact("grad_norm_keys")},
         tensors={**fixture.tensors, **expected},
     )
     compare_gradients(renamed, policy, from_official, checks, name)

@@ -1,8 +1,8 @@
 """Parity of the official ESF code (xybFight/VRP-Generalization): the factor on POMO for TSP, and on Omni-VRP for CVRP.
 
-Both networks are POMO's; Omni-VRP normalises over batch and nodes together. Every softmax, the last one too, is applied
-to log_50(n) times its logits, where the official attention reads n off its queries: nodes in the encoder, starts in the
-decoder.
+Both networks are POMO's; as published, Omni-VRP normalises over batch and nodes together. Every softmax, the last one
+too, is applied to log_50(n) times its logits, where the official attention reads n off its queries: nodes in the encoder,
+starts in the decoder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
+from nco_bench.errors import BadInputError
 from nco_bench.models.encode_once import Glimpse, RouteState, RoutingNodes
 from nco_bench.models.logit_scale import ScaleContext, esf
 from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
@@ -21,6 +22,9 @@ from nco_bench.models.parity.pomo import lengths_of, official_rows
 from nco_bench.models.parity.trajectories import replay
 from nco_bench.models.pomo import InstanceNorm, Pomo, PomoConfig, build
 from nco_bench.models.registry import load_official
+
+NORMS = ("instance", "batch_no_track")
+"""POMO's normalisation of each instance, which stands where none is named; Omni-VRP's over batch and nodes together."""
 
 
 class BatchNormNow(InstanceNorm):
@@ -65,25 +69,25 @@ class EsfPomo(nn.Module):
 
 
 def check(fixture: Fixture) -> ParityResult:
-    """Compare what a fixture of the official ESF code holds: encoder, one decoder step, greedy trajectories."""
+    """Compare what a fixture of the official ESF code holds: encoder, decoder steps, greedy trajectories."""
     cvrp, checks = fixture.has("input.depot_node_xy"), Checks()
     policy, problem = _policy(fixture, cvrp), _problem(fixture, cvrp)
     starts = torch.arange(fixture.option("pomo_size")) + int(cvrp)
-    step = "step3" if cvrp else "step4"
     with torch.inference_mode():
         nodes = problem.nodes()
         x = policy.pomo.encoder(nodes, policy.factor(nodes.coords.shape[1]))
-        checks.close("encoded_nodes", x, fixture.expected("encoded_nodes"))
-        current, blocked = fixture.input(f"{step}.current_node"), fixture.input(f"{step}.ninf_mask")
-        room = fixture.input(f"{step}.load") if cvrp else None
-        state = RouteState(None if cvrp else starts.expand_as(current), current, blocked, room)
-        probabilities = policy.logits(policy.encode(nodes), state).softmax(dim=2)
-        checks.close(f"{step}.probs", probabilities, fixture.expected(f"{step}.probs"))
+        checks.close("encoded_nodes", x, fixture.wanted("encoded_nodes"))
+        for step in fixture.groups(r"step\d+"):
+            current, blocked = fixture.input(f"{step}.current_node"), fixture.input(f"{step}.ninf_mask")
+            room = fixture.input(f"{step}.load") if cvrp else None
+            state = RouteState(None if cvrp else starts.expand_as(current), current, blocked, room)
+            probabilities = policy.logits(policy.encode(nodes), state).softmax(dim=2)
+            checks.close(f"{step}.probs", probabilities, fixture.wanted(f"{step}.probs"))
         done = replay(policy, problem, len(starts), starts=starts.expand(len(problem.coords), -1))
     lengths = lengths_of(problem, done.nodes)
-    checks.same("tours", official_rows(problem, done.nodes), fixture.expected("tours"))
-    checks.close("costs", lengths, fixture.expected("costs"))
-    checks.close("best_costs", lengths.amin(dim=1), fixture.expected("best_costs"))
+    checks.same("tours", official_rows(problem, done.nodes), fixture.wanted("tours"))
+    checks.close("costs", lengths, fixture.wanted("costs"))
+    checks.close("best_costs", lengths.amin(dim=1), fixture.wanted("best_costs"))
     return result(fixture, "pomo + esf", "cvrp" if cvrp else "tsp", checks)
 
 
@@ -97,9 +101,13 @@ def _policy(fixture: Fixture, cvrp: bool) -> EsfPomo:
         fixture.size("encoder_layer_num"),
         fixture.size("logit_clipping"),
     )
-    fixture.require("norm", "batch_no_track" if cvrp else None)
+    norm = fixture.sizes.get("norm") or "instance"
+    if norm not in NORMS:
+        raise BadInputError(
+            f"{fixture.path.with_suffix('.json')}: norm {norm!r} is unknown; ours are {' and '.join(NORMS)}."
+        )
     pomo = build(config)
-    if cvrp:
+    if norm == "batch_no_track":
         for layer in pomo.encoder.layers:
             layer.norm_attention = BatchNormNow(config.width)
             layer.norm_feed_forward = BatchNormNow(config.width)

@@ -1,12 +1,14 @@
 """Parity fixtures: official weights, inputs and outputs, and the comparison of ours with them.
 
 A fixture is a pair ``NAME.safetensors`` and ``NAME.json``. The tensors are called ``state_dict.<official key>``,
-``input.<name>`` and ``expected.<name>``; the JSON holds the model, the problem and its configuration.
+``input.<name>`` and ``expected.<name>``; the JSON holds the model, the problem and its configuration. A check replays what
+the fixture expects and no more: groups, steps and sizes are those that it holds. What no check reads of it is listed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ class Fixture:
     path: Path
     meta: dict[str, Any]
     tensors: dict[str, Tensor]
+    read: set[str] = field(default_factory=set, compare=False)
 
     @property
     def name(self) -> str:
@@ -65,10 +68,42 @@ class Fixture:
         """Return ``expected.<name>``."""
         return self._tensor(f"expected.{name}")
 
+    def wanted(self, name: str) -> Tensor | None:
+        """Return ``expected.<name>``, or None where the fixture does not hold it."""
+        return self.expected(name) if f"expected.{name}" in self.tensors else None
+
+    def row(self, name: str, index: int) -> Tensor | None:
+        """Return one row of ``expected.<name>``, or None where the fixture does not hold it."""
+        expected = self.wanted(name)
+        return None if expected is None else expected[index]
+
+    def wants(self, *names: str) -> bool:
+        """Whether any of these tensors, or groups of tensors, is expected."""
+        return any(self.has(f"expected.{name}") for name in names)
+
+    def groups(self, pattern: str) -> list[str]:
+        r"""Return the expected groups or tensors that match, such as ``step20`` for ``step\d+``; numbers by their size."""
+        form = re.compile(rf"expected\.({pattern})(?:\.|$)")
+        found = {match[1] for key in self.tensors if (match := form.match(key))}
+        return sorted(
+            found, key=lambda name: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
+        )
+
+    def not_read(self) -> tuple[str, ...]:
+        """Return what is expected and no check has read."""
+        return tuple(sorted(k for k in self.tensors if k.startswith("expected.") and k not in self.read))
+
     def _tensor(self, key: str) -> Tensor:
         if key not in self.tensors:
-            raise BadInputError(f"{self.path}: holds no tensor {key}; a {self.name} fixture needs it.")
+            raise BadInputError(f"{self.path}: holds no tensor {key}; what it expects needs it.")
+        self.read.add(key)
         return self.tensors[key]
+
+    def fact(self, key: str) -> Any:
+        """Return an entry of the JSON."""
+        if key not in self.meta:
+            raise BadInputError(f"{self.path.with_suffix('.json')}: lacks {key!r}.")
+        return self.meta[key]
 
     def option(self, key: str) -> Any:
         """Return an entry of the configuration."""
@@ -129,8 +164,15 @@ class Checks:
     identical: dict[str, bool] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
-    def close(self, name: str, ours: Tensor, expected: Tensor, tolerance: float = LOGIT_TOLERANCE) -> None:
-        """Compare floats: the same shape, the same infinite entries, finite ones within the tolerance."""
+    def close(
+        self, name: str, ours: Tensor, expected: Tensor | None, tolerance: float = LOGIT_TOLERANCE
+    ) -> None:
+        """Compare floats: the same shape, the same infinite entries, finite ones within the tolerance.
+
+        Nothing is compared where nothing is expected; so in `same`.
+        """
+        if expected is None:
+            return
         ours, expected = ours.detach().double(), expected.double()
         error = float("inf")
         if ours.shape == expected.shape:
@@ -148,8 +190,10 @@ class Checks:
         if not error <= PARAMETER_TOLERANCE:
             self.failed.append(name)
 
-    def same(self, name: str, ours: Tensor, expected: Tensor) -> None:
+    def same(self, name: str, ours: Tensor, expected: Tensor | None) -> None:
         """Compare integers exactly."""
+        if expected is None:
+            return
         agree = ours.shape == expected.shape and bool((ours.long() == expected.long()).all())
         self.identical[name] = agree
         if not agree:
@@ -172,6 +216,8 @@ class ParityResult:
         Whether everything is within its tolerance.
     details
         Per comparison: the relative error, or whether integers agree; ``failed`` lists what is out of tolerance.
+    not_compared
+        Tensors that the fixture expects and no comparison read.
     """
 
     fixture: str
@@ -181,6 +227,7 @@ class ParityResult:
     tours_identical: bool
     ok: bool
     details: dict[str, Any]
+    not_compared: tuple[str, ...] = ()
 
 
 def result(fixture: Fixture, model: str, problem: str, checks: Checks) -> ParityResult:
@@ -194,4 +241,5 @@ def result(fixture: Fixture, model: str, problem: str, checks: Checks) -> Parity
         tours_identical=all(checks.identical.values()),
         ok=not checks.failed and bool(checks.errors or checks.identical),
         details={**details, "failed": checks.failed},
+        not_compared=fixture.not_read(),
     )

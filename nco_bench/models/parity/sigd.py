@@ -34,11 +34,11 @@ def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:
 
 def check(fixture: Fixture) -> ParityResult:
     """Compare what a SIGD fixture holds, but for its stochastic beam search (a matter of training data)."""
-    problem = fixture.meta["problem"].lower()
+    problem = fixture.fact("problem").lower()
     policy, checks = policy_of(fixture, problem), Checks()
     with torch.inference_mode():
         (_check_tsp if problem == "tsp" else _check_cvrp)(fixture, policy, checks)
-    if fixture.has("expected.train"):
+    if fixture.wants("train"):
         _check_training(fixture, policy, problem, checks)
     return result(fixture, "sigd-lehd" if policy.config.style == "lehd" else "sigd", problem, checks)
 
@@ -58,21 +58,21 @@ def _check_tsp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> Non
     coords = fixture.input("coords")
     if policy.config.style == "lehd":
         encoded = policy.embed(PathNodes(coords, None, coords.shape[1]))
-        checks.close("encoded_nodes", encoded, fixture.expected("encoded_nodes"))
-        sub = tsp_prefix_scores(policy, coords, int(fixture.input("sub_length")))
+        checks.close("encoded_nodes", encoded, fixture.wanted("encoded_nodes"))
         full = tsp_prefix_scores(policy, coords, coords.shape[1] + 1)
-        checks.close("logits_full", full, fixture.expected("logits_full"))
-    else:
-        points = fixture.input("sub_coords")
-        sub = tsp_prefix_scores(policy, points, points.shape[1])
-    checks.close("logits_sub", sub, fixture.expected("logits_sub"))
+        checks.close("logits_full", full, fixture.wanted("logits_full"))
+    if fixture.wants("logits_sub"):
+        points = coords if policy.config.style == "lehd" else fixture.input("sub_coords")
+        length = int(fixture.input("sub_length")) if policy.config.style == "lehd" else points.shape[1]
+        scores = tsp_prefix_scores(policy, points, length)
+        checks.close("logits_sub", scores, fixture.expected("logits_sub"))
     problem = tsp_problem(coords)
-    for name, width in (("greedy", 1), ("beam", fixture.option("beam"))):
-        path = beam(policy, problem, width)
+    for name in fixture.groups("greedy|beam"):
+        path = beam(policy, problem, 1 if name == "greedy" else fixture.option("beam"))
         tours = torch.cat([problem.rows[:, :1], path.order], dim=1)
-        checks.same(f"{name}.tours", tours, fixture.expected(f"{name}.tours"))
-        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.expected(f"{name}.lengths"))
-        checks.close(f"{name}.log_prob", path.log_prob, fixture.expected(f"{name}.log_prob"))
+        checks.same(f"{name}.tours", tours, fixture.wanted(f"{name}.tours"))
+        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.wanted(f"{name}.lengths"))
+        checks.close(f"{name}.log_prob", path.log_prob, fixture.wanted(f"{name}.log_prob"))
 
 
 def cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd) -> Tensor:
@@ -100,19 +100,19 @@ def _cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd, items: T
 
 
 def _check_cvrp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> None:
-    checks.close("step.logits", cvrp_logits(fixture, "step", policy), fixture.expected("step.logits"))
+    if fixture.wants("step"):
+        checks.close("step.logits", cvrp_logits(fixture, "step", policy), fixture.expected("step.logits"))
     coords, demand, capacity = (fixture.input(name) for name in ("coords", "demands", "capacities"))
     problem = cvrp_problem(coords, demand.long(), capacity.long())
-    nearest, width = fixture.option("nearest_k"), fixture.option("beam")
-    for name, beams, knn in (
-        ("greedy", 1, None), ("beam", width, None), ("greedy_knn", 1, nearest), ("beam_knn", width, nearest)
-    ):  # fmt: skip
+    for name in fixture.groups("(?:greedy|beam)(?:_knn)?"):
+        beams = 1 if name.startswith("greedy") else fixture.option("beam")
+        knn = fixture.option("nearest_k") if name.endswith("_knn") else None
         path = beam(policy, problem, beams, knn=knn)
-        checks.same(f"{name}.customers", path.order, fixture.expected(f"{name}.customers"))
-        checks.same(f"{name}.flags", path.flags, fixture.expected(f"{name}.flags"))
+        checks.same(f"{name}.customers", path.order, fixture.wanted(f"{name}.customers"))
+        checks.same(f"{name}.flags", path.flags, fixture.wanted(f"{name}.flags"))
         lengths = route_lengths(coords, path.order, path.flags)
-        checks.close(f"{name}.lengths", lengths, fixture.expected(f"{name}.lengths"))
-        checks.close(f"{name}.log_prob", path.log_prob, fixture.expected(f"{name}.log_prob"))
+        checks.close(f"{name}.lengths", lengths, fixture.wanted(f"{name}.lengths"))
+        checks.close(f"{name}.log_prob", path.log_prob, fixture.wanted(f"{name}.log_prob"))
 
 
 def _check_training(fixture: Fixture, policy: Sigd | SigdLehd, problem: str, checks: Checks) -> None:

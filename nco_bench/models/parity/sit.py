@@ -61,16 +61,16 @@ def policy_of(fixture: Fixture, problem: str) -> Sit:
 
 def check(fixture: Fixture) -> ParityResult:
     """Compare everything that a SIL fixture holds."""
-    problem = fixture.meta["problem"].lower()
+    problem = fixture.fact("problem").lower()
     policy, checks = policy_of(fixture, problem), Checks()
     tsp = problem == "tsp"
     with torch.inference_mode():
         (_check_tsp if tsp else _check_cvrp)(fixture, policy, checks)
-        if fixture.has("expected.ri"):
+        if fixture.wants("ri"):
             (_check_insertion_tsp if tsp else _check_insertion_cvrp)(fixture, checks)
-        if fixture.has("expected.prc"):
+        if fixture.wants("prc"):
             (_check_prc_tsp if tsp else _check_prc_cvrp)(fixture, policy, checks)
-    if fixture.has("expected.train"):
+    if fixture.wants("train"):
         (_check_training_tsp if tsp else _check_training_cvrp)(fixture, policy, checks)
     return result(fixture, "sit", problem, checks)
 
@@ -87,59 +87,63 @@ def _check_tsp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
     coords = fixture.input("problems")
     problem = tsp_problem(coords)
     features = policy.embed(problem.nodes)
-    checks.close("encoded_nodes", policy.embedding(features), fixture.expected("encoded_nodes"))
-    for step in ("step_a", "step_b", "step_c"):
+    checks.close("encoded_nodes", policy.embedding(features), fixture.wanted("encoded_nodes"))
+    for step in fixture.groups(r"step_\w+"):
         rows = tsp_rows(coords.shape[1], fixture.input(f"{step}.selected"))
         # Nodes that the restriction hides are put back with 1e-7.
         probs = torch.zeros(coords.shape[:2]).scatter(1, rows[:, 1:-1], 1e-7)
-        if step == "step_c":
-            rows = nearest_only(rows, coords, fixture.option("step_c_k"))
+        if f"{step}_k" in fixture.config:
+            rows = nearest_only(rows, coords, fixture.option(f"{step}_k"))
         scores = policy.scores(path_state(problem.nodes, features, rows))
-        expected = fixture.expected(f"{step}.raw_logits")
-        checks.close(f"{step}.raw_logits", scores, expected[:, -scores.shape[1] :])
+        expected = fixture.wanted(f"{step}.raw_logits")
+        if expected is not None:
+            checks.close(f"{step}.raw_logits", scores, expected[:, -scores.shape[1] :])
         probs = probs.scatter(1, rows[:, 1:-1], floored(scores.softmax(1)))
-        checks.close(f"{step}.probs", probs, fixture.expected(f"{step}.probs"))
-    for name, knn in (("greedy", None), ("greedy_knn", fixture.option("step_c_k"))):
+        checks.close(f"{step}.probs", probs, fixture.wanted(f"{step}.probs"))
+    for name in fixture.groups("greedy(?:_knn)?"):
+        knn = fixture.option("step_c_k") if name == "greedy_knn" else None
         tours = torch.cat([problem.rows[:, :1], greedy(policy, problem, knn=knn).order], dim=1)
-        checks.same(f"{name}.tours", tours, fixture.expected(f"{name}.tours"))
-        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.expected(f"{name}.lengths"))
+        checks.same(f"{name}.tours", tours, fixture.wanted(f"{name}.tours"))
+        checks.close(f"{name}.lengths", tour_lengths(coords, tours), fixture.wanted(f"{name}.lengths"))
 
 
 def _check_cvrp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
     coords, demand, capacity = (fixture.input(name) for name in ("coords", "demand", "capacity"))
     problem = cvrp_problem(coords, demand, capacity)
     features = policy.embed(problem.nodes)
-    checks.close("encoded_nodes", policy.embedding(features), fixture.expected("encoded_nodes"))
+    checks.close("encoded_nodes", policy.embedding(features), fixture.wanted("encoded_nodes"))
     batch, customers = len(coords), coords.shape[1] - 1
-    for step in ("step_a", "step_b", "step_c"):
+    for step in fixture.groups(r"step_\w+"):
         remaining = shares(fixture.input(f"{step}.remaining"), capacity, coords.dtype)
         selected = fixture.input(f"{step}.selected")
         rows = cvrp_rows(coords.shape[1], selected)
         # Customers that the restriction hides are put back with probability 0.
         full = torch.full((batch, 2, customers), -2.0)
         full.scatter_(2, (rows[:, None, 1:-1] - 1).expand(-1, 2, -1), 0.0)
-        if step == "step_c":
-            rows = nearest_only(rows, coords, fixture.option("step_c_k"))
+        if f"{step}_k" in fixture.config:
+            rows = nearest_only(rows, coords, fixture.option(f"{step}_k"))
         closed = not selected.shape[1]
         scores = policy.scores(path_state(problem.nodes, features, rows, closed=closed, remaining=remaining))
-        expected = fixture.expected(f"{step}.raw_logits")
-        checks.close(f"{step}.raw_logits", scores, expected[:, -scores.shape[1] :])
+        expected = fixture.wanted(f"{step}.raw_logits")
+        if expected is not None:
+            checks.close(f"{step}.raw_logits", scores, expected[:, -scores.shape[1] :])
         probs = floored(scores.transpose(1, 2).flatten(1).softmax(1)).view(batch, 2, -1)
         full.scatter_(2, (rows[:, None, 1:-1] - 1).expand(-1, 2, -1), probs)
-        checks.close(f"{step}.probs", full.flatten(1), fixture.expected(f"{step}.probs"))
-    for name, knn in (("greedy", None), ("greedy_knn", fixture.option("step_c_k"))):
+        checks.close(f"{step}.probs", full.flatten(1), fixture.wanted(f"{step}.probs"))
+    for name in fixture.groups("greedy(?:_knn)?"):
+        knn = fixture.option("step_c_k") if name == "greedy_knn" else None
         path = greedy(policy, problem, knn=knn)
         flags = node_flags(path)
-        checks.same(f"{name}.node_flag", flags, fixture.expected(f"{name}.node_flag"))
+        checks.same(f"{name}.node_flag", flags, fixture.wanted(f"{name}.node_flag"))
         lengths = route_lengths(coords, path.order, flags[..., 1] == 1)
-        checks.close(f"{name}.lengths", lengths, fixture.expected(f"{name}.lengths"))
+        checks.close(f"{name}.lengths", lengths, fixture.wanted(f"{name}.lengths"))
 
 
 def _check_insertion_tsp(fixture: Fixture, checks: Checks) -> None:
     coords = fixture.input("problems")
     tours = insert_tsp(coords, fixture.input("ri.order"))
-    checks.same("ri.tours", tours, fixture.expected("ri.tours"))
-    checks.close("ri.lengths", tour_lengths(coords, tours), fixture.expected("ri.lengths"))
+    checks.same("ri.tours", tours, fixture.wanted("ri.tours"))
+    checks.close("ri.lengths", tour_lengths(coords, tours), fixture.wanted("ri.lengths"))
 
 
 def _check_insertion_cvrp(fixture: Fixture, checks: Checks) -> None:
@@ -151,8 +155,8 @@ def _check_insertion_cvrp(fixture: Fixture, checks: Checks) -> None:
         torch.stack([torch.from_numpy(m[0]) for m in made]),
         torch.stack([torch.from_numpy(m[1]) for m in made]),
     )
-    checks.same("ri.node_flag", joined(routes), fixture.expected("ri.node_flag"))
-    checks.close("ri.lengths", route_lengths(coords, *routes), fixture.expected("ri.lengths"))
+    checks.same("ri.node_flag", joined(routes), fixture.wanted("ri.node_flag"))
+    checks.close("ri.lengths", route_lengths(coords, *routes), fixture.wanted("ri.lengths"))
 
 
 def _check_prc_tsp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
@@ -161,12 +165,12 @@ def _check_prc_tsp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
     for k, (flip, start, length) in enumerate(zip(flips, starts, lengths, strict=True)):
         tours, rebuilt = prc_tsp_step(policy, coords, tours, flip=bool(flip), start=start, length=length)
         segments = len(rebuilt.order) // len(coords)
-        checks.same(f"prc.{k}.factor", torch.tensor(segments), fixture.expected("prc.factor")[k])
+        checks.same(f"prc.{k}.factor", torch.tensor(segments), fixture.row("prc.factor", k))
         source = coords.repeat_interleave(segments, dim=0)
         ends = source.gather(1, rebuilt.order[:, [0, -1], None].expand(-1, -1, 2)).double()
         compare_segments(fixture, k, rebuilt, (ends[:, 0] - ends[:, 1]).norm(dim=1), segments, checks)
-        checks.same(f"prc.{k}.solution", tours, fixture.expected("prc.solution")[k])
-        checks.close(f"prc.{k}.lengths", tour_lengths(coords, tours), fixture.expected("prc.lengths")[k])
+        checks.same(f"prc.{k}.solution", tours, fixture.row("prc.solution", k))
+        checks.close(f"prc.{k}.lengths", tour_lengths(coords, tours), fixture.row("prc.lengths", k))
 
 
 def compare_segments(
@@ -175,9 +179,9 @@ def compare_segments(
     """Compare lengths and decisions of ``B segments`` rebuilt segments with the padded ``(B, Fmax)`` ones."""
     for field in ("before", "after"):
         ours = (getattr(rebuilt, field) + closing).view(-1, segments)
-        expected = fixture.expected(f"prc.{field}")[k]
+        expected = fixture.row(f"prc.{field}", k)
         checks.close(f"prc.{k}.{field}", padded(ours, expected, 0), expected)
-    expected = fixture.expected("prc.accepted")[k]
+    expected = fixture.row("prc.accepted", k)
     checks.same(f"prc.{k}.accepted", padded(rebuilt.accepted.view(-1, segments), expected, 0), expected)
 
 
@@ -192,18 +196,18 @@ def _check_prc_cvrp(fixture: Fixture, policy: Sit, checks: Checks) -> None:
                 torch.cat([turned[0][:-1], routes[0][-1:]]),
                 torch.cat([turned[1][:-1], routes[1][-1:]]),
             )
-        checks.same(f"prc.{k}.rearranged", joined(turned), fixture.expected("prc.rearranged")[k])
+        checks.same(f"prc.{k}.rearranged", joined(turned), fixture.row("prc.rearranged", k))
         if fixture.input("prc.whole_flip")[k] >= 0.5:
             turned = reverse_all(turned)
         turned = reverse_routes(turned, per_instance(fixture.input("prc.route_flip_1")[k], turned) <= 0.5)
-        checks.same(f"prc.{k}.flipped", joined(turned), fixture.expected("prc.flipped")[k])
+        checks.same(f"prc.{k}.flipped", joined(turned), fixture.row("prc.flipped", k))
         shift = fixture.input("prc.shift")[k] % turned[1].sum(1).min() + 1
         turned = rotate_routes(turned, shift.expand(len(turned[0])))
         turned = reverse_routes(turned, per_instance(fixture.input("prc.route_flip_2")[k], turned) <= 0.5)
-        checks.same(f"prc.{k}.shifted", joined(turned), fixture.expected("prc.shifted")[k])
+        checks.same(f"prc.{k}.shifted", joined(turned), fixture.row("prc.shifted", k))
         routes = _check_segments(fixture, k, policy, instance, turned, length, checks)
-        checks.same(f"prc.{k}.solution", joined(routes), fixture.expected("prc.solution")[k])
-        checks.close(f"prc.{k}.lengths", instance.lengths(routes), fixture.expected("prc.lengths")[k])
+        checks.same(f"prc.{k}.solution", joined(routes), fixture.row("prc.solution", k))
+        checks.close(f"prc.{k}.lengths", instance.lengths(routes), fixture.row("prc.lengths", k))
 
 
 def _check_segments(
@@ -212,14 +216,15 @@ def _check_segments(
     """Lay out and rebuild the segments, as many in every instance; compare, and return the new solutions."""
     starts, count = segment_layout(routes[1], length)
     factor = int(count.min())
-    checks.same(f"prc.{k}.factor", torch.tensor(factor), fixture.expected("prc.factor")[k])
+    checks.same(f"prc.{k}.factor", torch.tensor(factor), fixture.row("prc.factor", k))
     starts = starts[:, :factor].flip(1)  # ascending, as in the fixture
-    expected = fixture.expected("prc.segment_start")[k]
+    expected = fixture.row("prc.segment_start", k)
     checks.same(f"prc.{k}.segment_start", padded(starts, expected, -1), expected)
     room = instance.capacity[:, None] - load_before(routes, instance.demand, starts)
-    expected_room = fixture.expected("prc.start_remaining_capacity")[k][:, :factor]
-    direct = ~routes[1].gather(1, starts)  # elsewhere it is not used
-    checks.close(f"prc.{k}.start_remaining_capacity", room[direct], expected_room[direct])
+    expected_room = fixture.row("prc.start_remaining_capacity", k)
+    if expected_room is not None:
+        direct = ~routes[1].gather(1, starts)  # elsewhere it is not used
+        checks.close(f"prc.{k}.start_remaining_capacity", room[direct], expected_room[:, :factor][direct])
     routes, rebuilt = rebuild_segments(
         policy, instance, routes, starts, torch.full_like(count, factor), length
     )

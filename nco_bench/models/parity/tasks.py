@@ -32,6 +32,8 @@ def check(fixture: Fixture) -> ParityResult:
         raise BadInputError(f"{fixture.path}: unknown task {task!r}; known: {', '.join(sorted(_LABELS))}.")
     for case in sorted({key.split(".")[1] for key in fixture.tensors if key.startswith("input.")}):
         names = [key.split(".", 2)[2] for key in fixture.tensors if key.startswith(f"expected.{case}.")]
+        if not names:
+            continue
         if task == "quickselect" and not fixture.has(f"input.{case}.raw"):
             # Normalisation hides k; the case is labelled from its normalised values and rank.
             labels = _from_normalised(_numpy(fixture, case, "x_clean"))
@@ -128,7 +130,7 @@ def _floyd_warshall(fixture: Fixture, case: str) -> Labels:
         return {"dist": floyd_warshall.distances(edges).reshape(count, n * n)}
     edges = np.where((weights > 0) | np.eye(n, dtype=bool), weights, np.inf)
     length, before = floyd_warshall.distances_and_predecessors(edges)
-    high = fixture.meta["ranges"]["ood" if case == "value" else "value"][1]
+    high = fixture.fact("ranges")["ood" if case == "value" else "value"][1]
     reached = np.where(np.isfinite(length), length, n * high + 1)
     return {"dist": reached.reshape(count, n * n), "pred": before.reshape(count, n * n)}
 

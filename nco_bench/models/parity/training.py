@@ -51,7 +51,7 @@ def compare_parameters(fixture: Fixture, policy: nn.Module, importer: Importer, 
         marked = fixture.state_dict
         marked[key] = torch.full_like(marked[key], torch.nan)
         places = {k: v.isnan() for k, v in importer(marked).items() if v.isnan().any()}
-        after = importer(fixture.state_dict | {key: fixture.tensors[name]})
+        after = importer(fixture.state_dict | {key: fixture.expected(name.removeprefix("expected."))})
         error = max(float((ours[k][at] - after[k][at]).abs().max()) for k, at in places.items())
         checks.parameter(f"train.param_after.{key}", error)
 
@@ -67,8 +67,8 @@ def tsp_segment(
     nodes, local = segment.sort(dim=1)
     label = local.argsort(1)
     points = coords.gather(1, nodes[..., None].expand(-1, -1, 2))
-    checks.close("train.sub_problems", points, fixture.expected("train.sub_problems"))
-    checks.same("train.sub_labels", label, fixture.expected("train.sub_labels"))
+    checks.close("train.sub_problems", points, fixture.wanted("train.sub_problems"))
+    checks.same("train.sub_labels", label, fixture.wanted("train.sub_labels"))
     problem = PathNodes(points, None, coords.shape[1])
     for step in range(1, label.shape[1] - 1):
         candidates = label[:, step:-1].sort(dim=1).values
@@ -91,8 +91,8 @@ def cvrp_segment(
     points = coords.gather(1, nodes[..., None].expand(-1, -1, 2))
     load = demand.gather(1, nodes)
     features = torch.cat([points, load[..., None], room[:, None, None].expand(-1, nodes.shape[1], 1)], dim=2)
-    checks.close("train.sub_problems", features, fixture.expected("train.sub_problems"))
-    checks.same("train.sub_labels", torch.stack([label, via.long()], 2), fixture.expected("train.sub_labels"))
+    checks.close("train.sub_problems", features, fixture.wanted("train.sub_problems"))
+    checks.same("train.sub_labels", torch.stack([label, via.long()], 2), fixture.wanted("train.sub_labels"))
     problem = PathNodes(points, shares(load, capacity, points.dtype), coords.shape[1] - 1)
     remaining = room
     for step in range(label.shape[1]):
@@ -118,4 +118,4 @@ def compare_losses(
     fixture: Fixture, trainer: Trainer, checks: Checks, name: str = "train.step_losses"
 ) -> None:
     """Compare the losses, each taken before its optimiser step."""
-    checks.close(name, torch.stack(trainer.losses), fixture.expected(name))
+    checks.close(name, torch.stack(trainer.losses), fixture.wanted(name))

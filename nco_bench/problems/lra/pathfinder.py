@@ -1,13 +1,24 @@
 """Pathfinder with 32 x 32 pixels, generated: do dashes join the two dots? **Synthetic: not the images of the release.**
 
-The release was rendered by another program (Linsley et al., 2018), and its images cannot be had bit for bit. Kept of its
-settings: two long contours and shorter distractors, dashes of 2 pixels, dots of radius 1.5, contrast 0.75 to 1.
-Ours: 8 dashes per contour, 3 in each of 4 distractors, gaps of 2 pixels (the release: 14, 4 in each of 5, and 1, with
-thinner lines). Contours are random walks with a normally distributed turn per pixel; no two come closer than `APART`
-pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour, in a negative one on
-an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which `clean_drawing` gives:
-contours do not touch there, so dots are connected if and only if they are on one contour. Accuracies on these images
-are no accuracies on the release.
+The release was rendered by another program (Linsley et al., 2018), and its images cannot be had bit for bit; where they are
+at hand, ``lra-pathfinder-released`` reads them. Settings, of the release (from the benchmark's builder) and ours:
+
+========================== ============================ ===============
+                           release, ``hard``            ours
+========================== ============================ ===============
+long contours, dashes each 2, 14                        2, 8
+distractors, dashes each   5 (20 // 4), 4 (14 // 3)     4, 3
+dash, gap between dashes   2, 1 pixels                  2, 2 pixels
+thickness of a dash        0.5 pixels                   1.5 pixels
+radius of the dots         1.5 pixels                   1.5 pixels
+contrast                   0.75                         0.75 to 1
+========================== ============================ ===============
+
+So ours are shorter paths among less. Contours are random walks with a normally distributed turn per pixel; no two come
+closer than `APART` pixels, and none comes so close to itself. In a positive image the dots are on the ends of one contour,
+in a negative one on an end of each; all else is drawn alike. The label holds on the clean drawing (no gaps), which
+`clean_drawing` gives: contours do not touch there, so dots are connected if and only if they are on one contour.
+Accuracies on these images are no accuracies on the release.
 """
 
 from __future__ import annotations

@@ -51,7 +51,13 @@ _ALL = (
     ),
     LRATask("lra-image", 10, BYTES, 1024, 1, False, "class of a grey image by its pixels (CIFAR-10)"),
     LRATask(
-        "lra-pathfinder", 2, BYTES, 1024, 1, True, "whether a dashed path joins two dots (synthetic images)"
+        "lra-pathfinder",
+        2,
+        BYTES,
+        1024,
+        1,
+        True,
+        "whether a dashed path joins two dots (drawn here, or the release)",
     ),
 )
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
@@ -31,8 +31,6 @@ from nco_bench.solvers.classical.small import (
     integer_demand,
     join_fixed_edges,
 )
-
-NEIGHBOURS = 12
 
 
 class NearestNeighbor(ChildSolver):
@@ -78,56 +76,6 @@ def search_points(instance: TSPInstance | CVRPInstance) -> NDArray[np.float64]:
     )
 
 
-def nearest_by_tree(points: NDArray[np.float64], start: int = 0) -> NDArray[np.int64]:
-    """Build a nearest-neighbour tour of ``(N, D)`` points."""
-    n = len(points)
-    k = min(NEIGHBOURS, n - 1)
-    near = cKDTree(points).query(points, k=k + 1)[1].tolist()
-    visited = bytearray(n)
-    tour = [start]
-    visited[start] = 1
-    left = _Unvisited(points, visited)
-    node = start
-    for _ in range(n - 1):
-        for candidate in near[node]:
-            if not visited[candidate]:
-                node = candidate
-                break
-        else:
-            node = left.nearest(node)
-        visited[node] = 1
-        tour.append(node)
-    return np.array(tour)
-
-
-class _Unvisited:
-    """A k-d tree of the nodes that are left, built again whenever half of them are gone."""
-
-    def __init__(self, points: NDArray[np.float64], visited: bytearray) -> None:
-        self._points, self._visited = points, visited
-        self._nodes = np.arange(len(points))
-        self._tree: cKDTree | None = None
-
-    def nearest(self, node: int) -> int:
-        """Return the unvisited node nearest to `node`; there must be one."""
-        width = 2 * NEIGHBOURS
-        while True:
-            if self._tree is None:
-                flags = np.frombuffer(self._visited, dtype=np.uint8)
-                self._nodes = self._nodes[flags[self._nodes] == 0]
-                self._tree = cKDTree(self._points[self._nodes])
-            size = len(self._nodes)
-            found = np.atleast_1d(self._tree.query(self._points[node], k=min(width, size))[1])
-            for at in found.tolist():
-                candidate = int(self._nodes[at])
-                if not self._visited[candidate]:
-                    return candidate
-            width *= 4
-            if width > 64 * NEIGHBOURS or width > 4 * size:
-                self._tree = None
-                width = 2 * NEIGHBOURS
-
-
 def nearest_by_matrix(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     """Build a nearest-neighbour tour from an ``(N, N)`` matrix."""
     n = len(matrix)
@@ -144,27 +92,7 @@ def nearest_by_matrix(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
 def nearest_routes(instance: CVRPInstance) -> NDArray[np.int64]:
     """Build routes customer by customer; O(N^2) time, O(N) memory for coordinates."""
     demand, capacity = integer_demand(instance)
-    by_matrix = instance.convention == "explicit"
-    matrix = distance_matrix(instance) if by_matrix else None
-    points = None if by_matrix else search_points(instance)
-    left = np.arange(1, instance.n + 1)
-    wanted = demand.copy()
-    sequence, node, room = [0], 0, capacity
-    while len(left):
-        if matrix is not None:
-            distance = matrix[node, left].copy()
-        else:
-            assert points is not None
-            distance = ((points[left] - points[node]) ** 2).sum(1)
-        distance[wanted > room] = np.inf
-        at = int(distance.argmin())
-        if distance[at] == np.inf:
-            sequence.append(0)
-            node, room = 0, capacity
-            continue
-        node = int(left[at])
-        room -= int(wanted[at])
-        sequence.append(node)
-        # The order of what is left is kept, so that ties go to the lower number.
-        left, wanted = np.delete(left, at), np.delete(wanted, at)
-    return np.array([*sequence, 0])
+    if instance.convention != "explicit":
+        return nearest_visits(demand, capacity, squared_distances(search_points(instance)))
+    matrix = distance_matrix(instance)
+    return nearest_visits(demand, capacity, lambda node, left: matrix[node, left].copy())
