@@ -221,6 +221,7 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "paper": info.paper,
         "venue": info.venue or None,
         "parameters": info.parameters,
+        "note": _note(info.name),
         "decodings": list(info.decodings),
         "settings": dict(info.params),
         "version": info.version,
@@ -271,6 +272,13 @@ def _trainings(model: str) -> dict[str, dict[str, Any]]:
         for name, course in fitting.items()
     }
     return {name: papers for name, papers in found.items() if papers}
+
+
+def _note(solver: str) -> str:
+    """What the table of path models notes about the model behind a solver."""
+    from nco_bench.models.registry import PATH_MODELS
+
+    return PATH_MODELS[solver].note if solver in PATH_MODELS else ""
 
 
 def _show_dataset(name: str, places: Places) -> dict[str, Any]:

@@ -7,8 +7,14 @@ and not in the output layer.
 
 The paper has no public code. What it leaves open is chosen as follows, and the configuration changes most of it:
 
-- Nine layers are taken literally; with the output layer and a final norm that makes 3,174,336 parameters, while the paper
-  says 2.8M in the text and 2.7M in a table. Eight layers would make 2,829,888, so its nine may count the output layer.
+- Its attention has no output projection W_O (`output_projection`). Section 5.1 has "9 transformer layers" and "a total of
+  2.8M learnable parameters"; with W_O nine layers make 3,174,336, without it 2,842,560. Eight layers with W_O, the output
+  layer counted as the ninth, would make 2,829,888, which prints alike; but Section 4.3 applies the output layer to the
+  states "after L layers", the nine are BQ-NCO's, which has its scores on top of them, and W_O occurs nowhere in the paper:
+  Section 3.2 names W_q, W_k and W_v as the projections and ends with softmax(...) V. So only nine layers without W_O
+  agree with every sentence. Table 4's 2.7M agrees with neither, unless it counts in 2^20 (2.71, and 2.70 for eight
+  layers); its 3.1M for BQ-NCO (3,107,539) does not. Weights made before this was decided say `output_projection` in
+  their manifests.
 - The ALiBi bias is not multiplied by SSMax (`scale_bias`): s q.k / sqrt(K) - m D.
 - When origin and destination are the same city, one token carries both marker vectors.
 - ReLU between the two feed-forward maps, as in BQ-NCO; no biases; RMSNorm before the output layer.
@@ -47,6 +53,8 @@ class PensConfig:
         Which positional encodings are used; neither makes CoordNS.
     width, heads, ffn, layers
         Embedding width, attention heads (each ``width // heads`` wide), hidden width, number of layers.
+    output_projection
+        Whether the heads' outputs are mixed by W_O; without it they are only set side by side.
     initialisation
         Node vectors: ``gaussian``, ``zero`` (the ablation) or ``coordinates`` (CoordNS).
     noise
@@ -67,6 +75,7 @@ class PensConfig:
     heads: int = 12
     ffn: int = 512
     layers: int = 9
+    output_projection: bool = False
     initialisation: str = "gaussian"
     noise: str = "step"
     max_slope: float = 10.0
@@ -173,7 +182,9 @@ class Attention(nn.Module):
         self.heads, self.head_dim = config.heads, config.head_dim
         self.scale_bias = config.scale_bias
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
-        self.out = nn.Linear(config.width, config.width, bias=False)
+        self.out = (
+            nn.Linear(config.width, config.width, bias=False) if config.output_projection else nn.Identity()
+        )
 
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (SSMax)."""

@@ -14,7 +14,7 @@ from nco_bench.decoding.run import Trace, decode_path
 from nco_bench.decoding.spec import Decoding, parse_decoding
 from nco_bench.errors import BadInputError
 from nco_bench.models.precision import at_precision
-from nco_bench.models.registry import build_path_policy, entry
+from nco_bench.models.registry import build_path_policy, count_parameters, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
@@ -88,8 +88,11 @@ class PathSolver:
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights, and the factors of ``--coordinate-scale auto`` by size."""
+        facts = facts_of(self.weights)
+        if self.weights is None and self.policy is not None:
+            facts["sha256"] = f"{RANDOM_WEIGHTS}-{count_parameters(self.policy)}"
         factors = {str(c.n): c.factor for c in self.calibration}
-        return {**facts_of(self.weights), **({"calibration": factors} if factors else {})}
+        return {**facts, **({"calibration": factors} if factors else {})}
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadWeightsError
+from nco_bench.training.recipes import MODEL_PREFIX
 from nco_bench.weights.store import WeightsFile, find_any, load_state
 
 LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
@@ -60,11 +61,21 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
     )
     if different:
         raise BadWeightsError(
-            f"{file.path}: weights of {file.manifest.model} do not fit {model} ({different[0]} differs); start from "
-            f"{model}'s own, or from a decoder of the same width and fewer layers."
+            f"{file.path}: weights of {file.manifest.model} do not fit {model} ({different[0]} differs); "
+            + _remedy(policy, file, model)
         )
     policy.load_state_dict(state)
     return file
+
+
+def _remedy(policy: nn.Module, file: WeightsFile, model: str) -> str:
+    """Say how the network could be made that the weights fit, or what to start from instead."""
+    own, learned = getattr(policy, "config", None), file.manifest.config
+    differing = [key for key, value in learned.items() if getattr(own, key, value) != value]
+    if file.manifest.model != model or not differing:
+        return f"start from {model}'s own, or from a decoder of the same width and fewer layers."
+    options = " ".join(f"--config {MODEL_PREFIX}{key}={learned[key]}" for key in differing)
+    return f"theirs is trained on with {options}."
 
 
 def with_loads(state: dict[str, Tensor], drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -27,6 +27,12 @@ Steps times batch (decoder scaling, PENS, SIGD), or epochs times a million insta
 LEHD: every one of a piece of 4 to 100 nodes, 50 on average).
 """
 
+ADDED_LATER: dict[str, dict[str, Any]] = {
+    "pens": {"output_projection": True},
+    "coordns": {"output_projection": True},
+}
+"""What a stored configuration that lacks a field had before there was that field, by the first word of the model's name."""
+
 
 SIT_EPOCHS, SIT_DECISIONS = 20, (4 + 1000) // 2 - 2
 SIT_TRAININGS = {
@@ -211,7 +217,8 @@ def read_manifest(path: Path) -> Manifest:
         raise BadWeightsError(f"{path}: manifest format {values.get('format')!r}, expected {FORMAT}.")
     checked = _build(Manifest, values, str(path))
     assert isinstance(checked, Manifest)
-    return checked
+    before = ADDED_LATER.get(checked.model.partition("-")[0], {})
+    return dataclasses.replace(checked, config={**before, **checked.config})
 
 
 def _build(kind: type, values: Any, place: str) -> Any:

@@ -55,6 +55,12 @@ def test_weights_that_do_not_fit_are_refused(name: str, model: str) -> None:
         start_from(build_path_policy(model, "tsp"), name, model, "tsp")
 
 
+def test_weights_of_another_configuration_are_refused_with_the_options_that_fit() -> None:
+    with pytest.raises(BadWeightsError, match=r"--config model\.output_projection=True\.$"):
+        start_from(build_path_policy("pens-a"), "pens-a", "pens-a", "tsp")
+    start_from(build_path_policy("pens-a", output_projection=True), "pens-a", "pens-a", "tsp")
+
+
 def test_weights_of_another_problem_are_refused(tmp_path: Path) -> None:
     policy, weights = build_path_policy("lehd", "cvrp"), resolve("lehd", "lehd")
     start_from(policy, "lehd", "lehd", "cvrp")

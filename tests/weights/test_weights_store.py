@@ -179,6 +179,13 @@ def test_shipped_weights_are_whole_and_fit_their_model() -> None:
         assert made.validation or "On fresh instances" in made.notes  # an F1 is no gap
 
 
+def test_a_manifest_older_than_a_choice_of_the_model_says_what_was_so_before(file: WeightsFile) -> None:
+    """PENS had an output projection before it was a choice."""
+    old = _manifest(model="pens-a", config={"layers": 8})
+    manifest_path(file.path).write_text(json.dumps(dataclasses.asdict(old)))
+    assert read_manifest(manifest_path(file.path)).config == {"layers": 8, "output_projection": True}
+
+
 def test_an_imported_name_stays_in_the_folder_of_weights(tmp_path: Path) -> None:
     with pytest.raises(BadWeightsError, match=r"--name '\.\./evil': expected a plain name"):
         import_checkpoint("lehd", tmp_path / "any.pt", "tsp", "../evil")
