@@ -13,7 +13,14 @@ def calibrate(
     model: Annotated[str, typer.Argument(help="Model, such as pens-a.")],
     sizes: Annotated[str, typer.Option("--sizes", help="Numbers of nodes.")] = "100,250,500,1000",
     weights: Annotated[str | None, typer.Option("--weights", help="Name or file of the weights.")] = None,
-    count: Annotated[int, typer.Option("--count", help="Held-out instances per size.", min=1)] = 32,
+    grid: Annotated[
+        str | None,
+        typer.Option("--grid", help="Factors, FROM:TO:STEP. Default: by 0.2 from 1 on, then by 0.05."),
+    ] = None,
+    instances: Annotated[
+        int, typer.Option("--instances", "--count", help="Held-out instances per size.", min=1)
+    ] = 32,
+    seed: Annotated[int, typer.Option("--seed", help="Of the held-out instances.", min=0)] = 5678,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Json = False,
 ) -> None:
@@ -21,15 +28,19 @@ def calibrate(
     from dataclasses import asdict
 
     from nco_bench.cli.output import print_json, say
-    from nco_bench.cli.parsing import whole_numbers
+    from nco_bench.cli.parsing import factors, whole_numbers
     from nco_bench.runs.calibrating import calibrate as fit
     from nco_bench.runs.request import resolve_device
     from nco_bench.weights.calibration import write_calibration
     from nco_bench.weights.pulling import find
 
     wanted = whole_numbers("--sizes", sizes, least=2)
+    tried = None if grid is None else factors("--grid", grid)
     file = find(weights or model, model, "tsp")
-    found = fit(model, wanted, weights=weights, device=resolve_device(device), instances=count, say=say)
+    on = resolve_device(device)
+    found = fit(
+        model, wanted, weights=weights, device=on, instances=instances, grid=tried, seed=seed, say=say
+    )
     path = write_calibration(file, found)
     if json:
         print_json({"weights": file.manifest.name, "path": str(path), "sizes": [asdict(c) for c in found]})

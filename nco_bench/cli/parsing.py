@@ -122,6 +122,26 @@ def whole_numbers(option: str, text: str, *, least: int) -> list[int]:
     return [int(part) for part in parts]
 
 
+def factors(option: str, text: str) -> list[float]:
+    """Parse ``FROM:TO:STEP`` to factors from the first to the second.
+
+    Raises
+    ------
+    BadInputError
+        For anything but three positive numbers that make 3 to 1,000 factors.
+    """
+    try:
+        first, last, step = (float(part) for part in text.split(":"))
+        count = round((last - first) / step) + 1 if step > 0 else 0
+    except (ValueError, OverflowError):
+        first, count = 0.0, 0
+    if not (math.isfinite(first) and first > 0 and 3 <= count <= 1000):
+        raise BadInputError(
+            f"{option} {text!r}: expected FROM:TO:STEP with at least three positive factors, for instance 0.8:3:0.05."
+        )
+    return [round(first + k * step, 6) for k in range(count) if first + k * step <= last + 1e-9]
+
+
 def _is_whole(text: str) -> bool:
     """Tell whether `int` reads the text as a number >= 0; `str.isdigit` alone also takes the superscripts."""
     return text.isascii() and text.isdigit()

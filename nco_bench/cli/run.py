@@ -31,7 +31,7 @@ def run(
         str | None, typer.Option("--logit-scale", help="none, ssmax, log-ratio, ...")
     ] = None,
     coordinate_scale: Annotated[
-        str | None, typer.Option("--coordinate-scale", help="auto or a factor.")
+        str | None, typer.Option("--coordinate-scale", help="auto, extrapolate or a factor.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,

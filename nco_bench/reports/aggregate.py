@@ -17,7 +17,7 @@ from nco_bench.reports.columns import COUNT_PREFIX
 from nco_bench.reports.load import OK, Group, ResultFrame
 from nco_bench.reports.pooled import Pooled, pool
 from nco_bench.reports.statistics import bootstrap_interval
-from nco_bench.reports.training_set import distribution_label, trained_on_test
+from nco_bench.reports.training_set import calibrated_on_test, distribution_label, trained_on_test
 from nco_bench.reports.wholes import Set
 from nco_bench.runs.records import STATUSES
 
@@ -63,6 +63,8 @@ class CellSummary:
         weights or where their manifest does not say.
     trained_on_test
         Whether the weights' manifest lists this dataset among its training data.
+    calibrated_on_test
+        Whether the coordinate scale was calibrated on this dataset.
     pooled
         Metrics that are pooled over instances, by name; empty for problems without.
     asked
@@ -92,6 +94,7 @@ class CellSummary:
     sizes: tuple[int, int]
     distribution_label: str | None
     trained_on_test: bool
+    calibrated_on_test: bool
     pooled: dict[str, Pooled] = field(default_factory=dict)
     asked: int | None = None
     references: tuple[tuple[Source, int], ...] = ()
@@ -181,6 +184,7 @@ class CellSummary:
             "options": cell.options,
             "distribution_label": self.distribution_label,
             "trained_on_test": self.trained_on_test,
+            "calibrated_on_test": self.calibrated_on_test,
             "pooled": {name: metric.as_dict() for name, metric in self.pooled.items()},
             "notes": list(cell.notes),
             "runs": list(self.group.runs),
@@ -364,6 +368,7 @@ def _summary(
         sizes=sizes,
         distribution_label=distribution_label(group, sizes),
         trained_on_test=trained_on_test(group, sizes),
+        calibrated_on_test=calibrated_on_test(group, sizes),
         pooled=pool(_summed_counts(part, ok, position, count), intervals=intervals),
         asked=asked_solves(group),
         references=_references(part["reference_from"], position, count, known),

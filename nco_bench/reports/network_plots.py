@@ -51,13 +51,14 @@ class AttentionPanel:
 
 @dataclass(frozen=True)
 class ScaleCurve:
-    """Mean tour lengths of one size by coordinate scale, and the factor that was chosen."""
+    """Mean tour lengths of one size by coordinate scale, the factor that was chosen, and the ends of the quadratic fit."""
 
     n: int
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
     factor: float
     fitted: bool
+    window: tuple[float, float]
 
 
 def coordinate_scales(label: str, curves: Sequence[ScaleCurve], out: Path | str) -> Path:
@@ -86,8 +87,7 @@ def coordinate_scales(label: str, curves: Sequence[ScaleCurve], out: Path | str)
                 linestyle="none",
                 markersize=3.5,
             )
-            fine = np.linspace(min(curve.factors), max(curve.factors), 200)
-            axis.plot(fine, np.polyval(np.polyfit(curve.factors, curve.lengths, 2), fine), color="#555555")
+            _draw_fit(axis, curve)
             axis.axvline(curve.factor, color="#888888", linestyle=":", linewidth=1.0)
             kind = "vertex" if curve.fitted else "best of the grid"
             axis.set(
@@ -97,6 +97,17 @@ def coordinate_scales(label: str, curves: Sequence[ScaleCurve], out: Path | str)
             )
         fig.suptitle(label, fontsize=9.0)
     return target
+
+
+def _draw_fit(axis: Any, curve: ScaleCurve) -> None:
+    """Draw the parabola through the points of the window, where there are enough."""
+    low, high = curve.window
+    factors, lengths = np.array(curve.factors), np.array(curve.lengths)
+    inside = (low <= factors) & (factors <= high)
+    if inside.sum() < 3:
+        return
+    fine = np.linspace(low, high, 200)
+    axis.plot(fine, np.polyval(np.polyfit(factors[inside], lengths[inside], 2), fine), color="#555555")
 
 
 def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:

@@ -226,3 +226,5 @@ def label_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
         yield notes.mark(text, letter)
     if summary.trained_on_test:
         yield notes.mark("Warning: the weights were trained on this very test set.", "!")
+    if summary.calibrated_on_test:
+        yield notes.mark("Warning: the coordinate scale was calibrated on this very test set.", "c")

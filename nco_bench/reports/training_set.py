@@ -51,6 +51,18 @@ def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
     return same_seed and distribution_label(group, sizes) == "in-distribution"
 
 
+def calibrated_on_test(group: Group, sizes: tuple[int, int]) -> bool:
+    """Whether the coordinate scale was calibrated on the test set: uniform instances of a size and seed of the calibration.
+
+    Only where the run took its scale from the calibration do its records name those seeds.
+    """
+    origin = group.cell.origin
+    if origin.get("generator") != "nco-bench" or origin.get("distribution") != "uniform":
+        return False
+    seeds: dict[str, int] = (group.cell.weights or {}).get("calibration_seeds") or {}
+    return any(sizes[0] <= int(n) <= sizes[1] and seed == origin.get("seed") for n, seed in seeds.items())
+
+
 def _names_seed(text: str, seed: object) -> bool:
     """Say whether a manifest's line of seeds (``7``, ``7 (20,000 tours)``, ``2000..2015, 2100..2115``) names a seed."""
     for part in text.partition("(")[0].split(","):

@@ -22,5 +22,7 @@ def draw_calibration(model: str, weights: str | None, out: Path) -> Path:
     """
     checked_target(out)
     found = read_calibration(find(weights or model, model, "tsp"))
-    curves = [ScaleCurve(c.n, tuple(c.grid), tuple(c.mean_lengths), c.factor, c.fitted) for c in found]
+    curves = [
+        ScaleCurve(c.n, tuple(c.grid), tuple(c.mean_lengths), c.factor, c.fitted, c.window) for c in found
+    ]
     return coordinate_scales(model, curves, out)

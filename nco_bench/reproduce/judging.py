@@ -73,6 +73,8 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
         return Verdict("not comparable", place + busy)
     if measured.trained_on_test:
         return Verdict("not comparable", "WARNING: the weights were trained on this test set")
+    if measured.calibrated_on_test:
+        return Verdict("not comparable", "WARNING: the coordinate scale was calibrated on this test set")
     weights = _other_weights(preset, measured)
     if weights:
         return Verdict("other weights", weights)

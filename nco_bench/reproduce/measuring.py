@@ -14,7 +14,7 @@ from nco_bench.reports.aggregate import gap_of_means, hardware, mean_by, summari
 from nco_bench.reports.best_known import gap_percents
 from nco_bench.reports.load import OK, Group, ResultFrame
 from nco_bench.reports.statistics import LEVEL, bootstrap_interval
-from nco_bench.reports.training_set import distribution_label, trained_on_test
+from nco_bench.reports.training_set import calibrated_on_test, distribution_label, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell
 
 BOOTSTRAP_FROM = 30
@@ -60,8 +60,8 @@ class Measured:
         Processor or GPU that it ran on.
     distribution
         How the test set looks beside the training data of the weights, such as ``size-OOD``; empty where unknown.
-    trained_on_test
-        Whether the weights saw the test set.
+    trained_on_test, calibrated_on_test
+        Whether the weights saw the test set, or their coordinate scale was calibrated on it.
     busy
         What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
     """
@@ -76,6 +76,7 @@ class Measured:
     hardware: str = ""
     distribution: str = ""
     trained_on_test: bool = False
+    calibrated_on_test: bool = False
     busy: str = ""
 
 
@@ -159,6 +160,7 @@ class Records:
             hardware=" / ".join(dict.fromkeys(hardware(e, group.cell.device) for e in group.environments)),
             distribution=distribution_label(group, sizes) or "",
             trained_on_test=trained_on_test(group, sizes),
+            calibrated_on_test=calibrated_on_test(group, sizes),
             busy=busy(group.environments),
         )
 

@@ -196,6 +196,7 @@ def data_of(entry: Entry) -> dict[str, object]:
             "hardware": measured.hardware,
             "distribution_label": measured.distribution or None,
             "trained_on_test": measured.trained_on_test,
+            "calibrated_on_test": measured.calibrated_on_test,
             "weights": (measured.cell.weights or {}).get("name"),
             "weights_sha256": (measured.cell.weights or {}).get("sha256"),
             "config_sha256": measured.cell.config_sha256,

@@ -1,12 +1,15 @@
-"""Fitting the coordinate scale of a model: ``nco-bench calibrate`` (PENS, section 5 and Figure 3).
+"""Fitting the coordinate scale of a model: ``nco-bench calibrate`` (PENS, Section 4.2 and Figure 3).
 
-Per size: solve held-out uniform instances with a grid of factors, fit a parabola to the mean tour length, take its vertex.
-The vertex counts if the parabola is convex and the vertex lies inside the grid; else the best grid point does.
+The paper solves held-out random instances over a range of factors, fits a quadratic curve to the mean tour lengths and takes
+its minimum, and prints it to 0.01. Far from the minimum the curve is no parabola (tours soon become random), so here the
+fit is to the factors around the best one, and its vertex counts only if tours with it, on the same instances, are not longer
+than with the best factor that was tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +21,28 @@ from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated
 
-GRID = (*(round(0.8 + 0.1 * k, 1) for k in range(13)), 2.25, 2.5, 2.75, 3.0)
-HELD_OUT_SEED = 4321
-"""Kool et al.'s validation seed, so that no test set is touched."""
+COARSE, FINE = 0.2, 0.05
+"""Steps of the search where no grid is given: around 1, on to where lengths rise again, then finer around the best."""
+LEAST, MOST = 0.2, 6.0
+WINDOW = 0.2
+"""The parabola is fitted to factors within this share of the best, and at least to its two neighbours on either side."""
+DIGITS = 2
+"""Of a vertex, as in the paper's Table 1."""
+HELD_OUT_SEED = 5678
+"""Neither Kool et al.'s test set (1234) nor their validation set (4321), which the shipped weights were measured on."""
+
+Measure = Callable[[float], float]
+"""Mean tour length with a factor."""
+
+
+class Found(NamedTuple):
+    """A factor, the mean length with it, whether it is a vertex, the window of the fit, and all factors tried."""
+
+    factor: float
+    length: float
+    fitted: bool
+    window: tuple[float, float]
+    tried: dict[float, float]
 
 
 def calibrate(
@@ -30,7 +52,8 @@ def calibrate(
     weights: str | None = None,
     device: str = "cpu",
     instances: int = 32,
-    grid: Sequence[float] = GRID,
+    grid: Sequence[float] | None = None,
+    seed: int = HELD_OUT_SEED,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Calibrated]:
     """Find the best coordinate scale of a model for each size.
@@ -42,9 +65,11 @@ def calibrate(
     sizes
         Numbers of nodes, at least 2 each.
     instances
-        Held-out instances per size; 4 suffice at 10,000 nodes.
+        Held-out uniform instances per size; 4 suffice at 10,000 nodes.
     grid
-        Factors to try, rising.
+        Factors to try, rising; None searches in steps of `COARSE` and then `FINE`.
+    seed
+        Of the instances.
     say
         Called with one line per size.
 
@@ -53,51 +78,124 @@ def calibrate(
     BadInputError
         When the grid has fewer than three factors, or an instance cannot be solved.
     """
-    if len(grid) < 3:
+    if grid is not None and len(grid) < 3:
         raise BadInputError("calibrate: a parabola needs at least three factors in the grid.")
     found = []
     for n in sizes:
-        lengths = [_mean_length(model, n, factor, weights, device, instances) for factor in grid]
-        factor, fitted = vertex(grid, lengths)
-        say(
-            f"{model} at n = {n}: factor {factor:.3f}"
-            + ("" if fitted else " (best of the grid; no usable parabola)")
-        )
-        found.append(Calibrated(n, factor, fitted, tuple(grid), tuple(lengths), instances, HELD_OUT_SEED))
+        best = search(_MeanLength(model, n, weights, device, instances, seed), grid)
+        say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}")
+        found.append(
+            Calibrated(
+                n, best.factor, best.length, best.fitted, best.window,
+                tuple(sorted(best.tried)), tuple(best.tried[f] for f in sorted(best.tried)), instances, seed,
+            )
+        )  # fmt: skip
     return found
 
 
-def vertex(grid: Sequence[float], lengths: Sequence[float]) -> tuple[float, bool]:
-    """Return the vertex of the fitted parabola and True, or the best grid point and False where it is no minimum inside."""
-    a, b, _ = np.polyfit(grid, lengths, 2)
-    if a > 0 and min(grid) <= -b / (2 * a) <= max(grid):
-        return float(-b / (2 * a)), True
-    return float(grid[int(np.argmin(lengths))]), False
+def search(measure: Measure, grid: Sequence[float] | None = None) -> Found:
+    """Try the factors of a grid, or search for the best one, and fit the minimum around it.
+
+    The result is never worse, on what `measure` sees, than the best factor that was tried.
+    """
+    tried = {f: measure(f) for f in grid} if grid is not None else _walk(measure)
+    best = min(tried, key=lambda f: tried[f])
+    window = around(sorted(tried), best)
+    at = vertex(window, [tried[f] for f in window])
+    ends = (window[0], window[-1])
+    if at is None:
+        return Found(best, tried[best], False, ends, tried)
+    length = tried[at] if at in tried else measure(at)
+    if length > tried[best]:
+        return Found(best, tried[best], False, ends, tried)
+    return Found(at, length, True, ends, tried)
 
 
-def _mean_length(model: str, n: int, factor: float, weights: str | None, device: str, count: int) -> float:
-    dataset = generate("tsp", n, count, "uniform", HELD_OUT_SEED)
-    options = SolverOptions(decoding="greedy", weights=weights, coordinate_scale=str(factor), device=device)
-    solver = create(choose(model, options))
-    solver.prepare(dataset)
-    score = problem_module("tsp").score
-    lengths = []
-    try:
-        size = solver.batch_size(dataset)
-        for start in range(0, count, size):
-            batch = dataset.instances[start : start + size]
-            solved = solve_batch(
-                solver,
-                batch,
-                seed=HELD_OUT_SEED + start,
-                time_limit=None,
-                device=device,
-                progress=lambda _: None,
+def _walk(measure: Measure) -> dict[float, float]:
+    """Go on from 1 by `COARSE` until two factors on either side of the best are worse, then by `FINE` around it."""
+    tried: dict[float, float] = {}
+
+    def best_after(*factors: float) -> float:
+        tried.update({f: measure(f) for f in factors if f not in tried and LEAST <= f <= MOST})
+        return min(tried, key=lambda f: tried[f])
+
+    def steps(centre: float, step: float, reach: int) -> list[float]:
+        return [round(centre + k * step, 6) for k in range(-reach, reach + 1)]
+
+    best, before = best_after(*steps(1.0, COARSE, 2)), 1.0
+    while best != before:
+        best, before = best_after(*steps(best, COARSE, 2)), best
+    best_after(*steps(best, FINE, round(COARSE / FINE)))
+    return tried
+
+
+def around(factors: Sequence[float], best: float) -> list[float]:
+    """Return the factors within `WINDOW` of the best, at least two on either side where there are any.
+
+    Parameters
+    ----------
+    factors
+        Rising.
+    """
+    at = factors.index(best)
+    return [f for i, f in enumerate(factors) if abs(f - best) <= WINDOW * best + 1e-9 or abs(i - at) <= 2]
+
+
+def vertex(factors: Sequence[float], lengths: Sequence[float]) -> float | None:
+    """Return the minimum of the parabola fitted to lengths, to `DIGITS` digits; None where it has none between the ends."""
+    if len(factors) < 3:
+        return None
+    a, b, _ = np.polyfit(factors, lengths, 2)
+    if a <= 0 or not factors[0] < -b / (2 * a) < factors[-1]:
+        return None
+    return round(float(-b / (2 * a)), DIGITS)
+
+
+def _told(best: Found) -> str:
+    if best.fitted:
+        return "vertex of the parabola"
+    tried = sorted(best.tried)
+    if best.factor in (tried[0], tried[-1]):
+        return "at the end of the grid: widen it with --grid"
+    return "best of the grid; no vertex was better"
+
+
+class _MeanLength:
+    """Mean tour length of a model with a factor, on the same instances each time."""
+
+    def __init__(self, model: str, n: int, weights: str | None, device: str, count: int, seed: int) -> None:
+        self.model, self.weights, self.device, self.seed = model, weights, device, seed
+        self.dataset = generate("tsp", n, count, "uniform", seed)
+
+    def __call__(self, factor: float) -> float:
+        options = SolverOptions(
+            decoding="greedy", weights=self.weights, coordinate_scale=str(factor), device=self.device
+        )
+        solver = create(choose(self.model, options))
+        solver.prepare(self.dataset)
+        try:
+            size = solver.batch_size(self.dataset)
+            starts = range(0, len(self.dataset), size)
+            return float(
+                np.mean([length for start in starts for length in self._lengths(solver, start, size)])
             )
-            for instance, outcome in zip(batch, solved.outcomes, strict=True):
-                if isinstance(outcome, Failure):
-                    raise BadInputError(f"calibrate {model} at n = {n}: {outcome.status}: {outcome.message}")
-                lengths.append(score(instance, outcome.solution if isinstance(outcome, Solved) else outcome))
-    finally:
-        solver.close()
-    return float(np.mean(lengths))
+        finally:
+            solver.close()
+
+    def _lengths(self, solver: Any, start: int, size: int) -> list[float]:
+        batch = self.dataset.instances[start : start + size]
+        solved = solve_batch(
+            solver,
+            batch,
+            seed=self.seed + start,
+            time_limit=None,
+            device=self.device,
+            progress=lambda _: None,
+        )
+        score, lengths = problem_module("tsp").score, []
+        for instance, outcome in zip(batch, solved.outcomes, strict=True):
+            if isinstance(outcome, Failure):
+                where = f"calibrate {self.model} at n = {instance.n}"
+                raise BadInputError(f"{where}: {outcome.status}: {outcome.message}")
+            lengths.append(score(instance, outcome.solution if isinstance(outcome, Solved) else outcome))
+        return lengths

@@ -26,7 +26,8 @@ from nco_bench.weights.store import WeightsFile, load_into
 TOKENS_PER_BATCH = {"cpu": 20_000, "cuda": 400_000}
 """Nodes solved together with ``--batch-size auto``: enough to keep the device busy, little enough for its memory."""
 ANYTIME = ("rrc", "prc")
-AUTO = "auto"
+AUTO, EXTRAPOLATE = "auto", "extrapolate"
+"""Coordinate scales from the calibration: within its sizes, and beyond them too."""
 ATTENTIONS = ("blocks", "flex")
 
 
@@ -44,7 +45,8 @@ class PathSolver:
             raise BadInputError(
                 f"--param attention={self.attention}: expected one of {', '.join(ATTENTIONS)}."
             )
-        self.scale = None if options.coordinate_scale == AUTO else _coordinate_scale(options.coordinate_scale)
+        calibrated = options.coordinate_scale in (AUTO, EXTRAPOLATE)
+        self.scale = None if calibrated else _coordinate_scale(options.coordinate_scale)
         self.calibration: list[Calibrated] = []
         self.policy: torch.nn.Module | None = None
         self.weights: WeightsFile | None = None
@@ -69,6 +71,8 @@ class PathSolver:
             load_into(self.policy, self.weights)
         if self.scale is None:
             self.calibration = self._calibrated()
+            for n in dataset.sizes:
+                self._factor(n)  # a size that the calibration does not cover is refused here
         if self.attention == "flex":
             if not hasattr(self.policy, "flex"):
                 raise BadInputError(
@@ -81,18 +85,27 @@ class PathSolver:
         calibration = [] if self.weights is None else read_calibration(self.weights)
         if not calibration:
             raise BadInputError(
-                f"--coordinate-scale auto: the weights of {self.name} have no calibration; "
+                f"--coordinate-scale {self.options.coordinate_scale}: the weights of {self.name} have no calibration; "
                 f"make one with 'nco-bench calibrate {self.name}', or give a factor."
             )
         return calibration
 
+    def _factor(self, n: int) -> float:
+        if self.scale is not None:
+            return self.scale
+        beyond = self.options.coordinate_scale == EXTRAPOLATE
+        return factor_at(self.calibration, n, self.name, extrapolate=beyond)
+
     def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights, and the factors of ``--coordinate-scale auto`` by size."""
+        """Return what a record says about the weights, and the calibration's factors and seeds by size, where it is used."""
         facts = facts_of(self.weights)
         if self.weights is None and self.policy is not None:
             facts["sha256"] = f"{RANDOM_WEIGHTS}-{count_parameters(self.policy)}"
+        if not self.calibration:
+            return facts
         factors = {str(c.n): c.factor for c in self.calibration}
-        return {**facts, **({"calibration": factors} if factors else {})}
+        seeds = {str(c.n): c.seed for c in self.calibration}
+        return {**facts, "calibration": factors, "calibration_seeds": seeds}
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time where sizes differ."""
@@ -117,7 +130,7 @@ class PathSolver:
             decoding=self.decoding,
             seed=seed,
             time_limit=None if time_limit is None else time_limit * len(batch),
-            coordinate_scale=factor_at(self.calibration, batch[0].n) if self.scale is None else self.scale,
+            coordinate_scale=self._factor(batch[0].n),
             trace=trace,
         )
         progress(len(batch))
@@ -166,5 +179,5 @@ def _coordinate_scale(text: str | None) -> float:
     except ValueError:
         factor = 0.0
     if not 0 < factor < float("inf"):
-        raise BadInputError(f"--coordinate-scale {text!r}: expected auto or a positive number.")
+        raise BadInputError(f"--coordinate-scale {text!r}: expected auto, extrapolate or a positive number.")
     return factor

@@ -1,7 +1,7 @@
 """Coordinate scales of PENS: by how much coordinates are stretched at each size (PENS, section 5).
 
-The factors belong to a weights file and stand beside it as ``NAME.calibration.json``; for weights that ship with
-the package, whose folder may be read-only, in the user's cache.
+The factors belong to a weights file and stand beside it as ``NAME.calibration.json``. Those of weights that ship with the
+package, whose folder may be read-only, are written to the user's cache; what is found there goes before what ships.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nco_bench.errors import BadWeightsError
+from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder
 from nco_bench.weights.writing import write_atomically
+
+PROCEDURE = 2
+"""Of `runs.calibrating`; factors that were found by another are not read. 1: a parabola over the whole grid, unchecked."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +28,23 @@ class Calibrated:
     ----------
     n
         Nodes.
-    factor
-        What coordinates are multiplied by.
+    factor, length
+        What coordinates are multiplied by, and the mean tour length with it on the instances of the calibration.
     fitted
         True for the vertex of the parabola, False for the best point of the grid.
+    window
+        First and last factor of the grid that the parabola was fitted to.
     grid, mean_lengths
         Factors tried, and the mean tour length with each.
     instances, seed
-        Held-out instances that were solved, and their seed.
+        Held-out uniform instances that were solved, and their seed.
     """
 
     n: int
     factor: float
+    length: float
     fitted: bool
+    window: tuple[float, float]
     grid: tuple[float, ...]
     mean_lengths: tuple[float, ...]
     instances: int
@@ -45,9 +52,14 @@ class Calibrated:
 
 
 def calibration_path(weights: WeightsFile) -> Path:
-    """Return where the factors of a weights file are kept."""
+    """Return where the factors of a weights file are written."""
     folder = cache_folder() if weights.path.parent == SHIPPED else weights.path.parent
     return folder / f"{weights.path.stem}.calibration.json"
+
+
+def shipped_calibration(weights: WeightsFile) -> Path:
+    """Return where the factors of a weights file are that came with it."""
+    return weights.path.with_name(f"{weights.path.stem}.calibration.json")
 
 
 def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
@@ -62,6 +74,7 @@ def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
     known = {c.n: c for c in read_calibration(weights)} | {c.n: c for c in found}
     document = {
         "weights_sha256": weights.sha256,
+        "procedure": PROCEDURE,
         "sizes": [asdict(known[n]) for n in sorted(known)],
     }
     write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
@@ -76,12 +89,19 @@ def read_calibration(weights: WeightsFile) -> list[Calibrated]:
     BadWeightsError
         When the file is damaged.
     """
-    path = calibration_path(weights)
+    for path in (calibration_path(weights), shipped_calibration(weights)):
+        found = _read(path, weights.sha256)
+        if found:
+            return found
+    return []
+
+
+def _read(path: Path, sha256: str) -> list[Calibrated]:
     if not path.is_file():
         return []
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["weights_sha256"] != weights.sha256:
+        if document["weights_sha256"] != sha256 or document.get("procedure", 1) != PROCEDURE:
             return []
         rows = [Calibrated(**row) for row in document["sizes"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -91,14 +111,40 @@ def read_calibration(weights: WeightsFile) -> list[Calibrated]:
     return sorted(rows, key=lambda c: c.n)
 
 
-def factor_at(calibration: list[Calibrated], n: int) -> float:
-    """Interpolate linearly in n between calibrated sizes, and clamp outside of them (PENS, section 5.2).
+def factor_at(calibration: list[Calibrated], n: int, model: str, *, extrapolate: bool = False) -> float:
+    """Interpolate linearly in n between calibrated sizes (PENS, Table 3: "estimated by linear interpolation").
 
     Parameters
     ----------
     calibration
-        At least one size.
+        By size, at least one.
     n
         Nodes of the instance.
+    model
+        For the message.
+    extrapolate
+        Beyond the calibrated sizes, continue the line through the two that are nearest.
+
+    Raises
+    ------
+    BadInputError
+        Beyond the calibrated sizes: without `extrapolate`, with a single size, or where the line has fallen to 0.
     """
-    return float(np.interp(n, [c.n for c in calibration], [c.factor for c in calibration]))
+    low, high = calibration[0].n, calibration[-1].n
+    if low <= n <= high:
+        return float(np.interp(n, [c.n for c in calibration], [c.factor for c in calibration]))
+    place = f"{model} is calibrated for {low:,} to {high:,} nodes, and an instance has {n:,}"
+    remedy = f"calibrate that size too ('nco-bench calibrate {model} --sizes {n}')"
+    if not extrapolate:
+        raise BadInputError(
+            f"--coordinate-scale auto: {place}; {remedy}, or give --coordinate-scale extrapolate or a factor."
+        )
+    if low == high:
+        raise BadInputError(f"--coordinate-scale extrapolate: {place}; a line needs two sizes: {remedy}.")
+    first, second = calibration[:2] if n < low else calibration[-2:]
+    factor = first.factor + (second.factor - first.factor) * (n - first.n) / (second.n - first.n)
+    if factor <= 0:
+        raise BadInputError(
+            f"--coordinate-scale extrapolate: {place}, where the line is at {factor:.2f}; {remedy}."
+        )
+    return factor

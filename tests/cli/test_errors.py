@@ -181,6 +181,10 @@ def test_debug_shows_where_a_solver_crashed(
             ["/proc/tables", "cannot be written"],
         ),
         (["instances", "verify", "--instances", "nowhere"], ["nowhere", "no such folder"]),
+        (["calibrate", "pens-a", "--grid", "1:2"], ["--grid '1:2'", "FROM:TO:STEP"]),
+        (["calibrate", "pens-a", "--grid", "1:1.1:0.1"], ["--grid", "at least three"]),
+        (["calibrate", "pens-a", "--grid", "0:inf:0.1"], ["--grid"]),
+        (["run", "pens-a", "--data", "tsp20:count=2", "--coordinate-scale", "big"], ["auto, extrapolate or"]),
     ],
 )
 def test_mistakes_are_refused_in_one_line(

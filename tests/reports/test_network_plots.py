@@ -14,7 +14,7 @@ from nco_bench.reports.network_plots import AttentionPanel, Features, ScaleCurve
 
 pytest.importorskip("matplotlib")
 
-CURVE = ScaleCurve(1000, (0.8, 1.0, 1.2, 1.4, 1.6), (24.2, 23.9, 23.8, 23.9, 24.2), 1.2, True)
+CURVE = ScaleCurve(1000, (0.8, 1.0, 1.2, 1.4, 1.6), (24.2, 23.9, 23.8, 23.9, 24.2), 1.2, True, (1.0, 1.4))
 
 
 def test_coordinate_scales_name_size_and_vertex(tmp_path: Path) -> None:

@@ -120,6 +120,17 @@ def test_a_test_set_from_a_training_seed_is_found(
     assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test is seen
 
 
+@pytest.mark.parametrize(
+    ("seeds", "seen"),
+    [({"100": 1234}, True), ({"100": 5678}, False), ({"50": 1234}, False), (None, False)],
+)
+def test_a_test_set_that_the_coordinate_scale_was_calibrated_on_is_found(
+    results: Results, seeds: dict[str, int] | None, seen: bool
+) -> None:
+    weights = {"name": "w", "sha256": "0", "calibration_seeds": seeds}
+    assert summary_of(results, [8.0], [8.0], weights=weights).calibrated_on_test is seen
+
+
 def test_run_json_has_the_promised_keys(results: Results) -> None:
     promised = """solver decoding dataset dataset_sha256 problem instances failed repeats mean_cost mean_reference
         mean_gap_percent gap_of_means_percent gap_std_percent seconds_total seconds_per_instance peak_memory_mb

@@ -75,6 +75,13 @@ def test_weights_that_saw_a_share_of_the_training_never_count_as_reproduced() ->
     assert "1.31 %" in verdict.reason
 
 
+def test_a_scale_calibrated_on_the_test_set_is_not_compared() -> None:
+    """PENS, Section 4.2: tuned exclusively on held-out random instances, never on those of the evaluation."""
+    verdict = judge(printed("1.68%", 1.68), PRESET, measured(1.68, 1.6, 1.7, calibrated_on_test=True))
+    assert verdict.status == "not comparable"
+    assert "calibrated on this test set" in verdict.reason
+
+
 def test_official_weights_are_the_papers() -> None:
     weights = {"name": "lehd-official-tsp100", "share_of_paper": None}
     assert (

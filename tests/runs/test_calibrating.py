@@ -1,47 +1,109 @@
-"""The coordinate scale: vertex of a parabola where it is a minimum inside the grid, linear in between, clamped outside."""
+"""The coordinate scale: minimum of a parabola around the best factor, never worse than that; linear between sizes."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from nco_bench.datasets.generate import generate
+from nco_bench.errors import BadInputError
 from nco_bench.models.registry import build_path_policy, count_parameters, model_config
-from nco_bench.runs.calibrating import calibrate, vertex
+from nco_bench.runs.calibrating import HELD_OUT_SEED, calibrate, search
+from nco_bench.solvers.base import SolverOptions
+from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration
 from nco_bench.weights.manifest import Manifest, TrainingData
 from nco_bench.weights.store import WeightsFile, export
 
 
-def made(n: int, factor: float) -> Calibrated:
-    return Calibrated(n, factor, True, (0.8, 1.0, 1.2), (3.0, 2.0, 3.0), 4, 4321)
+def made(n: int, factor: float, seed: int = 5678) -> Calibrated:
+    return Calibrated(n, factor, 2.0, True, (0.8, 1.2), (0.8, 1.0, 1.2), (3.0, 2.0, 3.0), 4, seed)
 
 
-def test_the_vertex_of_a_parabola_is_found() -> None:
-    grid = [0.8, 1.0, 1.2, 1.4]
-    assert vertex(grid, [(x - 1.13) ** 2 + 7.0 for x in grid]) == (pytest.approx(1.13), True)
+def bowl(at: float) -> Callable[[float], float]:
+    """Tours that are shortest at a factor and soon random beyond it."""
+    return lambda f: 7.0 + 5.0 * np.tanh((f - at) ** 2)
+
+
+def test_the_fit_is_to_factors_around_the_best_one() -> None:
+    """A parabola over the whole range would have its vertex 0.3 from the minimum."""
+    grid = [round(0.8 + 0.05 * k, 2) for k in range(45)]
+    a, b, _ = np.polyfit(grid, [bowl(1.13)(f) for f in grid], 2)
+    assert abs(-b / (2 * a) - 1.13) > 0.3
+    found = search(bowl(1.13), grid)
+    assert (found.factor, found.fitted) == (1.13, True)
+    assert found.length == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("at", [0.7, 1.0, 1.13, 2.08, 3.37])
+def test_without_a_grid_the_search_finds_the_minimum_to_the_papers_hundredth(at: float) -> None:
+    calls: list[float] = []
+
+    def measure(factor: float) -> float:
+        calls.append(factor)
+        return bowl(at)(factor)
+
+    found = search(measure)
+    assert (found.factor, found.fitted) == (at, True)
+    assert len(calls) == len(set(calls)) <= 27
+    near = [f for f in found.tried if abs(f - at) < 0.15]
+    assert max(b - a for a, b in itertools.pairwise(sorted(near))) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_vertex_is_never_worse_than_the_best_factor_tried(seed: int) -> None:
+    """Noise puts vertices where tours are longer; the answer is then the best factor of the grid."""
+    noise = np.random.default_rng(seed)
+    seen: dict[float, float] = {}
+
+    def measure(factor: float) -> float:
+        return seen.setdefault(factor, bowl(1.3)(factor) + 0.2 * noise.normal())
+
+    found = search(measure, [0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6])
+    assert found.length == seen[found.factor] == min(*found.tried.values(), found.length)
+    assert found.fitted or found.factor in found.tried
 
 
 @pytest.mark.parametrize(
     "lengths",
     [
-        [4.0, 3.0, 2.5, 2.2],  # falls throughout: the vertex lies outside
+        [4.0, 3.0, 2.5, 2.2],  # falls throughout: no minimum inside
         [1.0, 2.0, 2.5, 1.5],  # opens downwards
     ],
 )
 def test_without_a_minimum_inside_the_best_grid_point_counts(lengths: list[float]) -> None:
     grid = [0.8, 1.0, 1.2, 1.4]
-    assert vertex(grid, lengths) == (grid[lengths.index(min(lengths))], False)
+    found = search(dict(zip(grid, lengths, strict=True)).__getitem__, grid)
+    assert (found.factor, found.fitted) == (grid[lengths.index(min(lengths))], False)
 
 
-def test_factors_are_interpolated_linearly_and_clamped() -> None:
+def test_factors_are_interpolated_linearly_between_calibrated_sizes() -> None:
     # PENS-A's published factors; 1.46 at n = 3162 is its own example of linear interpolation.
     table = [made(1000, 1.27), made(10_000, 2.08)]
-    assert factor_at(table, 3162) == pytest.approx(1.27 + (3162 - 1000) / 9000 * 0.81)
-    assert factor_at(table, 10) == 1.27
-    assert factor_at(table, 99_999) == 2.08
+    assert factor_at(table, 3162, "pens-a") == pytest.approx(1.27 + (3162 - 1000) / 9000 * 0.81)
+    assert factor_at(table, 10_000, "pens-a") == 2.08
+
+
+def test_beyond_the_calibrated_sizes_the_factor_is_refused_unless_asked_for() -> None:
+    """The factor of 1,000 nodes (1.27) was silently used for 10,000, where the paper has 2.08."""
+    table = [made(500, 1.23), made(1000, 1.27)]
+    with pytest.raises(BadInputError, match=r"500 to 1,000 nodes.*10,000; .*--sizes 10000.*extrapolate"):
+        factor_at(table, 10_000, "pens-a")
+    with pytest.raises(BadInputError, match="extrapolate"):
+        factor_at(table, 100, "pens-a")
+    assert factor_at(table, 10_000, "pens-a", extrapolate=True) == pytest.approx(1.27 + 9000 * 0.04 / 500)
+    assert factor_at(table, 400, "pens-a", extrapolate=True) == pytest.approx(1.23 - 100 * 0.04 / 500)
+    with pytest.raises(BadInputError, match="two sizes"):
+        factor_at(table[:1], 600, "pens-a", extrapolate=True)
+    with pytest.raises(BadInputError, match="line is at -"):
+        factor_at([made(500, 1.5), made(1000, 0.8)], 10_000, "pens-a", extrapolate=True)
 
 
 @pytest.fixture
@@ -65,8 +127,38 @@ def test_a_calibration_is_kept_beside_its_weights_and_dropped_with_them(weights:
     assert read_calibration(other) == []
 
 
+def test_a_calibration_by_an_earlier_procedure_is_not_read(weights: WeightsFile) -> None:
+    path = write_calibration(weights, [made(100, 1.1)])
+    path.write_text(path.read_text().replace('"procedure": 2', '"procedure": 1'))
+    assert read_calibration(weights) == []
+
+
+def test_a_run_takes_the_calibrated_scale_and_refuses_sizes_beyond_it(weights: WeightsFile) -> None:
+    write_calibration(weights, [made(12, 1.1), made(20, 1.3)])
+
+    def prepared(scale: str, n: int) -> Any:
+        options = SolverOptions(weights=str(weights.path), coordinate_scale=scale)
+        solver: Any = create(choose("pens-a", options))
+        solver.prepare(generate("tsp", n, 2))
+        return solver
+
+    facts = prepared("auto", 16).weights_facts()
+    assert facts["calibration"] == {"12": 1.1, "20": 1.3}
+    assert facts["calibration_seeds"] == {"12": 5678, "20": 5678}
+    with pytest.raises(BadInputError, match="12 to 20 nodes, and an instance has 30"):
+        prepared("auto", 30)
+    assert prepared("extrapolate", 30)._factor(30) == pytest.approx(1.55)
+
+
 def test_a_model_is_calibrated_by_solving_held_out_instances(weights: WeightsFile) -> None:
     (found,) = calibrate("pens-a", [12], weights=str(weights.path), instances=4, grid=(0.8, 1.0, 1.2))
     assert found.n == 12
     assert 0.8 <= found.factor <= 1.2
     assert all(length > 2.0 for length in found.mean_lengths)
+    assert (
+        found.seed == HELD_OUT_SEED not in (1234, 4321)
+    )  # test set; what the shipped weights were measured on
+    assert found.length <= min(found.mean_lengths)
+    (again,) = calibrate("pens-a", [12], weights=str(weights.path), instances=4, grid=(0.8, 1.0, 1.2), seed=7)
+    assert again.seed == 7
+    assert again.mean_lengths != found.mean_lengths
