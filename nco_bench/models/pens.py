@@ -18,6 +18,9 @@ The paper has no public code. What it leaves open is chosen as follows, and the 
 - The ALiBi bias is not multiplied by SSMax (`scale_bias`): s q.k / sqrt(K) - m D.
 - When origin and destination are the same city, one token carries both marker vectors.
 - ReLU between the two feed-forward maps, as in BQ-NCO; no biases; RMSNorm before the output layer.
+- Trainable slopes, which the authors tried first and gave up (appendix A.3), are `trainable_slopes`: one per head for all
+  layers, from the fixed ones on, never decayed. The regularisation that they needed against slopes of 0 is not given; here
+  it is `slope_penalty` times the mean of (1 - m / m_fixed)^2.
 - Node vectors are drawn anew at every forward pass (`noise`), as in training; ``solve`` draws them once per solve.
 
 Letters in shapes: B batch, N nodes, M candidates, T tokens, W width, H heads, K head width.
@@ -61,6 +64,8 @@ class PensConfig:
         ``step`` draws Gaussian node vectors anew at every forward pass, ``solve`` once per solve.
     max_slope
         ALiBi slope of the first head; each further head divides by sqrt(2).
+    trainable_slopes, slope_penalty
+        Whether the slopes are learned, and the weight of the loss that holds them near the fixed ones (appendix A.3).
     scale_bias
         Whether the logit scale also multiplies the ALiBi bias.
     max_frequency, base
@@ -79,6 +84,8 @@ class PensConfig:
     initialisation: str = "gaussian"
     noise: str = "step"
     max_slope: float = 10.0
+    trainable_slopes: bool = False
+    slope_penalty: float = 0.01
     scale_bias: bool = False
     max_frequency: float = 14.0
     base: float = 100.0
@@ -248,11 +255,26 @@ class Pens(nn.Module):
         self.key = nn.Linear(config.width, config.width, bias=False)
         with torch.no_grad():
             self.query.weight.mul_(0.1)
-        slopes = config.max_slope * 2.0 ** (-torch.arange(config.heads) / 2)
+        self.fixed_slopes = config.max_slope * 2.0 ** (-torch.arange(config.heads) / 2)
         quarter = max(1, config.head_dim // 4)
         frequencies = config.max_frequency * config.base ** (-torch.arange(quarter) / quarter)
-        self.register_buffer("slopes", slopes, persistent=False)
+        if config.trainable_slopes and config.alibi:
+            self.slopes = nn.Parameter(self.fixed_slopes.clone())
+        else:
+            self.register_buffer("slopes", self.fixed_slopes, persistent=False)
         self.register_buffer("frequencies", frequencies, persistent=False)
+
+    @property
+    def undecayed(self) -> tuple[nn.Parameter, ...]:
+        """What an optimiser must not decay: trainable slopes, which weight decay draws to 0 (appendix A.3)."""
+        return (self.slopes,) if isinstance(self.slopes, nn.Parameter) else ()
+
+    def penalty(self) -> Tensor | None:
+        """Return what is added to the loss for slopes that leave the fixed ones, or None where they are not learned."""
+        if not self.undecayed:
+            return None
+        share = self.slopes / self.fixed_slopes.to(self.slopes)
+        return self.config.slope_penalty * ((1 - share) ** 2).mean()
 
     def reseed(self, seeds: int | Tensor) -> None:
         """Choose the random node vectors of the following solves: one seed for all, or ``(B,)``, one per instance."""

@@ -241,7 +241,8 @@ class Supervised:
         total = next_node
         if self.recipe.auxiliary > 0:
             total = next_node + self.recipe.auxiliary * self._neighbour_loss(length - 2, paths.closed)
-        return Loss(total, next_node, whole)
+        penalty = self.policy.penalty() if hasattr(self.policy, "penalty") else None
+        return Loss(total if penalty is None else total + penalty, next_node, whole)
 
     def _neighbour_loss(self, candidates: int, closed: bool) -> Tensor:
         last, head = self._tokens.pop(), self.extra["neighbours"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ class Trainer:
         self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
         self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
         self.optimizer = _optimizer(self.parameters, recipe)
+        _leave_undecayed(self.optimizer, getattr(policy, "undecayed", ()))
         if hasattr(learner, "follow"):
             learner.follow(self.optimizer)
         self.progress = Progress()
@@ -284,3 +286,15 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
     ]
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
     return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
+
+
+def _leave_undecayed(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+    """Move parameters that a policy wants undecayed into groups of their own, alike but for the decay."""
+    wanted = {id(p) for p in parameters}
+    for settings in list(optimizer.param_groups):
+        kept = [p for p in settings["params"] if id(p) not in wanted]
+        moved = [p for p in settings["params"] if id(p) in wanted]
+        if moved:
+            settings["params"] = kept
+            optimizer.add_param_group({**settings, "params": moved, "weight_decay": 0.0})
+    optimizer.param_groups[:] = [g for g in optimizer.param_groups if g["params"]]

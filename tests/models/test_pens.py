@@ -92,6 +92,31 @@ def test_slopes_and_frequencies_are_the_published_ones() -> None:
     assert policy.frequencies.tolist() == pytest.approx([14, 4.4272, 1.4, 0.4427], abs=1e-4)
 
 
+def test_trainable_slopes_begin_as_the_fixed_ones_and_are_learned() -> None:
+    """Appendix A.3: the authors tried them first."""
+    fixed, trainable = small("pens-a"), small("pens-a", trainable_slopes=True)
+    torch.testing.assert_close(scores(trainable, COORDS), scores(fixed, COORDS))
+    nodes = PathNodes(COORDS, None, 14)
+    state = path_state(nodes, trainable.embed(nodes), ROWS, closed=True)
+    trainable.scores(state).square().sum().backward()
+    slopes = dict(trainable.named_parameters())["slopes"]
+    assert slopes.grad is not None
+    assert bool((slopes.grad != 0).all())
+    assert "slopes" in trainable.state_dict()
+    assert "slopes" not in fixed.state_dict()
+
+
+def test_slopes_that_fall_to_zero_cost_the_penalty() -> None:
+    policy = small("pens-a", trainable_slopes=True, slope_penalty=0.5)
+    assert float(policy.penalty()) == 0.0  # type: ignore[arg-type]
+    with torch.no_grad():
+        policy.slopes.mul_(0.0)
+    policy.penalty().backward()  # type: ignore[union-attr]
+    assert float(policy.penalty()) == 0.5  # type: ignore[arg-type]
+    assert bool((policy.slopes.grad < 0).all())  # type: ignore[operator]
+    assert small("pens-r", trainable_slopes=True).penalty() is None  # no ALiBi, no slopes
+
+
 def test_origin_and_destination_in_one_city_make_one_token() -> None:
     """A closed tour of N nodes has N tokens: the scale sees 14, and 15 where the ends differ."""
     seen = []

@@ -18,6 +18,7 @@ from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.training.data import Batch, LabelStream
+from nco_bench.training.learner import Loss
 from nco_bench.training.pieces import draw_route_pieces
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
@@ -27,6 +28,7 @@ from nco_bench.training.supervised import (
     next_visit_loss,
     tokens_between,
 )
+from nco_bench.training.trainer import Trainer
 
 LIGHT: dict[str, dict[str, int]] = {
     "decoder-6x128": {"depth": 2, "width": 32, "heads": 2, "ffn": 64},
@@ -178,3 +180,38 @@ def test_the_auxiliary_loss_sees_the_nodes_between_in_their_order(model: str) ->
     plain, other = (tokens_between(policy, tokens, 7)[0] for tokens in kept)
     alike = (plain[:, None] - other[None]).norm(dim=2).argmin(dim=1).tolist()
     assert alike == [0, 1, 4, 3, 2, 5, 6]  # of nodes 1..7, the third and the fifth changed places
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam"])
+def test_weight_decay_leaves_trainable_slopes_alone(optimizer: str, tmp_path: Path) -> None:
+    """PENS, A.3: with weight decay they converged to zero. Without any gradient of the loss only decay moves a weight."""
+    policy: Any = build_path_policy("pens-a", "tsp", **LIGHT["pens-a"], trainable_slopes=True).train()
+    recipe = recipe_for("pens-a", {"optimizer": optimizer, "lr": "0.1", "weight_decay": "0.5"})
+
+    class Nothing:
+        """A learner whose loss has gradients of zero."""
+
+        extra = torch.nn.ModuleDict()
+
+        def loss(self, step: int, fraction: float) -> Loss:
+            """Return 0."""
+            total = torch.stack([p.sum() for p in policy.parameters()]).sum() * 0
+            return Loss(total, total, 1)
+
+    slopes, matrix = policy.slopes.detach().clone(), policy.key.weight.detach().clone()
+    Trainer(policy, Nothing(), recipe, tmp_path, {}).update(1.0)  # type: ignore[arg-type]
+    torch.testing.assert_close(policy.slopes.detach(), slopes)
+    assert not torch.equal(policy.key.weight.detach(), matrix)
+
+
+def test_the_penalty_of_slopes_is_part_of_the_loss_and_not_of_what_is_reported() -> None:
+    policy: Any = build_path_policy(
+        "pens-a", "tsp", **LIGHT["pens-a"], trainable_slopes=True, slope_penalty=3.0
+    )
+    with torch.no_grad():
+        policy.slopes.zero_()
+    ordered = np.random.default_rng(1).random((4, 8, 2)).astype(np.float32)
+    recipe = recipe_for("pens-a", {"shortest": "7", "longest": "7", "longest_start": "7", "auxiliary": "0"})
+    learner = Supervised(policy.train(), Same("tsp", Batch(ordered, True)), recipe, 1, torch.device("cpu"))  # type: ignore[arg-type]
+    loss = learner.loss(0, 1.0)
+    assert float((loss.total - loss.reported).detach()) == pytest.approx(3.0)
