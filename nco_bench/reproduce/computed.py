@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from nco_bench.reports.published import PublishedTable
+from nco_bench.reproduce.judging import Verdict
 
 Computed = dict[tuple[str, str], float]
+Judged = Verdict | tuple[float, Verdict]
+"""Why there is no number, or one that must not be judged by its size, and what to say of it."""
 
 
 def decoder_configurations(table: PublishedTable, scale: str) -> Computed:
@@ -103,7 +107,7 @@ def registered_parameters(table: PublishedTable, scale: str) -> Computed:
     return found
 
 
-def pens_scaling_factors(table: PublishedTable, scale: str) -> Computed:
+def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], Judged]:
     """Estimated scaling factors of PENS Table 1, from the calibration beside the weights.
 
     Raises
@@ -115,13 +119,23 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Computed:
     from nco_bench.weights.calibration import read_calibration
     from nco_bench.weights.pulling import find
 
-    found: Computed = {}
+    found: dict[tuple[str, str], Judged] = {}
     for row in table.rows:
-        if "(scaled)" not in row:
-            continue
         model = row.split()[0].lower()
-        for calibrated in read_calibration(find(model, model, "tsp")):
-            found[row, f"TSP{calibrated.n} | Scaling factor"] = calibrated.factor
+        if "(scaled)" not in row or not (known := read_calibration(find(model, model, "tsp"))):
+            continue
+        absent = Verdict(
+            "not run",
+            f"{model} is calibrated for {', '.join(str(c.n) for c in known)} nodes; 'nco-bench calibrate' adds others",
+        )
+        found |= {(row, column): absent for column in table.columns if column.endswith("Scaling factor")}
+        share = find(model, model, "tsp").manifest.share_of_paper or 0.0
+        for c in known:
+            reason = (
+                f"{model} has seen {100 * share:.3g} % of the paper's training samples; "
+                f"{'vertex' if c.fitted else 'best of the grid'} on {c.instances} held-out instances of seed {c.seed}"
+            )
+            found[row, f"TSP{c.n} | Scaling factor"] = (c.factor, Verdict("other weights", reason))
     if not found:
         raise BadWeightsError("the weights have no calibration; 'nco-bench calibrate pens-a' makes one")
     return found

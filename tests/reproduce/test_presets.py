@@ -10,9 +10,12 @@ from nco_bench.datasets import catalog
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.reports.published import PublishedCell, list_tables, load_table
 from nco_bench.reproduce import preset as presets
+from nco_bench.reproduce.computed import pens_scaling_factors
+from nco_bench.reproduce.judging import Verdict
 from nco_bench.reproduce.preset import SCALES, has_preset, load_preset, numeric_cells
 from nco_bench.reproduce.reproducing import tables_of, uncovered
 from nco_bench.reproduce.running import solver_missing
+from nco_bench.weights.calibration import Calibrated
 
 MUST_HAVE = {
     "eie": list(range(1, 8)),
@@ -63,6 +66,35 @@ def test_decoder_scaling_table_18_asks_for_the_beams_of_its_header() -> None:
     table = load_table("decoder-scaling", 18)
     found = load_preset("decoder-scaling", 18).cell(table.cell("D=42, W=512", "beam=64 | Gap"), "full")
     assert (found.solver, found.decoding, found.count) == ("decoder-42x512", "beam:64", 10000)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, "figure-4"])
+def test_pens_solves_every_instance_five_times(number: int | str) -> None:
+    """Section 5.1: "each instance is solved five times and we report the average gap"."""
+    table, preset = load_table("pens", number), load_preset("pens", number)
+    found = [preset.cell(cell, "full") for cell in numeric_cells(table)]
+    assert {f.repeats for f in found if f.metric == "gap"} == {5}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, "figure-4"])
+def test_pens_says_whose_reference_the_gaps_at_10000_cities_are_to(number: int | str) -> None:
+    """Section 5.1: Concorde, limited to six hours per instance; the sets at hand have LKH3's."""
+    assert any("Concorde's within six hours" in note for note in load_preset("pens", number).notes)
+
+
+def test_factors_of_pens_table_1_come_from_the_calibration_and_are_not_judged_as_the_papers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = Calibrated(250, 1.2, 4.0, True, (1.1, 1.3), (1.1, 1.2, 1.3), (4.1, 4.0, 4.1), 8, 5678)
+    monkeypatch.setattr("nco_bench.weights.calibration.read_calibration", lambda file: [known])
+    found = pens_scaling_factors(load_table("pens", 1), "cpu")
+    factor, verdict = found["PENS-R (scaled)", "TSP250 | Scaling factor"]  # type: ignore[misc]
+    assert factor == 1.2
+    assert verdict.status == "other weights"
+    assert "8 held-out instances of seed 5678" in verdict.reason
+    absent = found["PENS-R (scaled)", "TSP10000 | Scaling factor"]
+    assert isinstance(absent, Verdict)
+    assert "calibrated for 250 nodes" in absent.reason
 
 
 def test_pens_scales_coordinates_where_its_caption_says() -> None:
