@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nco_bench.reports.load import Group
+from nco_bench.weights.manifest import names_seed
 
 ONLY_LONGER = {"length-ood": "id"}
 """Settings of the algorithmic tasks that differ from another in length alone."""
@@ -45,9 +46,7 @@ def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
     weights, origin = group.cell.weights or {}, group.cell.origin
     if set(group.whole.names.values()) & set(weights.get("trained_on") or ()):
         return True
-    same_seed = any(
-        _names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ()
-    )
+    same_seed = any(names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ())
     return same_seed and distribution_label(group, sizes) == "in-distribution"
 
 
@@ -61,19 +60,3 @@ def calibrated_on_test(group: Group, sizes: tuple[int, int]) -> bool:
         return False
     seeds: dict[str, int] = (group.cell.weights or {}).get("calibration_seeds") or {}
     return any(sizes[0] <= int(n) <= sizes[1] and seed == origin.get("seed") for n, seed in seeds.items())
-
-
-def _names_seed(text: str, seed: object) -> bool:
-    """Say whether a manifest's line of seeds (``7``, ``7 (20,000 tours)``, ``2000..2015, 2100..2115``) names a seed."""
-    for part in text.partition("(")[0].split(","):
-        first, _, last = part.strip().partition("..")
-        if first == str(seed):
-            return True
-        if (
-            first.isdecimal()
-            and last.isdecimal()
-            and isinstance(seed, int)
-            and int(first) <= seed <= int(last)
-        ):
-            return True
-    return False

@@ -20,6 +20,8 @@ from nco_bench.runs.solving import solve_batch
 from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated
+from nco_bench.weights.manifest import Manifest, names_seed
+from nco_bench.weights.pulling import find
 
 COARSE, FINE = 0.2, 0.05
 """Steps of the search where no grid is given: around 1, on to where lengths rise again, then finer around the best."""
@@ -76,10 +78,13 @@ def calibrate(
     Raises
     ------
     BadInputError
-        When the grid has fewer than three factors, or an instance cannot be solved.
+        When the grid has fewer than three factors, the weights were trained on the instances, or one cannot be solved.
+    BadWeightsError
+        When the weights are missing.
     """
     if grid is not None and len(grid) < 3:
         raise BadInputError("calibrate: a parabola needs at least three factors in the grid.")
+    _refuse_trained_on(find(weights or model, model, "tsp").manifest, sizes, seed)
     found = []
     for n in sizes:
         best = search(_MeanLength(model, n, weights, device, instances, seed), grid)
@@ -91,6 +96,14 @@ def calibrate(
             )
         )  # fmt: skip
     return found
+
+
+def _refuse_trained_on(manifest: Manifest, sizes: Sequence[int], seed: int) -> None:
+    data = manifest.data
+    if data.size in sizes and data.distribution == "uniform" and any(names_seed(s, seed) for s in data.seeds):
+        raise BadInputError(
+            f"--seed {seed}: {manifest.name} was trained on instances of {data.size} nodes from it; choose another."
+        )
 
 
 def search(measure: Measure, grid: Sequence[float] | None = None) -> Found:

@@ -170,6 +170,22 @@ class Manifest:
     format: int = field(default=FORMAT)
 
 
+def names_seed(text: str, seed: object) -> bool:
+    """Say whether a manifest's line of seeds (``7``, ``7 (20,000 tours)``, ``2000..2015, 2100..2115``) names a seed."""
+    for part in text.partition("(")[0].split(","):
+        first, _, last = part.strip().partition("..")
+        if first == str(seed):
+            return True
+        if (
+            first.isdecimal()
+            and last.isdecimal()
+            and isinstance(seed, int)
+            and int(first) <= seed <= int(last)
+        ):
+            return True
+    return False
+
+
 def manifest_path(weights: Path) -> Path:
     """Return where the manifest of a weights file is."""
     return weights.with_suffix(".json")
