@@ -162,3 +162,15 @@ def test_a_model_is_calibrated_by_solving_held_out_instances(weights: WeightsFil
     (again,) = calibrate("pens-a", [12], weights=str(weights.path), instances=4, grid=(0.8, 1.0, 1.2), seed=7)
     assert again.seed == 7
     assert again.mean_lengths != found.mean_lengths
+
+
+def test_a_calibration_that_ships_counts_until_one_makes_ones_own(
+    weights: WeightsFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_calibration(weights, [made(50, 1.0), made(100, 1.1)])
+    monkeypatch.setattr("nco_bench.weights.calibration.SHIPPED", weights.path.parent)
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
+    assert [(c.n, c.factor) for c in read_calibration(weights)] == [(50, 1.0), (100, 1.1)]
+    own = write_calibration(weights, [made(100, 1.5)])
+    assert own.parent == tmp_path / "cache" / "weights"
+    assert [(c.n, c.factor) for c in read_calibration(weights)] == [(50, 1.0), (100, 1.5)]
