@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadWeightsError
-from nco_bench.training.recipes import MODEL_PREFIX
+from nco_bench.training.options import MODEL_PREFIX
 from nco_bench.weights.store import WeightsFile, find_any, load_state
 
 LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
