@@ -228,6 +228,7 @@ def test_weights_that_were_chosen_are_named_in_their_row(nco_bench: Command) -> 
     nco_bench(*arguments)
     nco_bench(*arguments, "--weights", "random")
     nco_bench(*arguments, "--weights", "mine.safetensors")
+    nco_bench(*arguments, "--weights", "random", "--seed", "7")
     nco_bench("run", "decoder-6x128:weights=random", "--data", "tsp8:count=2")
     text, _ = nco_bench("report", "--latex")
     rows = [
@@ -236,6 +237,7 @@ def test_weights_that_were_chosen_are_named_in_their_row(nco_bench: Command) -> 
     assert rows == [
         "decoder-6x128 greedy",
         "decoder-6x128 greedy (weights mine.safetensors)",
-        "decoder-6x128 greedy (weights random)",
+        "decoder-6x128 greedy (weights random, seed 7)",
+        "decoder-6x128 greedy (weights random, seed 1234)",
         "decoder-6x128:weights=random greedy",
     ]
