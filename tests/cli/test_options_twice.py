@@ -65,7 +65,7 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
 
 ELSEWHERE = {
     ("generate", "--param"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"), ("train", "--data"),
-    ("train", "--config"),
+    ("train", "--config"), ("train", "--validation"),
 }  # fmt: skip
 
 TRACER = """
@@ -189,9 +189,21 @@ def test_generate_takes_several_parameters(folder: Path, capfd: pytest.CaptureFi
 
 
 def test_train_takes_several_datasets_and_settings(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    given = ["--data", "tsp9:count=2", "--data", "tsp8:count=2", "--config", "steps=4", "--config", "batch=2"]
+    files = [f"--validation=instances/tsp{n}_count=2.npz" for n in (8, 9)]
+    given = [
+        *files,
+        "--data",
+        "tsp9:count=2",
+        "--data",
+        "tsp8:count=2",
+        "--config",
+        "steps=4",
+        "--config",
+        "batch=2",
+    ]
     assert run(["train", "decoder-6x128", *given, "--device", "cpu", "--json"]) == 0
     capfd.readouterr()
     assert run(["weights", "show", "decoder-6x128.safetensors", "--json"]) == 0
     manifest = json.loads(capfd.readouterr().out)
     assert (manifest["steps"], manifest["data"]["instances"]) == (4, 4)
+    assert len(manifest["validation"]) == 2
