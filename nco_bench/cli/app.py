@@ -83,6 +83,7 @@ def command() -> Any:
     """Return the command line as click's command, with readable types, completion and examples."""
     whole = typer.main.get_command(build())
     dress(whole)
+    refuse_repeats(whole)
     return whole
 
 
@@ -154,6 +155,37 @@ def _show_warning(
         print(f"note: {message}", file=sys.stderr)
     elif debugging():
         print(warnings.formatwarning(message, category, filename, lineno), file=sys.stderr, end="")
+
+
+def refuse_repeats(whole: Any) -> None:
+    """Let a command and all below it refuse options that are given twice and would keep the last value alone.
+
+    Flags may be repeated, they say the same; options that take several values take them.
+    """
+    for below in getattr(whole, "commands", {}).values():
+        refuse_repeats(below)
+    make_parser = whole.make_parser
+
+    def make_strict_parser(context: Any) -> Any:
+        parser = make_parser(context)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            from nco_bench.errors import BadInputError
+
+            values, rest, order = parse(args=args)
+            for option in order:
+                single = not (getattr(option, "is_flag", True) or option.multiple)
+                if single and order.count(option) > 1 and not context.resilient_parsing:
+                    raise BadInputError(
+                        f"{option.opts[0]} is given {order.count(option)} times; give it once."
+                    )
+            return values, rest, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    whole.make_parser = make_strict_parser
 
 
 def _message(error: BaseException) -> str:

@@ -68,11 +68,11 @@ def run(
     from nco_bench.runs.request import RunRequest, parse_limit
 
     request = RunRequest(
-        solvers=tuple(solvers),
-        datasets=tuple(data),
+        solvers=tuple(dict.fromkeys(solvers)),
+        datasets=tuple(dict.fromkeys(data)),
         results=results,
         places=Places.from_environment(instances),
-        decodings=tuple(decoding or ()),
+        decodings=tuple(dict.fromkeys(decoding or ())),
         weights=weights,
         logit_scale=logit_scale,
         coordinate_scale=coordinate_scale,

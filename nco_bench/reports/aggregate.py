@@ -196,7 +196,9 @@ def method_name(group: Group) -> str:
     cell = group.cell
     name = f"{cell.label} {cell.decoding}" if cell.decoding else cell.label
     chosen = cell.options.get("weights") if cell.weights else None
-    return f"{name} (weights {Path(chosen).name})" if chosen and ":weights=" not in cell.label else name
+    if not chosen or chosen == cell.solver or ":weights=" in cell.label:
+        return name
+    return f"{name} (weights {Path(chosen).name})"
 
 
 def asked_solves(group: Group) -> int | None:

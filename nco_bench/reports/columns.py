@@ -239,7 +239,7 @@ def _block(lines: Sequence[bytes], piece: Piece, data: bytes) -> Block:
     # A record without counts holds no other object, so it has one brace: then no dict is kept.
     loaded: Iterable[dict[str, Any]] = map(orjson.loads, lines)
     records = list(loaded) if data.count(b"{") > len(lines) else None
-    hashed = data.count(HASHED) == len(lines)
+    hashed = HASHED in lines[0] and HASHED in lines[-1]
     fields = _FIELDS_HASHED if hashed else _FIELDS
     hashes, cells, statuses, solutions, *rest = zip(*map(fields, records or loaded), strict=True)
     m = len(cells)

@@ -57,7 +57,8 @@ def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[Dataset
     row_of: dict[int, str] = {}
     for name, cells in by_name.items():
         for index, extra in enumerate(_distinctions(cells)):
-            full = f"{name} ({', '.join(extra)})" if extra else name
+            told = name[:-1] + ", " if name.endswith(")") else f"{name} ("
+            full = f"{told}{', '.join(extra)})" if extra else name
             kind = cells[index].group.cell.kind
             rows.setdefault(full, MethodRow(full, full, SECTIONS.get(kind, kind)))
             kinds.setdefault(full, _kind_rank(kind))

@@ -38,7 +38,9 @@ def frame_of_cells(
                 dataset_sha256=cell.dataset_sha256,
                 label=cell.label,
             )
-            wanted.append({code: (facts, first, last)})
+            part = {code: (facts, first, last)}
+            if part not in wanted:  # one set under two spellings
+                wanted.append(part)
     frame = frame.parts(wanted)
     asked = [next((first, last, repeats) for _, first, last in part.values()) for part in wanted]
     groups = [replace(group, asked=(one,)) for group, one in zip(frame.groups, asked, strict=True)]

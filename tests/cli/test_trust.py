@@ -171,3 +171,73 @@ def test_references_made_with_a_set_fill_the_gaps_of_what_was_run_before(nco_ben
         np.mean([100 * (costs[i] / best[i] - 1) for i in range(3)])
     )
     assert found["references"][0]["instances"] == 3
+
+
+STOPS = """
+import numpy as np
+from pathlib import Path
+from nco_bench.solvers import register
+
+@register("stops", problems=("tsp",))
+class Stops:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def solve(self, batch, *, seed, time_limit, progress):
+        if seed == 1234 + 3 and Path("hold").exists():
+            raise KeyboardInterrupt
+        return [np.random.default_rng(seed + j).permutation(i.n) for j, i in enumerate(batch)]
+"""
+
+
+def test_a_run_that_was_stopped_says_so_and_its_second_half_shows_the_gap_of_the_whole(
+    nco_bench: Command, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("stops.py").write_text(STOPS)
+    Path("hold").touch()
+    nco_bench("generate", "tsp", "--n", "9", "--count", "6", "--reference", "two-opt")
+    command = ("run", "stops.py", "--data", "tsp9:count=6", "--batch-size", "1")
+    assert run(list(command)) == 130
+    half = cells(nco_bench)["stops on tsp9:count=6"]
+    assert (half["instances"], half["solves"], half["asked_solves"]) == (3, 3, 6)
+    for form in ("--latex", "--markdown", "--csv", "--html"):
+        assert "3 of the 6 instances asked for" in nco_bench("report", form)[0]
+    Path("hold").unlink()
+    _, talk = nco_bench(*command)
+    whole = cells(nco_bench)["stops on tsp9:count=6"]
+    assert f"gap {whole['mean_gap_percent']:.3f} %" in talk
+    assert (whole["solves"], whole["asked_solves"]) == (6, 6)
+    assert "asked for" not in nco_bench("report", "--latex")[0]
+    nco_bench("run", "stops.py", "--data", "tsp9", "--limit", "7-8")
+    assert "asked for" not in nco_bench("report", "--latex")[0]
+
+
+def test_shards_of_a_run_that_was_stopped_know_what_all_of_them_were_asked_for(nco_bench: Command) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=6", "--jobs", "2")
+    (missing, *_) = sorted(Path("results/runs").iterdir())
+    for path in missing.iterdir():
+        path.unlink()
+    missing.rmdir()
+    assert cells(nco_bench)["nearest-neighbor on tsp9:count=6"]["asked_solves"] == 6
+    assert "3 of the 6 instances asked for" in nco_bench("report", "--latex")[0]
+
+
+def test_weights_that_were_chosen_are_named_in_their_row(nco_bench: Command) -> None:
+    nco_bench("weights", "export", "decoder-6x128", "--out", "mine.safetensors")
+    arguments = ("run", "decoder-6x128", "--data", "tsp9:count=2")
+    nco_bench(*arguments)
+    nco_bench(*arguments, "--weights", "random")
+    nco_bench(*arguments, "--weights", "mine.safetensors")
+    nco_bench(*arguments, "--weights", "random", "--seed", "7")
+    nco_bench("run", "decoder-6x128:weights=random", "--data", "tsp8:count=2")
+    text, _ = nco_bench("report", "--latex")
+    rows = [
+        line.split(" & ")[0] for line in text.splitlines() if line.startswith("decoder") and " & " in line
+    ]
+    assert rows == [
+        "decoder-6x128 greedy",
+        "decoder-6x128 greedy (weights mine.safetensors)",
+        "decoder-6x128 greedy (weights random, seed 7)",
+        "decoder-6x128 greedy (weights random, seed 1234)",
+        "decoder-6x128:weights=random greedy",
+    ]
