@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
@@ -43,6 +44,8 @@ class Entry:
         Status and reason.
     measured
         What the number was read from, or None.
+    reading
+        Name of the reading of the paper that this is, where it is not the first; the cell's row ends with it.
     """
 
     cell: PublishedCell
@@ -52,6 +55,7 @@ class Entry:
     high: float | None
     verdict: Verdict
     measured: Measured | None = None
+    reading: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class _Pending:
     job: Job
     outcome: Outcome
     reference: tuple[Job, Outcome] | float | None = None
+    reading: str = ""
 
 
 @dataclass
@@ -157,16 +162,24 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     preset = load_preset(table.paper, table.number)
     sheet = _Sheet(table, preset)
     computed: dict[str, Computed | Verdict] = {}
-    for cell in numeric_cells(table):
-        found = preset.cell(cell, scale)
-        if found.cannot:
-            sheet.slots.append(_without(cell, found, found.status, found.cannot))
-        elif found.compute:
-            if found.compute not in computed:
-                computed[found.compute] = _compute(found.compute, preset, table, scale)
-            sheet.slots.append(_computed(cell, found, computed[found.compute]))
-        else:
-            sheet.slots.append(_planned(cell, found, preset, scale, runner))
+    for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
+        others: dict[str, list[Entry | _Pending]] = {}
+        for cell in row:
+            found = preset.cell(cell, scale)
+            if found.cannot:
+                sheet.slots.append(_without(cell, found, found.status, found.cannot))
+            elif found.compute:
+                if found.compute not in computed:
+                    computed[found.compute] = _compute(found.compute, preset, table, scale)
+                sheet.slots.append(_computed(cell, found, computed[found.compute]))
+            else:
+                sheet.slots.append(_planned(cell, found, preset, scale, runner))
+            for name, reading in found.readings.items():
+                slot = _planned(cell, reading, preset, scale, runner)
+                named = replace(cell, row=f"{cell.row} ({name})")
+                others.setdefault(name, []).append(replace(slot, cell=named, reading=name))
+        for slots in others.values():
+            sheet.slots += slots
     return sheet
 
 
@@ -271,7 +284,8 @@ def _entry(slot: _Pending, records: Records | None) -> Entry:
     )
     measured = _in_printed_unit(measured, slot)
     verdict = _noted(judge(slot.cell, slot.preset, measured), slot.preset)
-    return Entry(slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured)
+    value, low, high = measured.value, measured.low, measured.high
+    return Entry(slot.cell, slot.preset, value, low, high, verdict, measured, slot.reading)
 
 
 def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
@@ -294,9 +308,11 @@ def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
 
 
 def count_statuses(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
-    """Count the entries of each status, in the order of first occurrence."""
+    """Count the printed numbers of each status by the first reading, in the order of first occurrence."""
     counts: dict[str, int] = {}
     for reproduction in reproductions:
         for entry in reproduction.entries:
+            if entry.reading:
+                continue
             counts[entry.verdict.status] = counts.get(entry.verdict.status, 0) + 1
     return counts

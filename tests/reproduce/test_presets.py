@@ -152,9 +152,32 @@ def test_later_rules_win_field_by_field_and_scales_choose(
     assert found["smoke"].solver == "pens-A"
 
 
+def test_another_reading_differs_by_its_own_fields_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presets, "PRESETS", tmp_path)
+    write(
+        tmp_path,
+        """
+        [[rule]]
+        metric = "gap"
+        data = "tsp100"
+        readings = { "both" = { logit_scale = "eie:at=both", data = "tsp200" } }
+        """,
+    )
+    first = load_preset("pens", 1).cell(CELL, "cpu")
+    other = first.readings["both"]
+    assert (first.logit_scale, first.data) == ("", ("tsp100",))
+    assert (other.metric, other.logit_scale, other.data) == ("gap", "eie:at=both", ("tsp200",))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            "[[rule]]\nmetric = 'gap'\nreadings = { x = { logitscale = 'eie' } }",
+            "Unknown field of .*'logitscale'",
+        ),
         ("", "no rule says how to get it"),
         ("[[rule]]\nmetric = 'gap'\ncompute = 'a:b'", "rules name metric and compute"),
         ("[[rule]]\nmetrik = 'gap'", "Unknown field of .*rule 1 'metrik'"),

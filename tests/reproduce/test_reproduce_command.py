@@ -63,6 +63,26 @@ def test_libraries_of_sit_and_cells_too_large_for_the_scale(
     assert counts["GLOP", "TSPLIB All | Gap"]["reason"].startswith("too much for the smoke scale")
 
 
+def test_both_readings_of_where_lambda_acts_stand_beside_the_printed_number(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(tmp_path, "eie", "--table", "2", "--limit", "2", "--json") == 0
+    found = rows(capfd.readouterr().out)
+    lengths = {
+        scale: [found[scale, f"n={n} | Mean"]["measured"] for n in (100, 200)]
+        for scale in ("lambda = 1/sqrt(d)", "EIE", "EIE (encoder and glimpse)")
+    }
+    plain, encoder, both = lengths.values()
+    assert plain[0] == encoder[0] == both[0]  # EIE is 1/sqrt(d) at the training size
+    assert len({plain[1], encoder[1], both[1]}) == 3
+    assert found["EIE (encoder and glimpse)", "n=200 | Mean"]["published"] == 26.0
+    scales = {cell["preset"]["logit_scale"] for cell in found.values() if "logit_scale" in cell["preset"]}
+    kept = {group.cell.options["logit_scale"] for group in load_frame(tmp_path).groups}
+    assert scales == {"none", "eie", "eie:at=both", "ln-n-over-d", "ln-n-over-d:at=both"}
+    assert kept == {"none", *(f"{s}:at={p}" for s in ("eie", "ln-n-over-d") for p in ("encoder", "both"))}
+
+
 @pytest.mark.parametrize("form", ["--markdown", "--csv", "--latex"])
 def test_computed_tables_need_no_results_and_come_in_every_format(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str
