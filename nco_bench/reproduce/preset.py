@@ -61,6 +61,8 @@ class CellPreset:
         Size of the instances that the paper's weights were trained on, where ours may have seen others; 0 says nothing.
     data
         Name of a dataset, or several, of which the first that is at hand counts.
+    mean_of
+        Datasets that are each run, where the printed number is the mean over them; in place of `data`.
     count
         Instances to solve; 0: not at this scale.
     printed_count
@@ -96,6 +98,7 @@ class CellPreset:
     device: str = "auto"
     trained_on: int = 0
     data: tuple[str, ...] = ()
+    mean_of: tuple[str, ...] = ()
     count: int = 0
     printed_count: int = 0
     reference: str = ""
@@ -234,7 +237,7 @@ def _build(values: Mapping[str, Any], groups: Mapping[str, str], scale: str, pla
                 continue
             value = value[scale]
         value = _filled(value, groups, place)
-        if key in ("data", "weights"):
+        if key in ("data", "weights", "mean_of"):
             value = (value,) if isinstance(value, str) else tuple(value)
         elif isinstance(kinds[key].default, int | float) and not isinstance(kinds[key].default, bool):
             value = _number(value, type(kinds[key].default), f"{place}, {key}")

@@ -81,10 +81,23 @@ class _Pending:
 
 
 @dataclass
+class _Mean:
+    """A cell that is the mean of others, one per dataset."""
+
+    cell: PublishedCell
+    preset: CellPreset
+    parts: list[Entry | _Pending]
+    reading: str = ""
+
+
+_Slot = Entry | _Pending | _Mean
+
+
+@dataclass
 class _Sheet:
     table: PublishedTable
     preset: Preset
-    slots: list[Entry | _Pending] = field(default_factory=list)
+    slots: list[_Slot] = field(default_factory=list)
 
 
 def tables_of(paper: str, number: str | None) -> list[PublishedTable]:
@@ -132,13 +145,13 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
     if scale not in SCALES:
         raise UnknownNameError("scale", scale, SCALES)
     sheets = [_sheet(table, scale, runner) for table in tables]
-    pending = any(isinstance(slot, _Pending) for sheet in sheets for slot in sheet.slots)
+    pending = any(not isinstance(slot, Entry) for sheet in sheets for slot in sheet.slots)
     records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [
         Reproduction(
             sheet.table,
             scale,
-            tuple(slot if isinstance(slot, Entry) else _entry(slot, records) for slot in sheet.slots),
+            tuple(_entry(slot, records) for slot in sheet.slots),
             sheet.preset.notes,
         )
         for sheet in sheets
@@ -163,7 +176,7 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     sheet = _Sheet(table, preset)
     computed: dict[str, Computed | Verdict] = {}
     for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
-        others: dict[str, list[Entry | _Pending]] = {}
+        others: dict[str, list[_Slot]] = {}
         for cell in row:
             found = preset.cell(cell, scale)
             if found.cannot:
@@ -221,10 +234,17 @@ def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Co
     return function
 
 
-def _planned(
+def _planned(cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner) -> _Slot:
+    """Run the job or the jobs of a cell, or say why they do not run."""
+    if not found.mean_of:
+        return _planned_one(cell, found, preset, scale, runner)
+    each = [replace(found, data=(name,), mean_of=()) for name in found.mean_of]
+    return _Mean(cell, found, [_planned_one(cell, one, preset, scale, runner) for one in each])
+
+
+def _planned_one(
     cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner
 ) -> Entry | _Pending:
-    """Run the job of a cell, or say why it does not run."""
     absent = solver_missing(found.solver)
     if absent:
         return _without(cell, found, "not run", absent)
@@ -275,7 +295,11 @@ def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner)
     return (job, outcome) if outcome.cell is not None else f"reference: {outcome.reason}".rstrip(".")
 
 
-def _entry(slot: _Pending, records: Records | None) -> Entry:
+def _entry(slot: _Slot, records: Records | None) -> Entry:
+    if isinstance(slot, Entry):
+        return slot
+    if isinstance(slot, _Mean):
+        return _mean_entry(slot, [_entry(part, records) for part in slot.parts])
     assert records is not None
     assert slot.outcome.cell is not None
     reference = slot.reference[1].cell if isinstance(slot.reference, tuple) else slot.reference
@@ -288,6 +312,19 @@ def _entry(slot: _Pending, records: Records | None) -> Entry:
     return Entry(slot.cell, slot.preset, value, low, high, verdict, measured, slot.reading)
 
 
+def _mean_entry(slot: _Mean, parts: Sequence[Entry]) -> Entry:
+    """Average the numbers of several datasets; without one of them there is no mean."""
+    values = [part.value for part in parts if part.value is not None]
+    if len(values) < len(parts):
+        lacking = next(part for part in parts if part.value is None)
+        return replace(lacking, cell=slot.cell, preset=slot.preset, reading=slot.reading)
+    measured = [part.measured for part in parts if part.measured is not None]
+    whole = replace(measured[0], instances=sum(m.instances for m in measured), distribution="")
+    verdict = parts[0].verdict
+    said = replace(verdict, reason=f"mean over {len(parts)} datasets; {verdict.reason}")
+    return Entry(slot.cell, slot.preset, sum(values) / len(values), None, None, said, whole, slot.reading)
+
+
 def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
     """Add the preset's note to the reason."""
     return replace(verdict, reason=f"{verdict.reason}; {preset.note}") if preset.note else verdict
@@ -295,7 +332,7 @@ def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
 
 def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
     """Turn seconds per instance into what is printed: a total of `printed_count` instances, in the printed unit."""
-    if slot.preset.metric != "seconds":
+    if slot.preset.metric not in ("seconds", "latency"):
         return measured
     factor = max(1, slot.preset.printed_count) / SECONDS.get(slot.cell.unit, 1.0)
 
