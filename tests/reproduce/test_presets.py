@@ -119,6 +119,32 @@ def test_instances_of_sit_table_8_have_the_capacities_of_tam() -> None:
     assert preset.cell(table.cell("TAM-LKH3", "CVRP1K | Obj."), "full").cannot
 
 
+@pytest.mark.parametrize(
+    ("number", "row", "column", "task", "setting"),
+    [
+        (1, "3SUM", "Vanilla | Mean", "three-sum", "length-ood"),
+        (1, "3SUM", "UT Vanilla w/ ACT | Mean", "three-sum", "length-ood"),
+        (3, "3SUM", "Value OOD | Tropical | Mean", "three-sum", "value-ood"),
+        (1, "SubsetSum", "Tropical | Mean", "subset-sum", "length-ood"),
+        (3, "SubsetSum", "Perturbative Noise | Adaptive | Mean", "subset-sum", "noise-ood"),
+    ],
+)
+def test_rows_that_read_as_another_metric_say_what_answering_alike_gives(
+    number: int, row: str, column: str, task: str, setting: str
+) -> None:
+    from nco_bench.problems.tasks import generate
+
+    note = load_preset("tropical", number).cell(load_table("tropical", number).cell(row, column), "cpu").note
+    positive = float((generate(task, setting, None, 20_000).targets > 0.5).mean())
+    assert f"an accuracy of {100 * positive:.1f} %" in note
+    if row == "3SUM":
+        assert (
+            f"an F1 of {200 * positive / (1 + positive):.1f}" in note
+        )  # recall 1, precision the share of positives
+    else:
+        assert f"or {100 * (1 - positive):.1f} %" in note
+
+
 def write(folder: Path, text: str) -> None:
     (folder / "pens").mkdir(exist_ok=True)
     (folder / "pens" / "table-1.toml").write_text(text)
