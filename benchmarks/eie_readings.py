@@ -1,7 +1,7 @@
 """EIE by where lambda acts: the tables of results/eie/README.md, from the records of that folder.
 
 python benchmarks/eie_readings.py                       # results/eie
-python benchmarks/eie_readings.py --results OTHER       # after `nco-bench run ... --results OTHER`
+python benchmarks/eie_readings.py --results results/eie results/cpu   # with the instances of Tables 2 and 3
 
 Each line is one scale in one place: the mean length, and its change against 1/sqrt(d) on the same instances with a
 95 % interval (Student's t over instances). A bare ``eie`` or ``ln-n-over-d`` in a record is from a version that scaled
@@ -72,8 +72,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, default=Path("results/eie"))
-    rows = lengths(parser.parse_args().results)
+    parser.add_argument("--results", type=Path, nargs="+", default=[Path("results/eie")])
+    rows = pd.concat([lengths(folder) for folder in parser.parse_args().results])
     for (weights, capacity), part in rows.groupby(["weights", "capacity"]):
         sizes = sorted(part["n"].unique())
         print(f"\n### {weights}{f', C = {capacity}' if capacity else ''}\n")
