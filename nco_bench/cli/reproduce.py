@@ -81,8 +81,9 @@ def reproduce(
         for reproduction in done:
             show(laid_out(reproduction, layout or "compact"), console())
             console().print()
-    counts = ", ".join(f"{number} {status}" for status, number in count_statuses(done).items())
-    say(f"{sum(len(d.entries) for d in done)} printed numbers: {counts or 'none'}")
+    counts = count_statuses(done)
+    listed = ", ".join(f"{number} {status}" for status, number in counts.items())
+    say(f"{sum(counts.values())} printed numbers: {listed or 'none'}")
     return 1 if runner.failed else 0
 
 

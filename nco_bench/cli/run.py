@@ -28,7 +28,8 @@ def run(
     ] = None,
     weights: Annotated[str | None, typer.Option("--weights", help="Name or file of the weights.")] = None,
     logit_scale: Annotated[
-        str | None, typer.Option("--logit-scale", help="none, ssmax, log-ratio, ...")
+        str | None,
+        typer.Option("--logit-scale", help="none, ssmax, log-ratio, eie:at=encoder|glimpse|both, ..."),
     ] = None,
     coordinate_scale: Annotated[
         str | None, typer.Option("--coordinate-scale", help="auto, extrapolate or a factor.")

@@ -22,7 +22,7 @@ from nco_bench.models.encode_once import (
     Glimpse,
     RouteState,
     RoutingNodes,
-    attention_scale,
+    attention_scales,
     clipped,
     pointer_scores,
     split_heads,
@@ -147,13 +147,13 @@ class Am(nn.Module):
 
     def encode(self, nodes: RoutingNodes) -> Glimpse:
         """Run the encoder, and project its output to all that the decoder needs."""
-        scale = attention_scale(
+        scale, glimpse_scale = attention_scales(
             self.logit_scale, nodes, self.config.width // self.config.heads, self.config.training_size
         )
         x = self.embed(nodes)
         for layer in self.encoder:
             x = layer(x, scale)
-        return self.prepare(x, scale)
+        return self.prepare(x, glimpse_scale)
 
     def prepare(self, x: Tensor, scale: float | Tensor) -> Glimpse:
         """Project encoded nodes ``(B, N, D)`` once: keys, values, and each node's share of the query."""

@@ -16,7 +16,7 @@ Letters in shapes: R lanes (instances, or several samples of each), N boxes, D w
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -183,14 +183,15 @@ class Attend2Pack(nn.Module):
         config = self.config
         head_dim = config.width // config.heads
         tokens = sides.shape[1]
-        scale = self.logit_scale(ScaleContext(tokens, tokens, head_dim, config.training_size))
+        context = ScaleContext(tokens, tokens, head_dim, config.training_size)
+        scale, glimpse_scale = self.logit_scale(context), self.logit_scale(replace(context, place="glimpse"))
         x = self.embedding(sides.to(self.embedding.weight.dtype) / config.largest_side)
         for layer in self.encoder:
             x = layer(x, scale)
         keys, values, pointer = self.box_projection(x).chunk(3, dim=2)
         return EncodedBoxes(
             boxes=x,
-            keys=self._heads(keys) * (scale / math.sqrt(head_dim)),
+            keys=self._heads(keys) * (glimpse_scale / math.sqrt(head_dim)),
             values=self._heads(values),
             # C tanh((W_q g) . k / sqrt(D)) = C tanh(g . (W_q^T k) / sqrt(D))
             pointer=((pointer @ self.glimpse_projection.weight) / math.sqrt(config.width)).transpose(1, 2),

@@ -23,7 +23,7 @@ from nco_bench.models.encode_once import (
     Glimpse,
     RouteState,
     RoutingNodes,
-    attention_scale,
+    attention_scales,
     clipped,
     pointer_scores,
 )
@@ -150,9 +150,9 @@ class Elg(nn.Module):
     def encode(self, nodes: RoutingNodes) -> Encoded:
         """Run the encoder, and project its output to all that the decoder needs."""
         head_dim = self.config.head_dim
-        scale = attention_scale(self.logit_scale, nodes, head_dim, self.config.training_size)
+        scale, glimpse_scale = attention_scales(self.logit_scale, nodes, head_dim, self.config.training_size)
         x = self.encoder(nodes, scale * math.sqrt(head_dim))
-        return Encoded(self.decoder.prepare(x, scale), nodes)
+        return Encoded(self.decoder.prepare(x, glimpse_scale), nodes)
 
     def logits(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Return ``C tanh(global + penalty + local)``, ``-inf`` where blocked, ``(B, P, N)``."""

@@ -284,12 +284,13 @@ def take_nodes(table: Tensor, nodes: Tensor) -> Tensor:
     return table.reshape(batch * count, width).index_select(0, flat.flatten()).view(batch, -1, width)
 
 
-def attention_scale(
+def attention_scales(
     logit_scale: LogitScale, nodes: RoutingNodes, head_dim: int, training_size: int
-) -> float | Tensor:
-    """Return the factor of q.k in the encoder and in the glimpse: 1 / sqrt(K) times the logit scale.
+) -> tuple[float | Tensor, float | Tensor]:
+    """Return the factors of q.k in the encoder and in the glimpse: 1 / sqrt(K) times the logit scale, where that acts.
 
     Visited nodes are masked and not removed, so the number of tokens is N at every step. The pointer has no scale.
     """
     context = ScaleContext(nodes.coords.shape[1], nodes.size, head_dim, training_size)
-    return logit_scale(context) / math.sqrt(head_dim)
+    glimpse = replace(context, place="glimpse")
+    return logit_scale(context) / math.sqrt(head_dim), logit_scale(glimpse) / math.sqrt(head_dim)

@@ -24,6 +24,7 @@ ENCODE_ONCE_MODELS: dict[str, ModelEntry] = {
         "ICLR 2019",
         {"tsp": 708_608, "cvrp": 692_608},
         "wouterkool/attention-learn-to-route",
+        glimpse=True,
     ),
     "pomo": ModelEntry(
         "nco_bench.models.pomo",
@@ -33,6 +34,7 @@ ENCODE_ONCE_MODELS: dict[str, ModelEntry] = {
         {"tsp": 1_269_760, "cvrp": 1_254_016},
         "yd-kwon/POMO",
         "the code of 2021 (NEW_py_ver), which normalises per instance; the paper's normalised per batch",
+        glimpse=True,
     ),
     "elg": ModelEntry(
         "nco_bench.models.elg",
@@ -41,6 +43,7 @@ ENCODE_ONCE_MODELS: dict[str, ModelEntry] = {
         "IJCAI 2024",
         {"tsp": 1_274_016, "cvrp": 1_258_304},
         "gaocrr/ELG",
+        glimpse=True,
     ),
 }
 

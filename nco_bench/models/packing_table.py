@@ -12,5 +12,6 @@ PACKING_MODELS: dict[str, ModelEntry] = {
         "RL4RealLife, ICML 2021",
         {"bpp3d": 937_956},
         note="no official code; as EIE uses it, count for the base 120 x 100",
+        glimpse=True,
     ),
 }

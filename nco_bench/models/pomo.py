@@ -21,7 +21,7 @@ from nco_bench.models.encode_once import (
     Glimpse,
     RouteState,
     RoutingNodes,
-    attention_scale,
+    attention_scales,
     clipped,
     pointer_scores,
     split_heads,
@@ -166,8 +166,8 @@ class Pomo(nn.Module):
     def encode(self, nodes: RoutingNodes) -> Glimpse:
         """Run the encoder, and project its output to all that the decoder needs."""
         head_dim = self.config.head_dim
-        scale = attention_scale(self.logit_scale, nodes, head_dim, self.config.training_size)
-        return self.decoder.prepare(self.encoder(nodes, scale * math.sqrt(head_dim)), scale)
+        scale, glimpse_scale = attention_scales(self.logit_scale, nodes, head_dim, self.config.training_size)
+        return self.decoder.prepare(self.encoder(nodes, scale * math.sqrt(head_dim)), glimpse_scale)
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)``."""

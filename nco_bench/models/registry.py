@@ -39,6 +39,8 @@ class ModelEntry:
         Official code, or an empty string where none is public.
     note
         What a reader of a table should know about it.
+    glimpse
+        Whether a decoder attends to what the encoder made, so that a logit scale can act on the one or the other.
     """
 
     module: str
@@ -48,6 +50,7 @@ class ModelEntry:
     parameters: Mapping[str, int] = field(default_factory=dict)
     repository: str = ""
     note: str = ""
+    glimpse: bool = False
 
 
 _LEHD = "Neural Combinatorial Optimization with Heavy Decoder: Toward Large Scale Generalization"
@@ -207,7 +210,8 @@ def build_path_policy(
     problem
         ``tsp`` or ``cvrp``; that of the overrides, else ``tsp``, where it is None.
     logit_scale
-        Name of a scale (see `nco_bench.models.logit_scale`) or the scale itself; None is the model's own.
+        Name of a scale, as `nco_bench.models.logit_scale.logit_scale` takes it, or the scale itself; None is the
+        model's own.
     overrides
         Fields of the model's configuration.
 
@@ -219,8 +223,9 @@ def build_path_policy(
     config = model_config(name, problem, **overrides)
     if isinstance(logit_scale, str):
         from nco_bench.models.logit_scale import logit_scale as scale_called
+        from nco_bench.models.logit_scale import resolved
 
-        logit_scale = scale_called(logit_scale)
+        logit_scale = scale_called(resolved(logit_scale, glimpse=entry(name).glimpse, model=name))
     return importlib.import_module(entry(name).module).build(config, logit_scale).eval()
 
 

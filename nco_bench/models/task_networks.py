@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.models.task_table import TASK_NETWORKS
-from nco_bench.models.tropical import TropicalAttention, TropicalOptions
+from nco_bench.models.tropical import VARIANTS, TropicalAttention, TropicalOptions
 
 ENTROPY_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
 """Inverse temperature of adaptive softmax as a function of the entropy, highest power first (Velickovic et al., 2024)."""
@@ -225,7 +225,7 @@ def step_signal(steps: int, width: int) -> Tensor:
 
 
 def build_task_network(name: str, features: int, pooled: bool) -> TaskNetwork:
-    """Return an untrained network of the paper.
+    """Return an untrained network of the paper, or a variant of one.
 
     Parameters
     ----------
@@ -244,5 +244,5 @@ def build_task_network(name: str, features: int, pooled: bool) -> TaskNetwork:
     if name not in TASK_NETWORKS:
         raise UnknownNameError("network", name, TASK_NETWORKS)
     info = TASK_NETWORKS[name]
-    config = TaskNetworkConfig(features, pooled, attention=info.attention)
+    config = TaskNetworkConfig(features, pooled, attention=info.attention, tropical=VARIANTS[info.variant])
     return UniversalTaskNetwork(config) if info.recurrent else TaskNetwork(config)

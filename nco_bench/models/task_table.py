@@ -1,4 +1,4 @@
-"""The five networks for the algorithmic tasks, as data; nothing heavy is imported."""
+"""The networks for the algorithmic tasks, as data: the paper's five and two variants; nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ class TaskNetworkInfo:
     parameters
         By features per token.
     published
-        Column in the paper's tables.
+        Column in the paper's tables; empty for variants that have none.
+    variant
+        Of tropical attention, a key of `nco_bench.models.tropical.VARIANTS`.
     """
 
     attention: str
     recurrent: bool
     parameters: dict[int, int]
     published: str
+    variant: str = ""
 
 
 _SOFTMAX = {1: 50_049, 2: 50_113, 3: 50_177}
+_TROPICAL_QKV = {1: 53_185, 2: 53_249, 3: 53_313}
 _RECURRENT = {1: 50_114, 2: 50_178, 3: 50_242}
 
 TASK_NETWORKS: dict[str, TaskNetworkInfo] = {
@@ -40,6 +44,18 @@ TASK_NETWORKS: dict[str, TaskNetworkInfo] = {
     "adaptive": TaskNetworkInfo("adaptive", False, _SOFTMAX, "Adaptive"),
     "ut-vanilla": TaskNetworkInfo("vanilla", True, _RECURRENT, "UT Vanilla w/ ACT"),
     "ut-adaptive": TaskNetworkInfo("adaptive", True, _RECURRENT, "UT Adaptive w/ ACT"),
+    "tropical-qkv": TaskNetworkInfo("tropical", False, _TROPICAL_QKV, "", "qkv"),
+    "tropical-algorithm-1": TaskNetworkInfo("tropical", False, _TROPICAL_QKV, "", "algorithm-1"),
+}
+
+PUBLISHED_NETWORKS = tuple(name for name, info in TASK_NETWORKS.items() if info.published)
+"""Those with a column of their own in the paper's tables."""
+
+_NOTES = {
+    "qkv": "the models file of the official repository: linear maps before the max-plus ones; more parameters than the "
+    "40,961 that the paper prints",
+    "algorithm-1": "the paper's Algorithm 1 as printed: linear maps, log(ReLU) - lambda, max-plus maps, exp; more "
+    "parameters than the 40,961 that the paper prints",
 }
 
 TASK_MODELS: dict[str, ModelEntry] = {
@@ -50,7 +66,9 @@ TASK_MODELS: dict[str, ModelEntry] = {
         "NeurIPS 2025",
         {f"features={features}": count for features, count in info.parameters.items()},
         repository="" if info.recurrent else "https://github.com/Baran-phys/Tropical-Attention",
-        note="the paper's count is that of three features; weights belong to one task",
+        note=_NOTES.get(
+            info.variant, "the paper's count is that of three features; weights belong to one task"
+        ),
     )
     for name, info in TASK_NETWORKS.items()
 }

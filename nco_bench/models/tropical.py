@@ -24,14 +24,18 @@ def _block_entries(x: Tensor) -> int:
     return BLOCK_ENTRIES.get(x.device.type, BLOCK_ENTRIES["cpu"])
 
 
-def tropicalise(x: Tensor) -> Tensor:
-    """Map to tropical space: ``log(1 + relu(x))`` (the paper writes log(relu(x)), which is -inf for half of all values)."""
-    return torch.log1p(torch.relu(x))
+FLOOR = torch.finfo(torch.float32).tiny
+"""Stands for 0 in log(relu(x)), whose -inf would make distances of tokens without any positive channel not a number."""
 
 
-def devalue(context: Tensor) -> Tensor:
-    """Map back: ``exp(context) - 1``, the inverse of `tropicalise` on what is positive."""
-    return torch.expm1(context)
+def tropicalise(x: Tensor, plain: bool = False) -> Tensor:
+    """Map to tropical space: ``log(1 + relu(x))``, the repository's; `plain` for the paper's ``log(relu(x))``."""
+    return x.clamp(min=FLOOR).log() if plain else torch.log1p(torch.relu(x))
+
+
+def devalue(context: Tensor, plain: bool = False) -> Tensor:
+    """Map back: ``exp(context) - 1``, or `plain` ``exp(context)``: the inverse of `tropicalise` on what is positive."""
+    return context.exp() if plain else torch.expm1(context)
 
 
 def max_plus(u: Tensor, weight: Tensor) -> Tensor:
@@ -164,12 +168,25 @@ class TropicalOptions:
         Max-plus matrices for q, k and v, shared by the heads.
     symmetric
         Hilbert metric; else its asymmetric relative.
+    plain_log
+        ``log(relu(x))`` and ``exp`` between the two spaces, as the paper writes; else ``log(1 + relu(x))`` and its
+        inverse.
     """
 
     linear_maps: bool = False
     learned_shift: bool = False
     projections: bool = True
     symmetric: bool = True
+    plain_log: bool = False
+
+
+VARIANTS = {
+    "": TropicalOptions(),
+    "qkv": TropicalOptions(linear_maps=True, learned_shift=True),
+    "algorithm-1": TropicalOptions(linear_maps=True, learned_shift=True, plain_log=True),
+}
+"""Networks that can be trained: the repository's kernel file, whose parameter count the paper prints; its models file,
+which its training script uses; and the paper's Algorithm 1: linear maps, log(ReLU(.)) - lambda, max-plus maps, exp."""
 
 
 class TropicalAttention(nn.Module):
@@ -208,7 +225,7 @@ class TropicalAttention(nn.Module):
         return first, second, third
 
     def _lift(self, x: Tensor) -> Tensor:
-        u = tropicalise(x)
+        u = tropicalise(x, self.options.plain_log)
         if self.options.learned_shift:
             u = u - self.shift
         return u.unflatten(-1, (self.heads, -1)).transpose(1, 2).flatten(0, 1)
@@ -239,7 +256,7 @@ class TropicalAttention(nn.Module):
         """Map tokens ``(B, N, D)`` to ``(B, N, D)``."""
         context = attend(*self.project(x), self.options.symmetric)
         merged = context.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(2)
-        result: Tensor = self.out(devalue(merged))
+        result: Tensor = self.out(devalue(merged, self.options.plain_log))
         return result
 
 

@@ -26,7 +26,7 @@ TOLERANCE = (
 )
 
 FULL_SHARE = 0.995
-HARDWARE_METRICS = ("seconds", "memory")
+HARDWARE_METRICS = ("seconds", "latency", "memory")
 _NUMBER = re.compile(r"(\d[\d,]*)(?:\.(\d+))?")
 
 
@@ -69,7 +69,7 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
         return Verdict("not comparable", "the paper's machine ran out of memory, ours did not")
     if preset.metric in HARDWARE_METRICS:
         place = f"measured on {measured.hardware or 'other hardware'}"
-        busy = f" {measured.busy}" if measured.busy and preset.metric == "seconds" else ""
+        busy = f" {measured.busy}" if measured.busy and preset.metric != "memory" else ""
         return Verdict("not comparable", place + busy)
     if measured.trained_on_test:
         return Verdict("not comparable", "WARNING: the weights were trained on this test set")

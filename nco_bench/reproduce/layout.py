@@ -29,7 +29,7 @@ STATUS_MARKS = {
 }  # fmt: skip
 """Of what has a number of ours, in the compact layout."""
 
-LOWER_IS_BETTER = ("gap", "gap-of-means", "seconds", "memory", "mse")
+LOWER_IS_BETTER = ("gap", "gap-of-means", "seconds", "latency", "memory", "mse")
 HIGHER_IS_BETTER = ("f1", "accuracy", "solved")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

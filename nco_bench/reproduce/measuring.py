@@ -26,6 +26,7 @@ METRICS: Mapping[str, str] = {
     "cost": "mean cost",
     "cost-std": "sample standard deviation over repeats of the mean cost",
     "seconds": "time per instance, times the number of instances where the paper prints a total",
+    "latency": "median time of one instance alone",
     "memory": "peak memory that solving took, MB",
     "solved": "instances solved",
     "instances": "instances tried",
@@ -186,6 +187,8 @@ class Records:
         group = self._group(cell)
         if metric == "memory":
             return group.peak_memory_mb, None, None, len(columns.ids)
+        if metric == "latency":
+            return group.latency_seconds, None, None, len(columns.ids)
         return self._reported(metric, part)
 
     def _reported(

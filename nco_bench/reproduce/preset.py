@@ -11,6 +11,9 @@ scale: ``count = { smoke = 2, cpu = 100, full = 10000 }``. The fields are those 
     data = "tsp{n}"
     count = { smoke = 2, cpu = 100, full = 128 }
 
+Where a paper can be read in more than one way, ``readings = { "NAME" = { FIELD = VALUE } }`` gives the others by what
+they change; each has a row of its own beside the same printed number.
+
 Each printed number must end with exactly one way to get it: a ``metric`` of a run, a ``compute`` function
 (``module:function``, called with the published table and the scale, returning ``{(row, column): value}``), or a
 ``cannot`` with the reason.
@@ -21,7 +24,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,8 @@ class CellPreset:
         Size of the instances that the paper's weights were trained on, where ours may have seen others; 0 says nothing.
     data
         Name of a dataset, or several, of which the first that is at hand counts.
+    mean_of
+        Datasets that are each run, where the printed number is the mean over them; in place of `data`.
     count
         Instances to solve; 0: not at this scale.
     printed_count
@@ -75,6 +80,8 @@ class CellPreset:
         What a reader should know about the measured number.
     same_instances
         Whether the instances are those of the paper.
+    readings
+        Other readings of the paper by name; each is complete, without readings of its own.
     """
 
     metric: str = ""
@@ -91,6 +98,7 @@ class CellPreset:
     device: str = "auto"
     trained_on: int = 0
     data: tuple[str, ...] = ()
+    mean_of: tuple[str, ...] = ()
     count: int = 0
     printed_count: int = 0
     reference: str = ""
@@ -100,6 +108,7 @@ class CellPreset:
     status: str = "not run"
     note: str = ""
     same_instances: bool = False
+    readings: Mapping[str, CellPreset] = field(default_factory=dict)
 
     @property
     def ways(self) -> list[str]:
@@ -147,7 +156,13 @@ class Preset:
                     values.pop(way, None)
             values |= rule.values
         place = f"{self.path.name}: row {cell.row!r}, column {cell.column!r}"
+        readings = values.pop("readings", {})
         found = _build(values, groups, scale, place)
+        others = {
+            name: _build({**values, **_fields(changed, place)}, groups, scale, place)
+            for name, changed in readings.items()
+        }
+        found = replace(found, readings=others)
         if len(found.ways) != 1:
             raise BadInputError(f"{place}: {_count_of_ways(found)}; add a rule for it.")
         return found
@@ -196,15 +211,20 @@ def load_preset(paper: str, number: int | str) -> Preset:
 
 
 def _rule(entry: Mapping[str, Any], place: str) -> Rule:
-    known = {f.name for f in fields(CellPreset)}
-    values = {key: value for key, value in entry.items() if key not in ("row", "column")}
-    for key in values:
-        if key not in known:
-            raise UnknownNameError(f"field of {place}", key, known)
+    values = _fields({key: value for key, value in entry.items() if key not in ("row", "column")}, place)
     try:
         return Rule(re.compile(entry.get("row", ".*")), re.compile(entry.get("column", ".*")), values, place)
     except re.error as error:
         raise BadInputError(f"{place}: not a regular expression ({error}).") from error
+
+
+def _fields(values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return values whose keys are all fields of `CellPreset`; raises `UnknownNameError`."""
+    known = {f.name for f in fields(CellPreset)}
+    for key in values:
+        if key not in known:
+            raise UnknownNameError(f"field of {place}", key, known)
+    return values
 
 
 def _build(values: Mapping[str, Any], groups: Mapping[str, str], scale: str, place: str) -> CellPreset:
@@ -217,7 +237,7 @@ def _build(values: Mapping[str, Any], groups: Mapping[str, str], scale: str, pla
                 continue
             value = value[scale]
         value = _filled(value, groups, place)
-        if key in ("data", "weights"):
+        if key in ("data", "weights", "mean_of"):
             value = (value,) if isinstance(value, str) else tuple(value)
         elif isinstance(kinds[key].default, int | float) and not isinstance(kinds[key].default, bool):
             value = _number(value, type(kinds[key].default), f"{place}, {key}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
@@ -43,6 +44,8 @@ class Entry:
         Status and reason.
     measured
         What the number was read from, or None.
+    reading
+        Name of the reading of the paper that this is, where it is not the first; the cell's row ends with it.
     """
 
     cell: PublishedCell
@@ -52,6 +55,7 @@ class Entry:
     high: float | None
     verdict: Verdict
     measured: Measured | None = None
+    reading: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,13 +77,27 @@ class _Pending:
     job: Job
     outcome: Outcome
     reference: tuple[Job, Outcome] | float | None = None
+    reading: str = ""
+
+
+@dataclass
+class _Mean:
+    """A cell that is the mean of others, one per dataset."""
+
+    cell: PublishedCell
+    preset: CellPreset
+    parts: list[Entry | _Pending]
+    reading: str = ""
+
+
+_Slot = Entry | _Pending | _Mean
 
 
 @dataclass
 class _Sheet:
     table: PublishedTable
     preset: Preset
-    slots: list[Entry | _Pending] = field(default_factory=list)
+    slots: list[_Slot] = field(default_factory=list)
 
 
 def tables_of(paper: str, number: str | None) -> list[PublishedTable]:
@@ -127,13 +145,13 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
     if scale not in SCALES:
         raise UnknownNameError("scale", scale, SCALES)
     sheets = [_sheet(table, scale, runner) for table in tables]
-    pending = any(isinstance(slot, _Pending) for sheet in sheets for slot in sheet.slots)
+    pending = any(not isinstance(slot, Entry) for sheet in sheets for slot in sheet.slots)
     records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [
         Reproduction(
             sheet.table,
             scale,
-            tuple(slot if isinstance(slot, Entry) else _entry(slot, records) for slot in sheet.slots),
+            tuple(_entry(slot, records) for slot in sheet.slots),
             sheet.preset.notes,
         )
         for sheet in sheets
@@ -157,16 +175,24 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     preset = load_preset(table.paper, table.number)
     sheet = _Sheet(table, preset)
     computed: dict[str, Computed | Verdict] = {}
-    for cell in numeric_cells(table):
-        found = preset.cell(cell, scale)
-        if found.cannot:
-            sheet.slots.append(_without(cell, found, found.status, found.cannot))
-        elif found.compute:
-            if found.compute not in computed:
-                computed[found.compute] = _compute(found.compute, preset, table, scale)
-            sheet.slots.append(_computed(cell, found, computed[found.compute]))
-        else:
-            sheet.slots.append(_planned(cell, found, preset, scale, runner))
+    for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
+        others: dict[str, list[_Slot]] = {}
+        for cell in row:
+            found = preset.cell(cell, scale)
+            if found.cannot:
+                sheet.slots.append(_without(cell, found, found.status, found.cannot))
+            elif found.compute:
+                if found.compute not in computed:
+                    computed[found.compute] = _compute(found.compute, preset, table, scale)
+                sheet.slots.append(_computed(cell, found, computed[found.compute]))
+            else:
+                sheet.slots.append(_planned(cell, found, preset, scale, runner))
+            for name, reading in found.readings.items():
+                slot = _planned(cell, reading, preset, scale, runner)
+                named = replace(cell, row=f"{cell.row} ({name})")
+                others.setdefault(name, []).append(replace(slot, cell=named, reading=name))
+        for slots in others.values():
+            sheet.slots += slots
     return sheet
 
 
@@ -208,10 +234,17 @@ def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Co
     return function
 
 
-def _planned(
+def _planned(cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner) -> _Slot:
+    """Run the job or the jobs of a cell, or say why they do not run."""
+    if not found.mean_of:
+        return _planned_one(cell, found, preset, scale, runner)
+    each = [replace(found, data=(name,), mean_of=()) for name in found.mean_of]
+    return _Mean(cell, found, [_planned_one(cell, one, preset, scale, runner) for one in each])
+
+
+def _planned_one(
     cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner
 ) -> Entry | _Pending:
-    """Run the job of a cell, or say why it does not run."""
     absent = solver_missing(found.solver)
     if absent:
         return _without(cell, found, "not run", absent)
@@ -262,7 +295,11 @@ def _reference(found: CellPreset, dataset: Dataset, source: str, runner: Runner)
     return (job, outcome) if outcome.cell is not None else f"reference: {outcome.reason}".rstrip(".")
 
 
-def _entry(slot: _Pending, records: Records | None) -> Entry:
+def _entry(slot: _Slot, records: Records | None) -> Entry:
+    if isinstance(slot, Entry):
+        return slot
+    if isinstance(slot, _Mean):
+        return _mean_entry(slot, [_entry(part, records) for part in slot.parts])
     assert records is not None
     assert slot.outcome.cell is not None
     reference = slot.reference[1].cell if isinstance(slot.reference, tuple) else slot.reference
@@ -271,7 +308,21 @@ def _entry(slot: _Pending, records: Records | None) -> Entry:
     )
     measured = _in_printed_unit(measured, slot)
     verdict = _noted(judge(slot.cell, slot.preset, measured), slot.preset)
-    return Entry(slot.cell, slot.preset, measured.value, measured.low, measured.high, verdict, measured)
+    value, low, high = measured.value, measured.low, measured.high
+    return Entry(slot.cell, slot.preset, value, low, high, verdict, measured, slot.reading)
+
+
+def _mean_entry(slot: _Mean, parts: Sequence[Entry]) -> Entry:
+    """Average the numbers of several datasets; without one of them there is no mean."""
+    values = [part.value for part in parts if part.value is not None]
+    if len(values) < len(parts):
+        lacking = next(part for part in parts if part.value is None)
+        return replace(lacking, cell=slot.cell, preset=slot.preset, reading=slot.reading)
+    measured = [part.measured for part in parts if part.measured is not None]
+    whole = replace(measured[0], instances=sum(m.instances for m in measured), distribution="")
+    verdict = parts[0].verdict
+    said = replace(verdict, reason=f"mean over {len(parts)} datasets; {verdict.reason}")
+    return Entry(slot.cell, slot.preset, sum(values) / len(values), None, None, said, whole, slot.reading)
 
 
 def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
@@ -281,7 +332,7 @@ def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
 
 def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
     """Turn seconds per instance into what is printed: a total of `printed_count` instances, in the printed unit."""
-    if slot.preset.metric != "seconds":
+    if slot.preset.metric not in ("seconds", "latency"):
         return measured
     factor = max(1, slot.preset.printed_count) / SECONDS.get(slot.cell.unit, 1.0)
 
@@ -294,9 +345,11 @@ def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
 
 
 def count_statuses(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
-    """Count the entries of each status, in the order of first occurrence."""
+    """Count the printed numbers of each status by the first reading, in the order of first occurrence."""
     counts: dict[str, int] = {}
     for reproduction in reproductions:
         for entry in reproduction.entries:
+            if entry.reading:
+                continue
             counts[entry.verdict.status] = counts.get(entry.verdict.status, 0) + 1
     return counts

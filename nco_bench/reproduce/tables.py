@@ -145,7 +145,11 @@ def caption(reproduction: Reproduction, *, counts: bool = True) -> str:
     measured = [entry.measured for entry in reproduction.entries if entry.measured is not None]
     sentences = [f"{published.paper} {published.label} at the {reproduction.scale} scale: {published.title}"]
     if counts:
-        sentences.append(f"{len(reproduction.entries)} printed numbers: {statuses}")
+        printed = sum(not entry.reading for entry in reproduction.entries)
+        sentences.append(f"{printed} printed numbers: {statuses}")
+        readings = list(dict.fromkeys(entry.reading for entry in reproduction.entries if entry.reading))
+        if readings:
+            sentences.append(f"In brackets, not counted: another reading of the paper, {', '.join(readings)}")
     metrics = list(dict.fromkeys(e.preset.metric for e in reproduction.entries if e.measured is not None))
     if metrics:
         sentences.append("Measured: " + "; ".join(f"{m}: {METRICS.get(m, 'as reported')}" for m in metrics))
@@ -170,7 +174,9 @@ def data_of(entry: Entry) -> dict[str, object]:
     """Return everything behind an entry as plain values."""
     cell, measured = entry.cell, entry.measured
     preset = {
-        key: value for key, value in asdict(entry.preset).items() if value not in ("", 0, 0.0, (), {}, False)
+        key: value
+        for key, value in asdict(entry.preset).items()
+        if key != "readings" and value not in ("", 0, 0.0, (), {}, False)
     }
     known: dict[str, object] = {
         "row": cell.row,
@@ -183,6 +189,7 @@ def data_of(entry: Entry) -> dict[str, object]:
         "high": entry.high,
         "status": entry.verdict.status,
         "reason": entry.verdict.reason,
+        "reading": entry.reading,
         "preset": preset,
     }
     if measured is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.models.task_table import PUBLISHED_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task, generate
 from nco_bench.reports.attention import LengthCurve, MapRow, length_maps, length_sweep
 from nco_bench.reports.figures import checked_target
@@ -136,7 +136,7 @@ def draw_lengths(
     sets = {n: generate(task.name, "length-ood", n, count, variant=task.variant) for n in lengths}
     curves = [
         LengthCurve(name, {n: score_network(name, task, found, weights).main for n, found in sets.items()})
-        for name in TASK_NETWORKS
+        for name in PUBLISHED_NETWORKS
     ]
     train = generate(task.name, "id", None, 5000, variant=task.variant)
     constants = {"mean": float(train.targets.mean())} if task.regression else {"all-positive": 1.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nco_bench.errors import BadWeightsError
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.models.task_table import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS
 from nco_bench.reports.published import PublishedTable
 from nco_bench.reproduce.judging import Verdict
@@ -29,7 +29,7 @@ ROWS = {
 SETTINGS = {"": "length-ood", "Value OOD": "value-ood", "Perturbative Noise": "noise-ood"}
 """First level of a column to setting; Table 1 has no such level."""
 
-NETWORKS = {info.published: name for name, info in TASK_NETWORKS.items()}
+NETWORKS = {TASK_NETWORKS[name].published: name for name in PUBLISHED_NETWORKS}
 COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
 """Instances per cell."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.models.logit_scale import resolved
 from nco_bench.solvers.base import SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose
 
@@ -204,6 +205,9 @@ def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
         # What only networks read must not stand in the record's key: the same solution would be computed again.
         bare = replace(options, decoding=None, weights=None, logit_scale=None, coordinate_scale=None)
         return [replace(choice, options=bare)]
+    if options.logit_scale:
+        scale = resolved(options.logit_scale, glimpse=choice.info.glimpse, model=choice.info.name)
+        options = replace(options, logit_scale=scale)
     named = (options.decoding,) if options.decoding else request.decodings or (choice.info.decodings[0],)
     return [replace(choice, options=replace(options, decoding=d)) for d in named]
 

@@ -46,4 +46,5 @@ def encode_once_solvers() -> Iterator[SolverInfo]:
             packages=(("torch",),),
             install="pip install 'nco-bench[neural]'",
             params=PARAMS,
+            glimpse=model.glimpse,
         )

@@ -26,4 +26,5 @@ def packing_solvers() -> Iterator[SolverInfo]:
             decodings=DECODINGS,
             packages=(("torch",),),
             install="pip install 'nco-bench[neural]'",
+            glimpse=model.glimpse,
         )

@@ -52,6 +52,8 @@ class SolverInfo:
         Whether the same seed gives the same solution when no time limit is set.
     clock
         What a time limit counts: ``wall`` time, or the ``processor`` time of programs that measure so themselves.
+    glimpse
+        Whether a decoder attends to what its encoder made; ``--logit-scale NAME:at=PLACE`` chooses between the two.
     """
 
     name: str
@@ -70,6 +72,7 @@ class SolverInfo:
     params: tuple[tuple[str, str], ...] = ()
     deterministic: bool = True
     clock: str = "wall"
+    glimpse: bool = False
 
 
 @dataclass(frozen=True)

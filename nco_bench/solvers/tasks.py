@@ -1,4 +1,4 @@
-"""The five networks of the Tropical Attention paper as solvers of the algorithmic tasks.
+"""The networks of the Tropical Attention paper as solvers of the algorithmic tasks.
 
 A network belongs to one task. Without ``--weights`` the shipped ones of training seed 0 for the dataset's task are taken;
 ``--weights seed3`` takes those of another seed, ``--weights random`` runs an untrained network.

@@ -31,7 +31,8 @@ from nco_bench.datasets.packing import BINS, parse_bin
 from nco_bench.decoding.encode_once import sampling
 from nco_bench.decoding.packing import Choose, best_choice, decode_packing, roll_out
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.registry import build_path_policy, count_parameters, model_config
+from nco_bench.models.logit_scale import resolved
+from nco_bench.models.registry import build_path_policy, count_parameters, entry, model_config
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.classical.extreme_points import pack_at_extreme_points
@@ -75,6 +76,9 @@ class PackingRecipe(LoopRecipe):
         ``rollout``: updates between comparisons, and instances that they use.
     shrink
         ``rollout``: factor of the learning rate where the present weights are significantly worse; 1 leaves it.
+    logit_scale
+        Factor of attention logits while training, ``NAME`` or ``NAME:at=PLACE`` (EIE's rivals are trained with theirs); `run
+        --logit-scale` has to name it again.
     """
 
     boxes: int = 20
@@ -85,6 +89,7 @@ class PackingRecipe(LoopRecipe):
     epoch_steps: int = 10
     rollout_instances: int = 2048
     shrink: float = 1.0
+    logit_scale: str = "none"
 
 
 SMALL_PACKING = PackingRecipe(
@@ -233,7 +238,8 @@ def packing_recipe(model: str, config: Mapping[str, str]) -> PackingRecipe:
         For keys and values that make no sense.
     """
     recipe = overridden(chosen(PACKING_RECIPES, config), config)
-    recipe = dataclasses.replace(recipe, bin=parse_bin(recipe.bin))
+    scale = resolved(recipe.logit_scale, glimpse=entry(model).glimpse, model=model)
+    recipe = dataclasses.replace(recipe, bin=parse_bin(recipe.bin), logit_scale=scale)
     if recipe.baseline not in BASELINES:
         raise UnknownNameError("--config baseline", recipe.baseline, BASELINES)
     if recipe.baseline == "samples" and (recipe.samples < 2 or recipe.batch % recipe.samples):
@@ -310,7 +316,9 @@ def prepare(assignment: Assignment) -> Prepared:
         "from_lowest": "from_lowest=true",
     }  # fmt: skip
     options = checked_options(model_config(assignment.model, "bpp3d"), assignment.options, decided)
-    policy = build_path_policy(assignment.model, "bpp3d", **fixed, **options).to(assignment.device)
+    policy = build_path_policy(
+        assignment.model, "bpp3d", logit_scale=recipe.logit_scale, **fixed, **options
+    ).to(assignment.device)
     held_out = HeldOut.of(recipe)
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:

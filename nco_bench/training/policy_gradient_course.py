@@ -14,6 +14,7 @@ import torch
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
+from nco_bench.models.logit_scale import resolved
 from nco_bench.models.registry import count_parameters, entry, model_config
 from nco_bench.training.choices import Paper, Papers
 from nco_bench.training.courses import Assignment, Course, Prepared
@@ -45,7 +46,7 @@ class PolicyGradientRecipe(LoopRecipe):
     normalization, centred
         Of AM, see `models.am.AmConfig`; other models have no such choice.
     logit_scale
-        Factor of all attention logits while training, by its name; `run --logit-scale` has to name it again.
+        Factor of attention logits while training, ``NAME`` or ``NAME:at=PLACE``; `run --logit-scale` has to name it again.
     """
 
     learner: str = "policy-gradient"
@@ -157,7 +158,8 @@ def recipe_for(model: str, config: Mapping[str, str]) -> PolicyGradientRecipe:
     recipe = overridden(chosen(RECIPES[model], config), config)
     if not 0 < recipe.significance < 0.5:
         raise BadInputError(f"--config significance={recipe.significance:g}: expected between 0 and 0.5.")
-    return recipe
+    scale = resolved(recipe.logit_scale, glimpse=entry(model).glimpse, model=model)
+    return dataclasses.replace(recipe, logit_scale=scale)
 
 
 def prepare(assignment: Assignment) -> Prepared:

@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.models.task_table import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
 from nco_bench.training.machine import keep_freed_memory
 from nco_bench.training.tasks import (
@@ -310,7 +310,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m nco_bench.training.task_campaign", description=__doc__)
     parser.add_argument("--tasks", default=",".join(TASKS), help="comma-separated; default all")
-    parser.add_argument("--networks", default=",".join(TASK_NETWORKS), help="comma-separated; default all")
+    parser.add_argument(
+        "--networks", default=",".join(PUBLISHED_NETWORKS), help="comma-separated; default the paper's five"
+    )
     parser.add_argument("--seeds", default="0", help="comma-separated whole numbers")
     parser.add_argument("--start", type=int, default=64_000, help="samples of the first round")
     parser.add_argument("--most", type=int, default=PAPER_SAMPLES, help="samples at which to stop")

@@ -167,6 +167,58 @@ def test_eie_changes_no_bit_at_the_training_size_and_much_beyond(model: str, pro
         assert torch.equal(logits[0], logits[2]) is same
 
 
+@pytest.mark.parametrize(
+    ("place", "encoder", "glimpse"), [("", 1, 0), (":at=glimpse", 0, 1), (":at=both", 1, 1)]
+)
+def test_lambda_is_the_factor_of_q_k_in_the_self_attention_of_equations_1_to_4(
+    place: str, encoder: int, glimpse: int
+) -> None:
+    torch.manual_seed(0)
+    plain: Any = build_encode_once_policy("am", "tsp", normalization="layer")
+    scaled: Any = build_encode_once_policy("am", "tsp", normalization="layer", logit_scale=f"eie{place}")
+    scaled.load_state_dict(plain.state_dict())
+    nodes = _instance("tsp", 400).nodes()
+    factor = learned_scale(400, 16, 100)  # 0.516 in place of 0.25
+    with torch.inference_mode():
+        x = plain.embed(nodes)
+        for layer in plain.encoder:
+            x = _layer_by_equations(layer, x, factor if encoder else 0.25)
+        # The current node's part of the glimpse's query (Kool et al., section 3.2).
+        query = (factor if glimpse else 0.25) * (x @ plain.step_projection.weight[:, 128:].T)
+        found = scaled.encode(nodes)
+    torch.testing.assert_close(found.current, query, rtol=1e-4, atol=1e-5)
+
+
+def _layer_by_equations(layer: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+    heads = []
+    for q, k, v in zip(*(part.split(16) for part in layer.qkv.weight.split(128)), strict=True):
+        weights = torch.softmax(factor * (x @ q.T) @ (x @ k.T).transpose(1, 2), dim=2)  # Equation 2
+        heads.append(weights @ (x @ v.T))
+    x = layer.norm_attention(x + torch.cat(heads, dim=2) @ layer.out.weight.T)  # Equation 4
+    return layer.norm_feed_forward(x + layer.feed_forward(x))
+
+
+def test_attend2pack_scales_its_self_attention_and_leaves_the_glimpse_unless_told() -> None:
+    torch.manual_seed(0)
+    policies: dict[str, Any] = {
+        text: build_path_policy("attend2pack", "bpp3d", logit_scale=text)
+        for text in ("none", "eie", "eie:at=glimpse", "eie:at=both", "ln-n-over-d")
+    }
+    for policy in policies.values():
+        policy.load_state_dict(policies["none"].state_dict())
+    sides = torch.randint(10, 51, (1, 200, 3)).sort(dim=2).values
+    with torch.inference_mode():
+        found = {text: policy.encode(sides) for text, policy in policies.items()}
+    boxes, keys = {t: e.boxes for t, e in found.items()}, {t: e.keys for t, e in found.items()}
+    factor = 4 * learned_scale(200, 16, 100)
+    assert torch.equal(boxes["eie:at=glimpse"], boxes["none"])
+    torch.testing.assert_close(keys["eie:at=glimpse"], factor * keys["none"])
+    assert torch.equal(boxes["eie:at=both"], boxes["eie"])
+    torch.testing.assert_close(keys["eie:at=both"], factor * keys["eie"])
+    assert float((boxes["eie"] - boxes["none"]).abs().max()) > 1e-4
+    assert float((boxes["ln-n-over-d"] - boxes["none"]).abs().max()) > 1e-4
+
+
 def _instance(problem: str, size: int) -> RoutingProblem:
     from nco_bench.training.policy_gradient import FreshInstances
 

@@ -7,8 +7,9 @@ import torch
 
 from nco_bench.decoding.construct import greedy
 from nco_bench.decoding.problem import tsp_problem
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models import logit_scale as scales
-from nco_bench.models.logit_scale import ScaleContext, logit_scale
+from nco_bench.models.logit_scale import ScaleContext, logit_scale, resolved
 from nco_bench.models.path import path_state
 from nco_bench.models.registry import build_path_policy
 
@@ -58,3 +59,50 @@ def test_a_registered_scale_is_found_by_name(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(scales, "SCALES", dict(scales.SCALES))
     scales.register("twice", lambda context: 2.0)
     assert logit_scale("twice")(ScaleContext(1, 1, 1)) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "encoder", "glimpse"),
+    [
+        (
+            "ln-n-over-d",
+            1.2,
+            1.0,
+        ),  # EIE, Equation 2: the scale of self-attention; ln 122 = 4.8 = 1.2 sqrt(16)
+        ("ln-n-over-d:at=glimpse", 1.0, 1.2),
+        ("ln-n-over-d:at=both", 1.2, 1.2),
+        ("ln-n-over-sqrt-d", 4.8, 1.0),
+        ("ssmax", 4.81, 4.81),  # PENS scales all attention
+        ("ssmax:at=encoder", 4.81, 1.0),
+    ],
+)
+def test_a_scale_acts_where_it_is_told_to(text: str, encoder: float, glimpse: float) -> None:
+    scale = logit_scale(text)
+    found = [scale(ScaleContext(122, 122, 16, place=place)) for place in ("encoder", "glimpse")]
+    assert found == pytest.approx([encoder, glimpse], abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "glimpse", "kept"),
+    [
+        ("eie", True, "eie:at=encoder"),  # a bare eie is in records of versions that scaled both
+        ("eie:at=both", True, "eie:at=both"),
+        ("eie", False, "eie"),  # self-attention only: its numbers did not move, nor do its records' keys
+        ("none", True, "none"),
+        ("none:at=glimpse", True, "none"),
+        ("ssmax", True, "ssmax"),
+        ("ssmax:at=both", True, "ssmax"),
+        ("ssmax:at=glimpse", True, "ssmax:at=glimpse"),
+    ],
+)
+def test_records_keep_where_a_scale_acts(text: str, glimpse: bool, kept: str) -> None:
+    assert resolved(text, glimpse=glimpse, model="am") == kept
+
+
+def test_an_impossible_place_is_refused_in_one_line() -> None:
+    with pytest.raises(BadInputError, match=r"lehd: --logit-scale eie:at=glimpse: .*leave :at=glimpse out"):
+        build_path_policy("lehd", logit_scale="eie:at=glimpse")
+    with pytest.raises(UnknownNameError, match=r"place of logit scale eie .decoder.*encoder"):
+        logit_scale("eie:at=decoder")
+    with pytest.raises(BadInputError, match=r"expected NAME or NAME:at=encoder\|glimpse\|both"):
+        logit_scale("eie:encoder")

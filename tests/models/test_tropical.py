@@ -15,6 +15,7 @@ from nco_bench.models.parity import check_fixture
 from nco_bench.models.task_networks import build_task_network, step_signal
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.models.tropical import (
+    VARIANTS,
     TropicalAttention,
     TropicalOptions,
     aggregate,
@@ -71,6 +72,44 @@ def test_compiled_loops_give_values_and_gradients_of_the_plain_formulas(
     assert torch.equal(compiled[1], plain[1])
     for ours, theirs in zip(compiled[2:], plain[2:], strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_algorithm_1_is_computed_as_printed() -> None:
+    """Appendix D, line by line in NumPy, log(0) being -inf; two heads of 8 channels."""
+    torch.manual_seed(1)
+    layer = TropicalAttention(16, 2, VARIANTS["algorithm-1"])
+    torch.nn.init.normal_(layer.shift)
+    x = draw(1, 6, 16)
+    lam = layer.shift[0].detach().numpy()
+    with np.errstate(divide="ignore"):
+        lifted = [
+            np.log(np.maximum(x[0].numpy() @ part.weight.detach().numpy().T, 0)) - lam
+            for part in (layer.query, layer.key, layer.value)
+        ]
+    heads = []
+    for head in (slice(0, 8), slice(8, 16)):
+        weights = (layer.tropical_query, layer.tropical_key, layer.tropical_value)
+        q, k, v = (
+            (u[:, head][:, None, :] + w.detach().numpy()).max(axis=2)
+            for u, w in zip(lifted, weights, strict=True)
+        )
+        delta = q[:, None] - k[None]
+        score = -(delta.max(axis=2) - delta.min(axis=2))
+        heads.append(np.exp((score[:, :, None] + v[None]).max(axis=1)))
+    expected = np.concatenate(heads, axis=1) @ layer.out.weight.detach().numpy().T
+    np.testing.assert_allclose(layer(x)[0].detach().numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_algorithm_1_has_gradients_where_a_token_has_no_positive_channel() -> None:
+    torch.manual_seed(0)
+    layer = TropicalAttention(16, 2, VARIANTS["algorithm-1"])
+    x = draw(1, 5, 16)
+    with torch.no_grad():
+        layer.query.weight[:] = -(x[0, 0] / x[0, 0].norm()).expand(
+            16, 16
+        )  # every channel of token 0 is negative
+    layer(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_every_solver_and_decoding_of_the_presets_is_known_or_said_to_be_missing
                 assert (
                     not solver_missing(name).startswith("there is no") or name in named_by_the_command_line
                 ), name
-                assert found.data, f"{preset.path.name}: {cell.row} {cell.column}"
+                assert found.data or found.mean_of, f"{preset.path.name}: {cell.row} {cell.column}"
                 if found.decoding:
                     parse_decoding(found.decoding)
 
@@ -151,6 +151,32 @@ def test_instances_of_sit_table_8_have_the_capacities_of_tam() -> None:
     assert preset.cell(table.cell("TAM-LKH3", "CVRP1K | Obj."), "full").cannot
 
 
+@pytest.mark.parametrize(
+    ("number", "row", "column", "task", "setting"),
+    [
+        (1, "3SUM", "Vanilla | Mean", "three-sum", "length-ood"),
+        (1, "3SUM", "UT Vanilla w/ ACT | Mean", "three-sum", "length-ood"),
+        (3, "3SUM", "Value OOD | Tropical | Mean", "three-sum", "value-ood"),
+        (1, "SubsetSum", "Tropical | Mean", "subset-sum", "length-ood"),
+        (3, "SubsetSum", "Perturbative Noise | Adaptive | Mean", "subset-sum", "noise-ood"),
+    ],
+)
+def test_rows_that_read_as_another_metric_say_what_answering_alike_gives(
+    number: int, row: str, column: str, task: str, setting: str
+) -> None:
+    from nco_bench.problems.tasks import generate
+
+    note = load_preset("tropical", number).cell(load_table("tropical", number).cell(row, column), "cpu").note
+    positive = float((generate(task, setting, None, 20_000).targets > 0.5).mean())
+    assert f"an accuracy of {100 * positive:.1f} %" in note
+    if row == "3SUM":
+        assert (
+            f"an F1 of {200 * positive / (1 + positive):.1f}" in note
+        )  # recall 1, precision the share of positives
+    else:
+        assert f"or {100 * (1 - positive):.1f} %" in note
+
+
 def write(folder: Path, text: str) -> None:
     (folder / "pens").mkdir(exist_ok=True)
     (folder / "pens" / "table-1.toml").write_text(text)
@@ -184,9 +210,32 @@ def test_later_rules_win_field_by_field_and_scales_choose(
     assert found["smoke"].solver == "pens-A"
 
 
+def test_another_reading_differs_by_its_own_fields_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presets, "PRESETS", tmp_path)
+    write(
+        tmp_path,
+        """
+        [[rule]]
+        metric = "gap"
+        data = "tsp100"
+        readings = { "both" = { logit_scale = "eie:at=both", data = "tsp200" } }
+        """,
+    )
+    first = load_preset("pens", 1).cell(CELL, "cpu")
+    other = first.readings["both"]
+    assert (first.logit_scale, first.data) == ("", ("tsp100",))
+    assert (other.metric, other.logit_scale, other.data) == ("gap", "eie:at=both", ("tsp200",))
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            "[[rule]]\nmetric = 'gap'\nreadings = { x = { logitscale = 'eie' } }",
+            "Unknown field of .*'logitscale'",
+        ),
         ("", "no rule says how to get it"),
         ("[[rule]]\nmetric = 'gap'\ncompute = 'a:b'", "rules name metric and compute"),
         ("[[rule]]\nmetrik = 'gap'", "Unknown field of .*rule 1 'metrik'"),

@@ -11,6 +11,7 @@ import pytest
 
 from nco_bench.cli import app
 from nco_bench.reports.load import load_frame
+from nco_bench.reproduce import preset
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -61,6 +62,60 @@ def test_libraries_of_sit_and_cells_too_large_for_the_scale(
     counts = rows(capfd.readouterr().out)
     assert counts["GLOP", "TSPLIB | Instances"]["status"] == "reproduced"
     assert counts["GLOP", "TSPLIB All | Gap"]["reason"].startswith("too much for the smoke scale")
+
+
+def test_both_readings_of_where_lambda_acts_stand_beside_the_printed_number(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(tmp_path, "eie", "--table", "2", "--limit", "2", "--json") == 0
+    found = rows(capfd.readouterr().out)
+    lengths = {
+        scale: [found[scale, f"n={n} | Mean"]["measured"] for n in (100, 200)]
+        for scale in ("lambda = 1/sqrt(d)", "EIE", "EIE (encoder and glimpse)")
+    }
+    plain, encoder, both = lengths.values()
+    assert plain[0] == encoder[0] == both[0]  # EIE is 1/sqrt(d) at the training size
+    assert len({plain[1], encoder[1], both[1]}) == 3
+    assert found["EIE (encoder and glimpse)", "n=200 | Mean"]["published"] == 26.0
+    scales = {cell["preset"]["logit_scale"] for cell in found.values() if "logit_scale" in cell["preset"]}
+    kept = {group.cell.options["logit_scale"] for group in load_frame(tmp_path).groups}
+    assert scales == {"none", "eie", "eie:at=both", "ln-n-over-d", "ln-n-over-d:at=both"}
+    assert kept == {"none", *(f"{s}:at={p}" for s in ("eie", "ln-n-over-d") for p in ("encoder", "both"))}
+
+
+def test_a_time_over_several_tasks_is_the_mean_of_their_times(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    folder = tmp_path / "presets" / "tropical"
+    folder.mkdir(parents=True)
+    (folder / "table-2.toml").write_text("""
+        [[rule]]
+        cannot = "not here"
+        [[rule]]
+        row = "Tropical .*"
+        column = "CPU time"
+        metric = "seconds"
+        solver = "tropical"
+        device = "cpu"
+        mean_of = ["quickselect", "scc:length-ood"]
+        count = { smoke = 3 }
+        readings = { "alone" = { metric = "latency" } }
+    """)
+    monkeypatch.setattr(preset, "PRESETS", tmp_path / "presets")
+    assert reproduce(tmp_path / "results", "tropical", "--table", "2", "--json") == 0
+    said = capfd.readouterr()
+    found = rows(said.out)
+    ours, alone = (found[row, "CPU time"] for row in ("Tropical Transformer", "Tropical Transformer (alone)"))
+    frame = load_frame(tmp_path / "results")
+    means = frame.records.groupby("group")["seconds"].mean()
+    assert len(means) == 2
+    assert ours["measured"] == pytest.approx(1e3 * means.mean())  # milliseconds
+    assert alone["measured"] == pytest.approx(1e3 * np.mean([g.latency_seconds for g in frame.groups]))
+    assert (ours["instances"], ours["status"]) == (6, "not comparable")
+    assert ours["reason"].startswith("mean over 2 datasets; measured on")
+    assert "9 printed numbers" in said.err
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--csv", "--latex"])

@@ -12,13 +12,16 @@ from scipy import stats
 from nco_bench.decoding.encode_once import sampling
 from nco_bench.decoding.packing import roll_out
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.models.logit_scale import ScaleContext
 from nco_bench.models.registry import build_path_policy
+from nco_bench.training.courses import Assignment
 from nco_bench.training.packing import (
     PAPER_PACKING,
     HeldOut,
     PackingLearner,
     p_value,
     packing_recipe,
+    prepare,
 )
 from nco_bench.training.run import train
 from nco_bench.weights.store import load_state, resolve
@@ -188,6 +191,17 @@ def test_networks_that_cannot_be_are_refused(config, cause):
         train("attend2pack", (), {**TINY, "steps": "1", **config}, progress="silent")
 
 
+def test_a_rival_of_eie_is_trained_with_its_scale(tmp_path):
+    """EIE, section 4.2: Su (2021), whose scale is ln n / d, "necessitates the Transformer model to be retrained"."""
+    recipe = packing_recipe("attend2pack", {**TINY, "logit_scale": "ln-n-over-d"})
+    policy = prepare(Assignment("attend2pack", recipe)).policy
+    factors = [policy.logit_scale(ScaleContext(100, 100, 16, place=p)) for p in ("encoder", "glimpse")]
+    assert factors == pytest.approx([4 * np.log(100) / 16, 1.0])
+    config = {**TINY, "steps": "2", "logit_scale": "ln-n-over-d"}
+    made = train("attend2pack", (), config, out=tmp_path / "rival.safetensors", progress="silent")
+    assert json.loads(made.manifest.read_text())["recipe"]["logit_scale"] == "ln-n-over-d:at=encoder"
+
+
 @pytest.mark.parametrize(
     ("config", "error"),
     [
@@ -199,6 +213,7 @@ def test_networks_that_cannot_be_are_refused(config, cause):
         ({"shrink": "0"}, BadInputError),
         ({"bin": "60"}, BadInputError),
         ({"box": "3"}, UnknownNameError),
+        ({"logit_scale": "ln-n-over-d:at=decoder"}, UnknownNameError),
     ],
 )
 def test_recipes_that_make_no_sense_are_refused(config, error):

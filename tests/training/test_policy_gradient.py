@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.stats import ttest_1samp
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.encode_once_table import build_encode_once_policy
-from nco_bench.models.logit_scale import SCALES
+from nco_bench.models.logit_scale import ScaleContext
 from nco_bench.models.registry import build_path_policy
 from nco_bench.training.courses import Assignment
 from nco_bench.training.policy_gradient import (
@@ -202,8 +203,13 @@ def test_a_policy_can_be_trained_with_another_logit_scale() -> None:
     scaled = recipe_for("am", {"logit_scale": "ln-n-over-d", "size": "20"})
     plain = recipe_for("am", {"size": "20"})
     policies = [prepare(Assignment("am", recipe, problem="tsp")).policy for recipe in (plain, scaled)]
-    assert policies[0].logit_scale is SCALES["none"]
-    assert policies[1].logit_scale is SCALES["ln-n-over-d"]
+    factors = [
+        [policy.logit_scale(ScaleContext(100, 100, 16, place=place)) for place in ("encoder", "glimpse")]
+        for policy in policies
+    ]
+    assert factors[0] == [1.0, 1.0]
+    assert factors[1] == pytest.approx([4 * math.log(100) / 16, 1.0])  # (ln n / d) in place of 1 / sqrt(d)
+    assert scaled.logit_scale == "ln-n-over-d:at=encoder"
 
 
 def test_an_unknown_logit_scale_is_named() -> None:

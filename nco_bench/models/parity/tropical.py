@@ -13,11 +13,12 @@ from nco_bench.models.task_networks import (
     TaskNetworkConfig,
     adaptive_softmax,
 )
+from nco_bench.models.tropical import VARIANTS as TRAINED
 from nco_bench.models.tropical import TropicalAttention, TropicalOptions
 
 VARIANTS = {
-    "tropical": TropicalOptions(),
-    "tropical-qkv": TropicalOptions(linear_maps=True, learned_shift=True),
+    "tropical": TRAINED[""],
+    "tropical-qkv": TRAINED["qkv"],
     "tropical-norm": TropicalOptions(learned_shift=True),
     "tropical-asym": TropicalOptions(symmetric=False),
     "tropical-noproj": TropicalOptions(projections=False),
