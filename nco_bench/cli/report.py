@@ -51,6 +51,7 @@ def report(
     from nco_bench.cli.output import say
     from nco_bench.cli.parsing import form_of, one_of
     from nco_bench.cli.tables import console
+    from nco_bench.datasets.load import Places
     from nco_bench.reports.load import load_frame
     from nco_bench.reports.render_terminal import show
     from nco_bench.reports.table import build_table
@@ -65,7 +66,7 @@ def report(
     if chosen is None and out is None:
         show(build_table(table, frame, gap=gap), console(), notes=notes)
         return
-    text = render(chosen, table, frame, gap=gap, document=document)
+    text = render(chosen, table, frame, gap=gap, document=document, places=Places.from_environment(instances))
     if out is None:
         typer.echo(text, nl=False)
     else:

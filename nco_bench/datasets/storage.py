@@ -94,8 +94,11 @@ def save_dataset(dataset: Dataset, path: Path) -> Path:
     BadInputError
         When the place cannot be written (no permission, disk full); what stood there before stays.
     """
-    # A slice is stored as the set that it is, with a hash of its own.
-    dataset = replace(dataset, first_index=0, whole_sha256=None)
+    if (
+        dataset.whole_sha256 is not None
+    ):  # a slice is stored as the set that it is, with a name and a hash of its own
+        first, last = dataset.first_index + 1, dataset.first_index + len(dataset)
+        dataset = replace(dataset, name=f"{dataset.name} {first}-{last}", first_index=0, whole_sha256=None)
     arrays: Arrays = {"convention": np.array([i.convention for i in dataset.instances])}
     names = [i.name for i in dataset.instances]
     arrays["name"] = np.array(names)

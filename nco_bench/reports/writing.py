@@ -6,13 +6,22 @@ import os
 import tempfile
 from pathlib import Path
 
+from nco_bench.datasets.load import Places
 from nco_bench.errors import ResultsError
 from nco_bench.reports import render_csv, render_json, render_latex, render_markdown, render_terminal
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.table import build_table
 
 
-def render(form: str | None, name: str, frame: ResultFrame, *, gap: str, document: bool = False) -> str:
+def render(
+    form: str | None,
+    name: str,
+    frame: ResultFrame,
+    *,
+    gap: str,
+    document: bool = False,
+    places: Places | None = None,
+) -> str:
     """Return a table in a format.
 
     Parameters
@@ -23,11 +32,13 @@ def render(form: str | None, name: str, frame: ResultFrame, *, gap: str, documen
         As `nco_bench.reports.table.build_table`.
     document
         LaTeX: a whole document instead of a table environment.
+    places
+        HTML: where the datasets of the pictures are; by default as the command line finds them.
     """
     if form == "html":
         from nco_bench.reports import render_html
 
-        return render_html.render(frame, gap=gap)
+        return render_html.render(frame, gap=gap, places=places)
     table = build_table(name, frame, gap=gap)
     if form == "latex":
         return render_latex.render(table, document=document)

@@ -35,6 +35,14 @@ def test_a_set_comes_back_as_it_was(problem: str, tmp_path: Path) -> None:
             assert np.array_equal(array, b.arrays()[key])
 
 
+def test_a_stored_slice_does_not_bear_the_name_of_its_whole(tmp_path: Path) -> None:
+    whole = generate("tsp", 9, 5)
+    back = load_saved(save_dataset(whole.slice(2, 4), tmp_path / "slice.npz"))
+    assert back.name == "tsp9:count=5 3-4"
+    assert back.whole == back.sha256 != whole.sha256
+    assert back.instance_hashes == whole.instance_hashes[2:4]
+
+
 def test_mixed_sizes_matrices_and_partial_references_come_back(tmp_path: Path) -> None:
     matrix = np.array([[0.0, 2.0, 3.0], [2.0, 0.0, 4.0], [3.0, 4.0, 0.0]])
     instances = (
