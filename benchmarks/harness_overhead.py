@@ -36,7 +36,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.problems import Instance
-from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.solvers.base import SolverOptions

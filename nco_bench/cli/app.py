@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 import warnings
 from functools import cache
@@ -41,6 +42,12 @@ def _print_version(value: bool) -> None:
         typer.echo(f"nco-bench {__version__}")
         raise typer.Exit
 
+
+INTERRUPTED = 130
+"""Exit status; newer Typer ends a command so itself."""
+
+GOES_ON = ("run", "generate", "reference", "reproduce", "weights", "instances")
+"""Commands that find what an interrupted start of theirs has left."""
 
 EXTRA_OF = {
     "torch": "neural",
@@ -105,13 +112,22 @@ def run(arguments: list[str]) -> int:
     int
         Exit status.
     """
-    from nco_bench.errors import DEBUG, NcoBenchError, debugging
+    from nco_bench.errors import DEBUG
 
     if "--debug" in arguments:
         os.environ[DEBUG] = "1"
         arguments = [argument for argument in arguments if argument != "--debug"]
     warnings.showwarning = _show_warning
     rejoin_words()
+    status = _run(arguments)
+    if status == INTERRUPTED:
+        print(_interrupted(arguments), file=sys.stderr)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    from nco_bench.errors import NcoBenchError, debugging
+
     try:
         status = command().main(arguments, prog_name="nco-bench", standalone_mode=False)
     except NcoBenchError as error:
@@ -129,8 +145,7 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as error:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        print("interrupted; what was done is kept", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except CLICK_ERROR as error:
         context = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -143,6 +158,17 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _interrupted(arguments: list[str]) -> str:
+    """Say what an interrupted command leaves, and how to go on."""
+    line = shlex.join(["nco-bench", *arguments])
+    if arguments[:1] == ["train"]:
+        more = "" if "--resume" in arguments or "--campaign" in arguments else " --resume"
+        return f"interrupted; the last checkpoint is kept. To go on: {line}{more}"
+    if arguments[:1] and arguments[0] in GOES_ON:
+        return f"interrupted; what was done is kept. The same command goes on from there: {line}"
+    return "interrupted; what was written before is kept"
 
 
 def _show_warning(

@@ -153,6 +153,11 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "nco-bench plot tour --data tsplib/berlin52 --solver reference --out b.pdf",
         "nco-bench plot tour --data cvrp100 --instance 3 --out instance.svg",
     ),
+    "plot repeats": (
+        "nco-bench plot repeats sit --out repeats.png",
+        "nco-bench plot repeats sit --data tsp1000:count=16 --limit 16 --out r.pdf",
+        "nco-bench plot repeats sit sit:weights=mine.safetensors --out repeats.svg",
+    ),
     "plot packing": (
         "nco-bench plot packing --data bpp3d20 --solver extreme-point --out p.png",
         "nco-bench plot packing --data bpp3d20 --solver attend2pack --out p.pdf",

@@ -121,7 +121,11 @@ def _fact(
 def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
     """Notes below a table: how records were put together, negative gaps, and what solvers had to say."""
     found = list(notes)
-    repeated = sum({id(s.group): s.group.repeated for s in summaries}.values())
+    whole = {
+        (s.group.cell.config_sha256, s.group.cell.seed, s.group.whole.key): s.group.repeated
+        for s in summaries
+    }
+    repeated = sum(whole.values())
     if repeated:
         found.append(f"{repeated} records were computed more than once; the latest counts.")
     for summary in summaries:

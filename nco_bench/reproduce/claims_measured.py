@@ -25,8 +25,8 @@ from nco_bench.reports.network_plots import wilson
 from nco_bench.reports.published import PublishedTable
 from nco_bench.reproduce.judging import FULL_SHARE, Verdict, judge_computed
 from nco_bench.reproduce.representations import LAST_RANK, long_sightedness
-from nco_bench.runs.executors import QuietDisplay
 from nco_bench.runs.references import ReferenceRun, compute_references
+from nco_bench.runs.relay import QuietDisplay
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 

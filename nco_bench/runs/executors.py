@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
-from nco_bench.runs.records import Cell
+from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
 from nco_bench.solvers.child_main import death_signal
@@ -24,6 +24,10 @@ from nco_bench.solvers.child_main import death_signal
 EXECUTORS = ("local", "slurm")
 STOP_SECONDS = 10.0
 """How long workers have to close their files before they are killed."""
+SHOW_SECONDS = 0.2
+_display: Display = QuietDisplay()
+"""Of this process if it is a worker; a SLURM job's own log otherwise."""
+
 _ending = threading.Event()
 """Set in a worker that was told to end."""
 
@@ -69,10 +73,13 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(request.jobs, mp_context=context, initializer=_begin_worker) as pool:
+    relay = Relay(context, display, _totals(request))
+    with ProcessPoolExecutor(
+        request.jobs, mp_context=context, initializer=_begin_worker, initargs=(relay.told,)
+    ) as pool:
         futures = [pool.submit(run_shard, part) for part in parts]
         try:
-            return _merge(request, (future.result() for future in as_completed(futures)), display)
+            return _merge(request, _as_completed(futures, relay), display)
         except BaseException as error:
             # Interrupted, or a user's mistake: leaving the pool would wait until all shards are solved.
             _stop(pool, [w for w in multiprocessing.active_children() if w not in others])
@@ -83,8 +90,30 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
             raise
 
 
-def _begin_worker() -> None:
+def _totals(request: RunRequest) -> dict[Announced, int]:
+    """Return what all shards together have to find, by cell."""
+    plans = [plan for plan in plan_cells(request, load_datasets(request)) if wrong_problem(plan) is None]
+    return {
+        Announced(p.choice.label, p.choice.options.decoding or "", p.dataset.name): request.repeats
+        * len(p.dataset)
+        for p in plans
+    }
+
+
+def _as_completed(futures: list[Future[Any]], relay: Relay) -> Iterator[Any]:
+    """Yield results as they come, and show meanwhile what the workers tell."""
+    pending = set(futures)
+    while pending:
+        relay.show(SHOW_SECONDS)
+        done, pending = wait(pending, timeout=0, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in done)
+    relay.show(SHOW_SECONDS)
+
+
+def _begin_worker(told: Any) -> None:
     """Let a worker end with its parent, even if that is killed, and when its parent tells it to; Ctrl-C is the parent's."""
+    global _display
+    _display = WorkerDisplay(told, os.getpid())
     death_signal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
@@ -134,7 +163,7 @@ def run_shard(request: RunRequest) -> RunOutcome | str:
     if _ending.is_set():
         raise SystemExit
     try:
-        return run(request, QuietDisplay())
+        return run(request, _display)
     except NcoBenchError as error:
         return str(error)
 
@@ -149,21 +178,6 @@ def _merge(request: RunRequest, results: Iterator[Any], display: Display) -> Run
         merged.skipped += [line for line in result.skipped if line not in merged.skipped]
         known = {(c.config_sha256, c.dataset_sha256) for c in merged.cells}
         merged.cells += [c for c in result.cells if (c.config_sha256, c.dataset_sha256) not in known]
-        display.message(f"shard done: {', '.join(f'{c.label} on {c.dataset}' for c in result.cells)}")
     merged.run_ids.sort()
     display.message(f"{request.jobs} jobs ran at once: their times are not those of an idle machine")
     return merged
-
-
-class QuietDisplay:
-    """A display for worker processes: messages go to stderr, nothing else is shown."""
-
-    def start_cell(self, cell: Cell, total: int, done: int) -> None:
-        """Show nothing."""
-
-    def advance(self, count: int, mean_gap_percent: float | None) -> None:
-        """Show nothing."""
-
-    def message(self, text: str) -> None:
-        """Print the line to stderr."""
-        print(text, file=sys.stderr)

@@ -22,6 +22,7 @@ from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key, record_keys, settings_of
+from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, title_of
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
 from nco_bench.runs.store import RunWriter
@@ -42,11 +43,11 @@ FAILURES_TOLD = 20
 class Display(Protocol):
     """What the runner tells while it works; the command line shows it as bars or plain lines."""
 
-    def start_cell(self, cell: Cell, total: int, done: int) -> None:
+    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
         """Announce a cell with `total` solutions to find, `done` of them stored before."""
 
-    def advance(self, count: int, mean_gap_percent: float | None) -> None:
-        """Tell that `count` more instances are solved."""
+    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
+        """Tell that `count` more instances are solved, `stored` were before, of the last cell or the one called so."""
 
     def message(self, text: str) -> None:
         """Tell one line."""
@@ -136,7 +137,11 @@ def _run_cell(
         pending = list(_batches(request, cell, dataset, done))
         total = request.repeats * len(dataset)
         left = sum(len(indices) for _, indices in pending)
-        display.start_cell(cell, total, total - left)
+        stored_gaps = gaps_of(cell, dataset, done)
+        display.start_cell(cell, total, total - left, stored_gaps)
+        budget = getattr(solver, "budget", lambda *_: "")(dataset, request.time_limit)
+        if left and budget:
+            display.message(f"{title_of(cell)}: {budget}")
         if not pending:
             return cell, 0
         when_ready()
@@ -146,7 +151,7 @@ def _run_cell(
         peak = PeakMemory(cell.device)
         latency = _latency(solver, dataset, request, cell)
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
-        worker.count(done)
+        worker.gaps = stored_gaps
         worker.work(pending)
         cell.latency_seconds = latency if latency is not None else worker.median_seconds()
         cell.seconds_total = round(worker.elapsed, 6)
@@ -261,6 +266,20 @@ def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) 
     return statistics.median(warm) if warm else None
 
 
+def gaps_of(cell: Cell, dataset: Dataset, done: Mapping[tuple[int, int], float | None]) -> Gaps:
+    """Add up the gaps of what was stored before: the mean that is shown is that of the whole set."""
+    references = (
+        (cost, dataset.references[index - dataset.first_index]) for (_, index), cost in done.items()
+    )
+    gaps = [_gap(cell, cost, None if known is None else known.cost) for cost, known in references]
+    found = [gap for gap in gaps if gap is not None]
+    return Gaps(sum(found), len(found))
+
+
+def _gap(cell: Cell, cost: float | None, reference: float | None) -> float | None:
+    return None if cost is None or reference is None else gap_percent(cost, reference, cell.objective)
+
+
 class _CellWorker:
     """Solves, judges and appends the batches of one cell."""
 
@@ -272,7 +291,8 @@ class _CellWorker:
         self._writer, self._display, self._peak = writer, display, peak
         self._problem = problem_module(plan.dataset.problem)
         self._better: dict[int, Reference] = {}
-        self._gap_sum, self._gap_count, self._seconds = 0.0, 0, list[float]()
+        self._seconds = list[float]()
+        self.gaps = NO_GAPS
         self.elapsed, self.failed = 0.0, 0
 
     def work(self, pending: Sequence[tuple[int, range]]) -> None:
@@ -286,20 +306,6 @@ class _CellWorker:
             if not waits and isinstance(self._solver, Begins):
                 self._solver.dismiss()
             self._keep(repeat, indices, solved)
-
-    def count(self, done: Mapping[tuple[int, int], float | None]) -> None:
-        """Take what was stored before into the mean gap that is shown, which is that of the whole set."""
-        for (_, index), cost in done.items():
-            reference = self._dataset.references[index - self._dataset.first_index]
-            gap = self._gap(cost, None if reference is None else reference.cost)
-            if gap is not None:
-                self._gap_sum += gap
-                self._gap_count += 1
-
-    def _gap(self, cost: float | None, reference: float | None) -> float | None:
-        if cost is None or reference is None:
-            return None
-        return gap_percent(cost, reference, self._cell.objective)
 
     def _begin(self, repeat: int, indices: range) -> Callable[[], SolvedBatch]:
         return begin_batch(
@@ -337,7 +343,7 @@ class _CellWorker:
             if isinstance(outcome, Failure) and outcome.traceback and debugging():
                 self._display.message(outcome.traceback.rstrip())
         self._writer.append(records)
-        self._display.advance(len(records), self._gap_sum / self._gap_count if self._gap_count else None)
+        self._display.advance(len(records), self.gaps)
 
     def _note(self, judged: Judged, reference: Reference | None) -> None:
         record = judged.record
@@ -345,10 +351,9 @@ class _CellWorker:
             self._note_failure(record)
             return
         self._seconds.append(record.seconds)
-        gap = self._gap(record.cost, record.reference)
+        gap = _gap(self._cell, record.cost, record.reference)
         if gap is not None:
-            self._gap_sum += gap
-            self._gap_count += 1
+            self.gaps = Gaps(self.gaps.total + gap, self.gaps.number + 1)
         better = gap is not None and gap < NEGATIVE_GAP_PERCENT
         new = reference is None and self._request.update_references
         if (better or new) and record.cost is not None:

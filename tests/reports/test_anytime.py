@@ -16,7 +16,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.anytime import anytime_curves
 from nco_bench.reports.load import load_frame
-from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 

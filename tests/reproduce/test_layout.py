@@ -17,7 +17,7 @@ from nco_bench.reproduce.layout import STATUS_MARKS, laid_out
 from nco_bench.reproduce.reproducing import Reproduction, reproduce, tables_of
 from nco_bench.reproduce.running import Runner
 from nco_bench.reproduce.writing import render
-from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.relay import QuietDisplay
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

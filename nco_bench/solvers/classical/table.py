@@ -30,6 +30,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
     SolverInfo(
         name="lkh3",
         target=f"{_HERE}.lkh3:LKH3",
+        version="2",
         problems=("tsp", "cvrp"),
         kind="metaheuristic",
         paper="Helsgaun: An Extension of the Lin-Kernighan-Helsgaun TSP Solver, 2017",
@@ -40,7 +41,10 @@ CLASSICAL: tuple[SolverInfo, ...] = (
         install="pip install elkai LKHpy   # or name an executable in NCO_BENCH_LKH",
         params=(
             ("runs", "independent runs, the best counts (1)"),
-            ("max_trials", "trials per run (TSP: min(n, 1000), fewer above 12,000 nodes; CVRP: 10,000)"),
+            (
+                "max_trials",
+                "trials per run (TSP: min(n, 1000), fewer above 12,000 nodes; CVRP: 10,000, above n = 100 a million / n)",
+            ),
             ("candidates", "auto, alpha, quadrant, nearest-neighbor, popmusic or delaunay (auto: by size)"),
             ("max_candidates", "candidates per node (5)"),
             ("initial_period", "first period of the subgradient ascent (100; no ascent above 12,000 nodes)"),

@@ -1,0 +1,157 @@
+"""What worker processes tell while they work, brought to the one display of the process that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import sys
+from multiprocessing.context import SpawnContext
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from nco_bench.runs.runner import Display
+
+
+class Titled(Protocol):
+    """A cell, or what will be one: enough to name it."""
+
+    @property
+    def label(self) -> str:
+        """Solver with its options."""
+
+    @property
+    def decoding(self) -> str:
+        """Decoding, or an empty string."""
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset."""
+
+
+class Announced(NamedTuple):
+    """A cell that workers will begin with."""
+
+    label: str
+    decoding: str
+    dataset: str
+
+
+class Gaps(NamedTuple):
+    """Sum and number of the gaps in percent of a cell so far, those stored before included."""
+
+    total: float = 0.0
+    number: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Their mean, None without any."""
+        return self.total / self.number if self.number else None
+
+
+NO_GAPS = Gaps()
+
+
+class Told(NamedTuple):
+    """One thing that a worker tells: a message, or how far a cell of its shard is.
+
+    Attributes
+    ----------
+    worker, title
+        Whose shard, and which cell; the title is empty for a message.
+    stored, count
+        Instances stored before, and solved since the last time.
+    gaps
+        Of the shard's cell so far.
+    message
+        A line, or an empty string.
+    """
+
+    worker: int
+    title: str
+    stored: int = 0
+    count: int = 0
+    gaps: Gaps = NO_GAPS
+    message: str = ""
+
+
+def title_of(cell: Titled) -> str:
+    """Name a cell as progress does."""
+    return f"{cell.label}{' ' if cell.decoding else ''}{cell.decoding} on {cell.dataset}"
+
+
+class WorkerDisplay:
+    """The display of a worker: passes everything on to the process that started it."""
+
+    def __init__(self, told: Any, worker: int) -> None:
+        self._told, self._worker, self._title = told, worker, ""
+
+    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
+        """Tell which cell is worked on."""
+        self._title = title_of(cell)
+        self._told.put(Told(self._worker, self._title, stored=done, gaps=gaps))
+
+    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
+        """Tell how many instances were solved."""
+        self._told.put(Told(self._worker, self._title, count=count, gaps=gaps))
+
+    def message(self, text: str) -> None:
+        """Tell one line."""
+        self._told.put(Told(self._worker, "", message=text))
+
+
+class Relay:
+    """Adds up what all workers tell, cell by cell.
+
+    Parameters
+    ----------
+    context
+        How workers are started.
+    display
+        Where it is shown.
+    totals
+        Cells to be run, with the number of solutions to find in all shards together.
+    """
+
+    def __init__(self, context: SpawnContext, display: Display, totals: dict[Announced, int]) -> None:
+        self.told: multiprocessing.Queue[Told] = context.Queue()
+        self._display = display
+        self._waiting = {title_of(cell): (cell, total) for cell, total in totals.items()}
+        self._gaps: dict[str, dict[int, Gaps]] = {}
+        self._said: set[str] = set()
+
+    def show(self, wait_s: float) -> None:
+        """Show what was told, waiting a moment for the first of it."""
+        try:
+            self._take(self.told.get(timeout=wait_s))
+            while True:
+                self._take(self.told.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take(self, told: Told) -> None:
+        if told.message:
+            if told.message not in self._said:  # what holds for all shards is said once
+                self._said.add(told.message)
+                self._display.message(told.message)
+            return
+        if told.title in self._waiting:
+            cell, total = self._waiting.pop(told.title)
+            self._display.start_cell(cell, total, 0)
+        by_worker = self._gaps.setdefault(told.title, {})
+        by_worker[told.worker] = told.gaps
+        gaps = Gaps(sum(g.total for g in by_worker.values()), sum(g.number for g in by_worker.values()))
+        self._display.advance(told.count, gaps, told.title, told.stored)
+
+
+class QuietDisplay:
+    """A display that prints messages to stderr and shows nothing else."""
+
+    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
+        """Show nothing."""
+
+    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
+        """Show nothing."""
+
+    def message(self, text: str) -> None:
+        """Print the line to stderr."""
+        print(text, file=sys.stderr)

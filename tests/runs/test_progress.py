@@ -1,0 +1,141 @@
+"""What is told while a run works, in one process and in several, and what an interrupt leaves."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.load import load_frame
+from nco_bench.runs.executors import execute
+from nco_bench.runs.generating import GenerateRequest, generate_dataset
+from nco_bench.runs.relay import NO_GAPS, Gaps, QuietDisplay, Titled, title_of
+from nco_bench.runs.request import RunRequest
+
+SLOW = """
+import time
+import numpy as np
+from nco_bench.solvers import register
+
+@register("slow", problems=("tsp",))
+class Slow:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def solve(self, batch, *, seed, time_limit, progress):
+        time.sleep(1.0)
+        return [np.random.default_rng(seed + j).permutation(i.n) for j, i in enumerate(batch)]
+"""
+
+
+class Kept:
+    """A display that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.done: list[int] = []
+        self.gaps = NO_GAPS
+        self.messages: list[str] = []
+
+    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
+        self.totals[title_of(cell)] = total
+        self.done.append(done)
+
+    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
+        self.done.append(self.done[-1] + count + stored)
+        self.gaps = gaps
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Eight instances with references by nearest neighbours."""
+    made = GenerateRequest(
+        "tsp", 10, 8, "uniform", 3, {}, "nearest-neighbor", None, 1, tmp_path / "set.npz", "test"
+    )
+    return generate_dataset(made, Places(tmp_path), QuietDisplay()).path
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_counts_instance_by_instance_and_ends_with_the_gap_of_the_table(
+    jobs: int, data: Path, tmp_path: Path
+) -> None:
+    """Half of the set was solved before: the gap that is shown is that of the whole set."""
+    asked = {"solvers": ("random-insertion",), "datasets": (str(data),), "results": tmp_path / "runs"}
+    execute(RunRequest(**asked, places=Places(tmp_path), limit=(0, 4)), QuietDisplay())
+    kept = Kept()
+    execute(RunRequest(**asked, places=Places(tmp_path), batch_size=1, jobs=jobs), kept)
+    assert list(kept.totals.values()) == [8]
+    assert kept.done[-1] == 8
+    assert len(set(kept.done)) > 4
+    (summary,) = summarise(load_frame(tmp_path / "runs"))
+    assert kept.gaps.number == 8
+    assert kept.gaps.mean == pytest.approx(summary.mean_gap_percent)
+
+
+def test_plain_lines_hold_rate_time_left_and_gap(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    from nco_bench.cli.app import run
+
+    status = run(["run", "random-insertion", "--data", str(data), "--results", str(tmp_path / "runs")])
+    assert status == 0
+    told = capfd.readouterr().err
+    assert re.search(r"8/8 in [0-9.]+ s, [0-9.e+]+/s, gap -?[0-9.]+ %$", told, re.MULTILINE), told
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_says_what_is_kept_and_how_to_go_on(jobs: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    save_dataset(generate("tsp", 8, 60, "uniform", 7), tmp_path / "set.npz")
+    line = ["run", "slow.py", "--data", "set.npz", "--batch-size", "1", "--jobs", jobs]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nco_bench", *line], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    deadline = time.monotonic() + 240
+    while not any(path.stat().st_size for path in (tmp_path / "results").rglob("records.jsonl")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    lines = told.splitlines()
+    stored = sum(p.read_text().count("\n") for p in (tmp_path / "results").rglob("records.jsonl"))
+    (kept,) = [match for text in lines if (match := re.search(r"(\d+) of 60 are solved and kept", text))]
+    assert 1 <= int(kept[1]) <= stored
+    assert lines[-1].endswith(f"The same command goes on from there: nco-bench {' '.join(line)}")
+
+
+def test_lkh_says_its_budget_on_a_cvrp_before_it_starts(tmp_path: Path) -> None:
+    """Kool et al. give 10,000 trials on 20 to 100 customers; here two, so that the test ends."""
+    pytest.importorskip("LKHpy")
+    kept = Kept()
+    request = RunRequest(("lkh3:max_trials=2",), ("cvrp20:count=1",), tmp_path / "runs", Places(tmp_path))
+    execute(request, kept)
+    assert kept.messages[0].startswith("lkh3:max_trials=2 on cvrp20")
+    assert "1 x 2 trials for each of 1 instances, about 0.0036 s each" in kept.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "trials"), [(20, 10_000), (100, 10_000), (200, 5_000), (1000, 1_000), (20_000, 100)]
+)
+def test_the_budget_of_a_cvrp_follows_its_size(n: int, trials: int) -> None:
+    """Kool et al. (2019) up to 100; TAM prints 6.2 s for LKH3 on 1,000 (SIT, appendix), ours is estimated alike."""
+    from nco_bench.solvers.classical.lkh3 import cvrp_seconds, cvrp_trials
+
+    assert cvrp_trials(n) == trials
+    assert 3 < cvrp_seconds(1000, cvrp_trials(1000)) < 12.4
