@@ -6,6 +6,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -92,7 +94,8 @@ class RunDisplay:
                 TextColumn("{task.description}"), BarColumn(bar_width=8), MofNCompleteColumn(), TimeElapsedColumn(),
                 TextColumn("{task.fields[rate]} {task.fields[gap]}"), console=Console(stderr=True), auto_refresh=False,
             )  # fmt: skip
-            self._bars.start()
+            with self._alone():
+                self._bars.start()
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
             self._before = signal.signal(signal.SIGALRM, self._tick)
             signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
@@ -105,7 +108,8 @@ class RunDisplay:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
         if self._bars is not None:
-            self._bars.stop()
+            with self._alone():
+                self._bars.stop()
         if kind is KeyboardInterrupt:
             for title, line in self._lines.items():
                 say(f"{title}: {line.done} of {line.total} are solved and kept")
@@ -119,8 +123,9 @@ class RunDisplay:
         if self._bars is not None:
             if kept:
                 self.message(f"{title}: {done} of {total} stored before")
-            line.bar = self._bars.add_task(title, total=total, completed=done, rate="", gap=line.gap())
-            self._refresh()
+            with self._alone():
+                line.bar = self._bars.add_task(title, total=total, completed=done, rate="", gap=line.gap())
+                self._bars.refresh()
         else:
             say(f"{title}: {total} to solve{kept}")
 
@@ -140,36 +145,38 @@ class RunDisplay:
             return
         line.told = now
         if self._bars is not None:
-            self._bars.update(line.bar, completed=line.done, rate=line.rate(), gap=line.gap())
-            self._refresh()
+            with self._alone():
+                self._bars.update(line.bar, completed=line.done, rate=line.rate(), gap=line.gap())
+                self._bars.refresh()
             return
         facts = ", ".join(fact for fact in (line.rate(), line.gap()) if fact)
         say(f"{title}: {line.done}/{line.total} in {now - line.started:.1f} s{', ' if facts else ''}{facts}")
 
     def _tick(self, number: int, frame: object) -> None:
-        """Show how the time goes while a solver is silent."""
+        """Show how the time goes while a solver is silent; not while something is being shown, which this may interrupt."""
         if self._busy:
             return
         if self._bars is not None:
-            self._refresh()
-        for title, line in self._lines.items() if self._bars is None else ():
+            with self._alone():
+                self._bars.refresh()
+            return
+        for title, line in list(self._lines.items()):
             if line.done < line.total:
                 self._show(title, line, ended=False)
 
-    def _refresh(self) -> None:
-        self._busy = True
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep the timer out: rich must not be entered while it is at work, or while it imports what it needs."""
+        before, self._busy = self._busy, True
         try:
-            self._bars.refresh()
+            yield
         finally:
-            self._busy = False
+            self._busy = before
 
     def message(self, text: str) -> None:
         """Print one line."""
-        self._busy = True
-        try:
+        with self._alone():
             if self._bars is not None:
                 self._bars.console.print(text, markup=False, highlight=False)
             else:
                 say(text)
-        finally:
-            self._busy = False

@@ -58,7 +58,7 @@ class Told(NamedTuple):
     ----------
     worker, title
         Whose shard, and which cell; the title is empty for a message.
-    stored, count
+    stored, solved
         Instances stored before, and solved since the last time.
     gaps
         Of the shard's cell so far.
@@ -69,7 +69,7 @@ class Told(NamedTuple):
     worker: int
     title: str
     stored: int = 0
-    count: int = 0
+    solved: int = 0
     gaps: Gaps = NO_GAPS
     message: str = ""
 
@@ -92,7 +92,7 @@ class WorkerDisplay:
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         """Tell how many instances were solved."""
-        self._told.put(Told(self._worker, self._title, count=count, gaps=gaps))
+        self._told.put(Told(self._worker, self._title, solved=count, gaps=gaps))
 
     def message(self, text: str) -> None:
         """Tell one line."""
@@ -140,7 +140,7 @@ class Relay:
         by_worker = self._gaps.setdefault(told.title, {})
         by_worker[told.worker] = told.gaps
         gaps = Gaps(sum(g.total for g in by_worker.values()), sum(g.number for g in by_worker.values()))
-        self._display.advance(told.count, gaps, told.title, told.stored)
+        self._display.advance(told.solved, gaps, told.title, told.stored)
 
 
 class QuietDisplay:

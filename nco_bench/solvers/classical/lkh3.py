@@ -16,8 +16,9 @@ initial tour              LKH's walk      greedy                 greedy
 ========================  ==============  =====================  ==================
 
 CVRP: 10,000 trials up to 100 customers, as Kool et al. (2019) give it on their sets of 20, 50 and 100; above, a million
-divided by the customers, so that 1,000 take about the 6.2 s that TAM prints for LKH3. Alpha candidates up to 2,000 customers and nearest neighbours without ascent above, and a
-savings start above 500. By default LKH uses the fewest vehicles that the total demand allows, and all of them. A free
+divided by the customers, so that 1,000 take about the 6.2 s that TAM prints for LKH3. Alpha candidates up to 2,000
+customers and nearest neighbours without ascent above, and a savings start above 500. By default LKH uses the fewest
+vehicles that the total demand allows, and all of them. A free
 fleet is often cheaper, so it gets a few more and may leave vehicles empty (MTSP_MIN_SIZE = 0); if its best solution still
 overloads one, it is run again with more.
 
