@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 import warnings
+from contextlib import nullcontext
 from functools import cache
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ import typer
 
 from nco_bench import __version__
 from nco_bench.cli.completing import rejoin_words
+from nco_bench.cli.heartbeat import heartbeat
 from nco_bench.cli.helping import dress
 
 app = typer.Typer(
@@ -129,7 +131,8 @@ def _run(arguments: list[str]) -> int:
     from nco_bench.errors import NcoBenchError, debugging
 
     try:
-        status = command().main(arguments, prog_name="nco-bench", standalone_mode=False)
+        with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
+            status = command().main(arguments, prog_name="nco-bench", standalone_mode=False)
     except NcoBenchError as error:
         if debugging():
             raise

@@ -105,7 +105,8 @@ class RunDisplay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._before is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            if self._before in (signal.SIG_DFL, signal.SIG_IGN):  # else a heartbeat goes on
+                signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
         if self._bars is not None:
             with self._alone():

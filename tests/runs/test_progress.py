@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -139,3 +140,16 @@ def test_the_budget_of_a_cvrp_follows_its_size(n: int, trials: int) -> None:
 
     assert cvrp_trials(n) == trials
     assert 3 < cvrp_seconds(1000, cvrp_trials(1000)) < 12.4
+
+
+def test_what_has_no_bar_shows_on_a_terminal_that_it_is_alive_and_nothing_elsewhere() -> None:
+    code = "import time; from nco_bench.cli.heartbeat import heartbeat\n"
+    code += "with heartbeat('verify'): time.sleep(3.5)\nprint('done')"
+    quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (quiet.stdout, quiet.stderr) == ("done\n", "")
+    ours, theirs = os.openpty()
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    shown = os.read(ours, 10_000).decode()
+    assert "verify 2 s" in shown
+    assert "verify 3 s" in shown
+    assert shown.endswith("\x1b[K")
