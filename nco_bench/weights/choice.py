@@ -25,6 +25,9 @@ LABELLED = {
 }
 """What makes labels to imitate."""
 
+TASK_EXAMPLES = {"algorithmic": "knapsack", "algorithmic-regression": "fractional-knapsack"}
+"""A task of each kind: weights belong to one task."""
+
 LRA_EXAMPLE = "lra-listops32"
 """ListOps short enough to learn in minutes, made here; the benchmark's own data must be pulled."""
 
@@ -109,7 +112,8 @@ def _training(model: str, problem: str) -> str:
         task, data = ("lra-listops", LRA_EXAMPLE) if problem in ("lra", "lra-listops") else (problem, problem)
         return f"nco-bench train {model} --data {data} --budget 15m --out {_kept(f'{model}-{task}')}"
     if model in TASK_NETWORKS:
-        return f"nco-bench train {model} --data {problem} --out {_kept(f'{model}-{problem}-seed0')}"
+        task = TASK_EXAMPLES.get(problem, problem)
+        return f"nco-bench train {model} --data {task} --budget 15m --out {_kept(f'{model}-{task}-seed0')}"
     if model in PACKING_MODELS:
         return f"nco-bench train {model} --budget 1h --out {_kept(model)}"
     own = model if problem == "tsp" else f"{model}-{problem}"
