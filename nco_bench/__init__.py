@@ -1,3 +1,3 @@
 """nco-bench: generate, run and report for neural combinatorial optimisation."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

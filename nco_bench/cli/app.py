@@ -41,7 +41,11 @@ COMMANDS = (
 
 def _print_version(value: bool) -> None:
     if value:
-        typer.echo(f"nco-bench {__version__}")
+        from nco_bench.runs.environment import code_revision
+
+        found = code_revision()
+        commit = f" (commit {found['commit'][:12]}{', with changes' if found['dirty'] else ''})" if found else ""
+        typer.echo(f"nco-bench {__version__}{commit}")
         raise typer.Exit
 
 

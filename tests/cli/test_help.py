@@ -37,16 +37,14 @@ def test_help_ends_with_three_examples_that_parse_and_has_types_in_words(
     )
 
 
-def test_help_starts_quickly_and_without_torch() -> None:
-    """0.3 s on an idle machine: processor time, since others may be busy."""
+def test_help_loads_nothing_heavy() -> None:
+    """What keeps it quick; `benchmarks/startup.py` measures how quick."""
     code = (
-        "import sys, time; from nco_bench.cli.app import run; run(['--help']); "
-        "print(time.process_time(), 'torch' in sys.modules, 'pandas' in sys.modules, 'numpy' in sys.modules)"
+        "import sys; from nco_bench.cli.app import run; run(['--help']); "
+        "print([name for name in ('torch', 'pandas', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, *heavy = done.stdout.splitlines()[-1].split()
-    assert float(seconds) < 0.3
-    assert heavy == ["False", "False", "False"]
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def offered(shell: str, line: str, folder: Path) -> list[str]:
