@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -99,10 +98,3 @@ def test_bash_completes_a_name_with_a_colon(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.split() == ["XXL"], done.stderr
-
-
-def test_completion_is_quick_enough_for_a_key(tmp_path: Path) -> None:
-    offered("bash", "nco-bench run near", tmp_path)
-    started = time.monotonic()
-    offered("bash", "nco-bench run near", tmp_path)
-    assert time.monotonic() - started < 5.0
