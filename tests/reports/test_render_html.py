@@ -284,7 +284,8 @@ def test_a_phone_shows_methods_in_words_and_plots_in_full(
     page.open(path, width=420, dark=dark)
     page.wait(READY)
     boxes = page.evaluate(
-        "Array.from(document.querySelectorAll('[id^=table-] tbody th'), (th) => [th.textContent, th.clientWidth, th.clientHeight])"
+        "Array.from(document.querySelectorAll('[id^=table-] tbody th'), "
+        "(th) => [th.textContent, th.clientWidth, th.clientHeight])"
     )
     assert boxes
     for name, width, height in boxes:
