@@ -94,7 +94,8 @@ def anytime(
     from nco_bench.reports.anytime import anytime_curves
     from nco_bench.reports.plots import anytime as draw
 
-    say(f"written to {draw(anytime_curves(_frame(results, instances, data, solver)), out)}")
+    frame = _frame(results, instances, data, solver)
+    say(f"written to {draw(anytime_curves(frame), out, frame.solvers)}")
 
 
 @group.command()

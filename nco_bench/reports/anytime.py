@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import orjson
@@ -16,7 +17,40 @@ from nco_bench.runs.records import Run
 GRID = 200
 """Points of a curve."""
 
-Curve = tuple[list[float], list[float]]
+Solve = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Seconds and gaps of one solve."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean gap in percent against seconds, which count from the start of the batch that an instance was solved in.
+
+    Attributes
+    ----------
+    solver
+        Its registry name.
+    seconds, gaps
+        Rising times, and the mean gap reached by then.
+    solves
+        Solves that the mean is over.
+    batch
+        Fewest and most instances that were solved together.
+    """
+
+    solver: str
+    seconds: list[float]
+    gaps: list[float]
+    solves: int = 1
+    batch: tuple[int, int] = (1, 1)
+
+    @property
+    def told(self) -> str:
+        """How many solves there were, and how many at a time."""
+        few, most = self.batch
+        together = (
+            "one at a time" if most == 1 else f"in batches of {f'{few} to ' if few < most else ''}{most}"
+        )
+        return f"{self.solves:,} solve{'' if self.solves == 1 else 's'}, {together}"
 
 
 def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
@@ -33,14 +67,18 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
     Returns
     -------
     dict
-        By label: seconds, rising, and the mean gap in percent reached by then.
+        By label.
 
     Raises
     ------
     ResultsError
         When no record with a reference has a trace.
     """
-    solves: dict[str, list[tuple[NDArray[np.float64], NDArray[np.float64]]]] = defaultdict(list)
+    solves: dict[str, list[Solve]] = defaultdict(list)
+    batches: dict[str, Counter[tuple[str, bytes]]] = defaultdict(
+        Counter
+    )  # those of one batch have the same times
+    solvers: dict[str, str] = {}
     for number, part in frame.records.groupby("run", sort=True):
         traces = _traces(frame.runs[int(str(number))])
         columns = (part[name] for name in ("group", "solution_offset", "cost", "reference"))
@@ -48,13 +86,21 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
             gaps = _gaps(traces.get(offset), cost, reference)
             if gaps is not None:
                 cell = frame.groups[code].cell
-                solves[f"{cell.label} {cell.decoding} on {cell.dataset}".replace("  ", " ")].append(gaps)
+                name = f"{cell.label} {cell.decoding} on {cell.dataset}".replace("  ", " ")
+                solvers[name] = cell.solver
+                solves[name].append(gaps)
+                batches[name][str(number), gaps[0].tobytes()] += 1
     if not solves:
         raise ResultsError(
             "No anytime solver with references here; make some with: "
             "nco-bench run decoder-6x128 --data tsp100:count=100 --decoding prc:50"
         )
-    return {name: _mean(kept) for name, kept in solves.items()}
+    return {
+        name: Curve(
+            solvers[name], *_mean(kept), len(kept), (min(batches[name].values()), max(batches[name].values()))
+        )
+        for name, kept in solves.items()
+    }
 
 
 def _traces(run: Run) -> Mapping[int, list[tuple[float, float]]]:
@@ -68,9 +114,7 @@ def _traces(run: Run) -> Mapping[int, list[tuple[float, float]]]:
     return {record["solution"][0]: points[record["key"]] for record in records}
 
 
-def _gaps(
-    points: list[tuple[float, float]] | None, cost: float, reference: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+def _gaps(points: list[tuple[float, float]] | None, cost: float, reference: float) -> Solve | None:
     """Return times and gaps of one solve, or None without a trace, a cost or a reference."""
     if not points or np.isnan(cost) or np.isnan(reference) or reference == 0:
         return None
@@ -79,7 +123,7 @@ def _gaps(
     return times, 100.0 * (costs - reference) / abs(reference)
 
 
-def _mean(solves: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Curve:
+def _mean(solves: list[Solve]) -> tuple[list[float], list[float]]:
     times = np.unique(np.concatenate([t for t, _ in solves]))
     times = times[times >= max(t[0] for t, _ in solves)]
     if len(times) > GRID:

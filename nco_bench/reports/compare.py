@@ -82,7 +82,8 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
         raise ResultsError(f"{dataset}: there is no instance that both {one} and {two} solved.")
     sign = -1.0 if rows[one].group.cell.objective == "max" else 1.0
     cost_a, cost_b = sign * a.cost[at], sign * b.cost[bt]
-    tied = np.abs(cost_a - cost_b) <= TIE * np.maximum(np.abs(cost_a), np.abs(cost_b))
+    winner = winners(cost_a, cost_b)
+    tied = winner == 0
     has_gaps = not (np.isnan(a.gap_percent[at]).any() or np.isnan(b.gap_percent[bt]).any())
     first, second = (a.gap_percent[at], b.gap_percent[bt]) if has_gaps else (cost_a, cost_b)
     differences = np.where(tied, 0.0, first - second)
@@ -100,11 +101,17 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
         difference=float(differences.mean()),
         low=None if interval is None else interval[0],
         high=None if interval is None else interval[1],
-        wins=int(np.sum(~tied & (cost_a < cost_b))),
+        wins=int(np.sum(winner == 1)),
         ties=int(tied.sum()),
-        losses=int(np.sum(~tied & (cost_a > cost_b))),
+        losses=int(np.sum(winner == -1)),
         p_value=wilcoxon_p(differences),
     )
+
+
+def winners(cost_a: FloatArray, cost_b: FloatArray) -> NDArray[np.int64]:
+    """Return per instance 1 where the first cost is lower, -1 where the second is, 0 where they tie."""
+    tied = np.abs(cost_a - cost_b) <= TIE * np.maximum(np.abs(cost_a), np.abs(cost_b))
+    return np.where(tied, 0, np.sign(cost_b - cost_a)).astype(np.int64)
 
 
 def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:

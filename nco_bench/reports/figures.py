@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,16 @@ FORMATS = (".png", ".pdf", ".svg")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito (2008) without yellow, which is too pale for lines on white."""
 
+SOLVER_COLOURS = (*COLOURS, "#AA4499", "#999933", "#8C564B")
+"""One per solver: with purple and olive of Tol's muted scheme and a brown, which read on white and on black."""
+
+NOISE_PERCENT = 0.01
+"""Gaps below this are drawn beside zero, not over decades of their own: published tables print two or three decimals, and
+references of heuristics are no surer."""
+
+LEAST_RATIO = 4.0
+"""Ends of an axis of gaps are at least this factor apart, so that a difference looks as large as it is."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
 WIDTH_INCHES = 5.5
@@ -35,6 +47,13 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False, "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "nco-bench",
 }  # fmt: skip
 """Type 42 keeps text text in PDF, as most venues ask; the hash salt makes SVG the same every time."""
+
+
+LETTERS_PER_INCH = 16
+"""Of a legend."""
+LEGEND_LINE_INCHES = 0.165
+SIZE_DIGIT_INCHES = 0.07
+"""Width of a digit below an axis."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,37 @@ class Look:
 def look(index: int) -> Look:
     """Return the look of the n-th line; neighbours differ in all three, and 70 lines in one of them."""
     return Look(COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)])
+
+
+def solver_looks(lines: Mapping[str, str], solvers: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Give every line the colour of its solver, and a number that no other line of this colour has.
+
+    Parameters
+    ----------
+    lines
+        Label to solver, of all lines of a plot or a report.
+    solvers
+        All solvers of the results, whatever is drawn of them: their order decides the colours, so that a solver looks
+        the same in every plot of these results.
+
+    Returns
+    -------
+    dict
+        By label: the colour, and the number of its marker and dash.
+    """
+    order = list(dict.fromkeys([*solvers, *lines.values()]))
+    drawn: Counter[int] = Counter()
+    found = {}
+    for label, solver in lines.items():
+        place = order.index(solver) % len(SOLVER_COLOURS)
+        found[label] = (SOLVER_COLOURS[place], place + drawn[place])
+        drawn[place] += 1
+    return found
+
+
+def solver_look(colour: str, number: int) -> Look:
+    """Return the look of a line as `solver_looks` numbers it."""
+    return Look(colour, MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)])
 
 
 def checked_target(out: Path | str) -> Path:
@@ -82,7 +132,7 @@ def figure(panels: int, target: Path, *, square: bool = False) -> Iterator[tuple
         columns = min(panels, 3)
         rows = -(-panels // columns)
         width = 3.6 if square else WIDTH_INCHES if columns < 3 else 7.2
-        height = 3.6 if square else rows * (3.4 if columns == 1 else 2.7)
+        height = 3.7 if square else rows * (3.0 if columns == 1 else 2.4)
         fig = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(fig)
         axes = list(fig.subplots(rows, columns, squeeze=False).flat)
@@ -111,43 +161,50 @@ def _save(fig: Figure, target: Path) -> None:
 
 
 def legend(fig: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below all panels, every label once."""
+    """One legend below all panels, every label once; the figure grows by it, so that it never covers a panel."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    if entries:
-        longest = max(map(len, entries))
-        columns = max(1, min(len(entries), int(fig.get_figwidth() * 16 / (longest + 8))))
-        fig.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+    if not entries:
+        return
+    letters = int(fig.get_figwidth() * LETTERS_PER_INCH)
+    labels = [textwrap.fill(label, letters - 8) for label in entries]
+    columns = max(1, min(len(labels), letters // (max(map(len, labels)) + 8)))
+    rows = -(-len(labels) // columns)
+    lines = sum(max(label.count("\n") + 1 for label in labels[row::rows]) for row in range(rows))
+    fig.set_figheight(fig.get_figheight() + LEGEND_LINE_INCHES * (lines + 1))
+    fig.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
 
 
-def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
-    """Logarithmic where all gaps are positive; linear near zero where an exact solver has a gap of 0 or below."""
+def gap_scale(axis: Axes, gaps: Sequence[float], least: float = NOISE_PERCENT) -> None:
+    """Logarithmic where all gaps are above `least` percent; linear near zero where some are not."""
     from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-    positive = [g for g in gaps if g > 0]
-    if not positive:
-        if gaps and not any(gaps):
-            axis.set_ylim(-0.05, 1.0)
+    above = [g for g in gaps if g > least]
+    if not above:
+        if gaps:
+            axis.set_ylim(min(-0.05, 1.2 * min(gaps)), 1.0)
         return
-    low, high = min(positive), max(positive)
-    narrow = high < 4 * low  # too narrow for 1, 2, 5, 10 to give two ticks
-    margin = 1.2 if narrow else 1.5
+    low, high = min(above), max(above)
+    narrow = high < LEAST_RATIO * low  # too narrow for 1, 2, 5, 10 to give two ticks
+    margin = max(1.2, math.sqrt(LEAST_RATIO * low / high)) if narrow else 1.5
     known = (
         MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low / margin, high * margin)
         if narrow
         else decade_ticks(low / margin, high * margin)
     )
     ticks = [float(t) for t in known if low / margin <= t <= high * margin]
-    if len(positive) == len(gaps):
+    if len(above) == len(gaps):
         axis.set_yscale("log")
         axis.set_ylim(low / margin, high * margin)
     else:
-        threshold = 10.0 ** math.floor(math.log10(low))
+        threshold = max(least, 10.0 ** math.floor(math.log10(low)))
         lowest = min(gaps)
         axis.set_yscale("symlog", linthresh=threshold, linscale=0.5)
-        axis.set_ylim(-0.3 * threshold if lowest >= 0 else 1.5 * min(lowest, -threshold), high * 1.5)
+        axis.set_ylim(
+            -0.3 * threshold if lowest > -0.2 * threshold else 1.5 * min(lowest, -threshold), high * 1.5
+        )
         below = (
             [-t for t in decade_ticks(threshold, -lowest) if t <= -1.5 * lowest]
             if lowest < -threshold
@@ -157,6 +214,26 @@ def gap_scale(axis: Axes, gaps: Sequence[float]) -> None:
     axis.yaxis.set_major_locator(FixedLocator(ticks))
     axis.yaxis.set_minor_locator(NullLocator())
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def size_ticks(axis: Axes, sizes: Sequence[int]) -> None:
+    """Make the x axis logarithmic with a tick at every size, and a number where it touches no other; the ends have one."""
+    known = sorted(set(sizes))
+    grid = axis.get_subplotspec().get_gridspec()  # type: ignore[union-attr]
+    inches = 0.8 * axis.figure.get_figwidth() / grid.ncols  # type: ignore[union-attr]
+    per_inch = math.log(known[-1] / known[0]) / inches or 1.0
+    shown = {known[-1]}
+
+    def clear(size: int, other: int) -> bool:
+        reach = SIZE_DIGIT_INCHES * (len(f"{size:,}") + len(f"{other:,}") + 2) / 2
+        return abs(math.log(size / other)) > reach * per_inch
+
+    for size in known:
+        if all(clear(size, other) for other in shown):
+            shown.add(size)
+    axis.set_xscale("log")
+    axis.set_xticks(known, [f"{size:,}" if size in shown else "" for size in known])
+    axis.minorticks_off()
 
 
 def wide_log_scale(axis: Axes, values: Sequence[float]) -> None:
@@ -175,7 +252,7 @@ def wide_log_scale(axis: Axes, values: Sequence[float]) -> None:
     axis.set_xlim(left, right)
     axis.xaxis.set_major_locator(FixedLocator(ticks[::every]))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
 
 
 def decade_ticks(low: float, high: float) -> list[float]:

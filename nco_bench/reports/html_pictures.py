@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, NcoBenchError, ResultsError
 from nco_bench.reports.aggregate import CellSummary
@@ -35,12 +35,21 @@ class Picture:
 
 
 def best_and_worst(
-    frame: ResultFrame, columns: Sequence[DatasetColumn], places: Places
+    frame: ResultFrame, columns: Sequence[DatasetColumn], places: Places, colours: Mapping[str, str]
 ) -> tuple[list[Picture], list[str]]:
     """Draw the instances with the smallest and the largest gap; without references, packings by their load rate.
 
     The method in the focus is the neural one with the smallest mean gap, else the one with the largest: what
     an exact solver does best and worst tells nothing. Load rates compare between instances, lengths do not.
+
+    Parameters
+    ----------
+    frame, columns
+        Records, and their cells by dataset.
+    places
+        Where datasets are.
+    colours
+        Of tours, by solver.
 
     Returns
     -------
@@ -54,7 +63,7 @@ def best_and_worst(
         if summary is None:
             continue
         try:
-            pictures += _pictures(frame, summary, places)
+            pictures += _pictures(frame, summary, places, colours.get(summary.group.cell.solver, ""))
         except (NcoBenchError, OSError) as error:
             remarks.append(f"No pictures of {column.key}: {error}")
     if len(columns) > MAX_DATASETS:
@@ -80,7 +89,7 @@ def _badness(summary: CellSummary) -> float | None:
     return summary.mean_gap_percent
 
 
-def _pictures(frame: ResultFrame, summary: CellSummary, places: Places) -> list[Picture]:
+def _pictures(frame: ResultFrame, summary: CellSummary, places: Places, colour: str) -> list[Picture]:
     values = instance_values(frame, summary)
     by_gap = summary.mean_gap_percent is not None
     badness = values.gap_percent if by_gap else -values.cost
@@ -93,15 +102,21 @@ def _pictures(frame: ResultFrame, summary: CellSummary, places: Places) -> list[
         raise BadInputError("the dataset of this name is not the one that was solved; its hash differs.")
     pictures = []
     for word, i in chosen.items():
-        image = _draw(dataset, int(values.instance[i]), _solution(frame, summary, int(values.instance[i])))
-        told = f"gap {values.gap_percent[i]:.3f} %" if by_gap else f"load rate {values.cost[i]:.3f} %"
+        instance = int(values.instance[i])
+        solution, reference = _solution(frame, summary, instance)
+        image = _draw(dataset, instance, solution, summary.method, reference, colour)
+        cost = f"cost {values.cost[i]:.6g}, " if by_gap else ""
+        told = f"{cost}gap {values.gap_percent[i]:.3f} %" if by_gap else f"load rate {values.cost[i]:.3f} %"
         pictures.append(
             Picture(image, f"{summary.method} on {frame.names[int(values.name[i])]}: {told} ({word})")
         )
     return pictures
 
 
-def _solution(frame: ResultFrame, summary: CellSummary, instance: int) -> NDArray[np.int32]:
+def _solution(
+    frame: ResultFrame, summary: CellSummary, instance: int
+) -> tuple[NDArray[np.int32], Reference | None]:
+    """Return a stored solution of a cell, and what its gap is to."""
     code = next(i for i, group in enumerate(frame.groups) if group is summary.group)
     records = frame.records
     found = records[
@@ -118,10 +133,19 @@ def _solution(frame: ResultFrame, summary: CellSummary, instance: int) -> NDArra
     solution = np.fromfile(path, dtype="<i4", count=length, offset=4 * int(row["solution_offset"]))
     if len(solution) != length:
         raise ResultsError(f"{path}: ends before the solution of instance {instance}.")
-    return solution
+    source = int(row["reference_from"])
+    known = Reference(float(row["reference"]), frame.references[source].solver) if source >= 0 else None
+    return solution, known
 
 
-def _draw(dataset: Dataset, instance: int, solution: NDArray[np.int32]) -> str:
+def _draw(
+    dataset: Dataset,
+    instance: int,
+    solution: NDArray[np.int32],
+    author: str,
+    reference: Reference | None,
+    colour: str,
+) -> str:
     from nco_bench.reports.packing_pictures import draw_packing
     from nco_bench.reports.pictures import draw
 
@@ -133,7 +157,9 @@ def _draw(dataset: Dataset, instance: int, solution: NDArray[np.int32]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"solution{suffix}"
         if drawn.problem == "bpp3d":
-            draw_packing(drawn, path, solution)
+            draw_packing(drawn, path, solution, author=author)
         else:
-            draw(drawn, path, solution, size_inches=3.5, dpi=110)
+            draw(
+                drawn, path, solution, author=author, reference=reference, colour=colour, size_inches=3.5, dpi=110
+            )  # fmt: skip
         return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

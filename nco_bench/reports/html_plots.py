@@ -8,8 +8,7 @@ from disk without network.
 from __future__ import annotations
 
 import base64
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +17,9 @@ import numpy as np
 from nco_bench.errors import MissingDependencyError
 from nco_bench.reports.aggregate import CellSummary
 from nco_bench.reports.compare import instance_values
-from nco_bench.reports.figures import COLOURS
+from nco_bench.reports.figures import LEAST_RATIO, NOISE_PERCENT, solver_looks
 from nco_bench.reports.load import ResultFrame
-from nco_bench.reports.plots import panel_title, pareto_front, partly
+from nco_bench.reports.plots import pareto_front, partly, scaling_panels, timed_gaps
 from nco_bench.reports.rows import DatasetColumn, MethodRow
 
 if TYPE_CHECKING:
@@ -32,18 +31,19 @@ MARKERS = (
 )  # fmt: skip
 """Bokeh's marker, and the letter that stands for it in the legend."""
 
+Look = tuple[str, str, str]
+
 POINTS_OF_PAGE = 250_000
 """Gaps embedded for the scatter plot: 4 bytes each, so that the page stays below 5 MB."""
 
 
-def looks(rows: Sequence[MethodRow]) -> dict[str, tuple[str, str, str]]:
+def looks(frame: ResultFrame, rows: Sequence[MethodRow]) -> dict[str, Look]:
     """Colour, marker and its letter by row key; grey stands for black, so that it shows on dark paper too."""
-    found = {}
-    for index, row in enumerate(rows):
-        marker, letter = MARKERS[index % len(MARKERS)]
-        colour = COLOURS[index % len(COLOURS)]
-        found[row.key] = ("#8c8c8c" if colour == "#000000" else colour, marker, letter)
-    return found
+    numbered = solver_looks({row.key: row.solver for row in rows}, frame.solvers)
+    return {
+        key: ("#8c8c8c" if colour == "#000000" else colour, *MARKERS[number % len(MARKERS)])
+        for key, (colour, number) in numbered.items()
+    }
 
 
 def bokeh_script() -> str:
@@ -64,72 +64,65 @@ def bokeh_script() -> str:
 
 
 def pareto_figures(
-    columns: Sequence[DatasetColumn], rows: Sequence[MethodRow], styles: dict[str, tuple[str, str, str]]
+    columns: Sequence[DatasetColumn], rows: Sequence[MethodRow], styles: dict[str, Look]
 ) -> list[Figure]:
     """Gap against time per instance, a figure per dataset."""
     figures = []
     for column in columns:
-        cells = {r.key: column.cells[r.key] for r in rows if r.key in column.cells}
-        known = {k: s for k, s in cells.items() if s.mean_gap_percent is not None and s.seconds_total > 0}
+        timed = timed_gaps(column)
+        known = {r.key: timed[r.key] for r in rows if r.key in timed}
         if not known:
             continue
-        floor = _floor([s.mean_gap_percent or 0.0 for s in known.values()])
-        shown = [s.mean_gap_percent or 0.0 for s in known.values()]
+        gaps = [s.mean_gap_percent or 0.0 for s in known.values()]
+        floor = _floor(gaps)
         plot = _figure(
             column.title, "time per instance (s)", "gap (%)", "@name: gap @gap{0.0000} %, @x{0.000000} s",
-            y_log=max(shown) > 0,
+            gaps=[_drawn(gap, floor) for gap in gaps], log_gaps=floor is not None,
         )  # fmt: skip
-        if max(shown) <= 0:
-            floor = min(shown)
-        points = [(s.seconds_per_instance, max(s.mean_gap_percent or 0.0, floor)) for s in known.values()]
+        points = [
+            (s.seconds_per_instance, _drawn(gap, floor)) for s, gap in zip(known.values(), gaps, strict=True)
+        ]
         front = pareto_front([point for point, s in zip(points, known.values(), strict=True) if s.complete])
         steps = [p for a, b in pairwise(front) for p in (a, (b[0], a[1]))] + front[-1:]
         plot.line(
             [x for x, _ in steps], [y for _, y in steps], line_width=1, line_color="#888888", name="guide"
         )
-        gaps = [s.mean_gap_percent or 0.0 for s in known.values()]
-        partial = {key: partly(s) for key, s in known.items()}
-        _marks(
-            plot, [(x, y, gap, key) for (x, y), gap, key in zip(points, gaps, known, strict=True)], styles, partial
-        )  # fmt: skip
+        marks = [(x, y, gap, key) for (x, y), gap, key in zip(points, gaps, known, strict=True)]
+        _marks(plot, marks, styles, [partly(s) for s in known.values()])
         figures.append(plot)
     return figures
 
 
 def scaling_figures(
-    columns: Sequence[DatasetColumn], rows: Sequence[MethodRow], styles: dict[str, tuple[str, str, str]]
+    columns: Sequence[DatasetColumn], rows: Sequence[MethodRow], styles: dict[str, Look]
 ) -> list[Figure]:
     """Gap against instance size, a figure per problem and distribution that has more than one size."""
-    panels: dict[str, dict[str, list[CellSummary]]] = defaultdict(lambda: defaultdict(list))
-    for column in columns:
-        for row in rows:
-            summary = column.cells.get(row.key)
-            if (
-                summary is not None
-                and summary.mean_gap_percent is not None
-                and summary.sizes[0] == summary.sizes[1]
-            ):
-                panels[panel_title(summary)][row.key].append(summary)
+    from bokeh.models import FixedTicker
+
     figures = []
-    for title, lines in panels.items():
-        if len({s.sizes for cells in lines.values() for s in cells}) < 2:
-            continue
-        floor = _floor([s.mean_gap_percent or 0.0 for cells in lines.values() for s in cells])
-        plot = _figure(title, "instance size n", "gap (%)", "@name, n = @x: gap @gap{0.0000} %")
-        ordered = {key: sorted(cells, key=lambda s: s.sizes) for key, cells in lines.items()}
+    for title, ordered in scaling_panels(rows, columns).items():
         gaps = {key: [s.mean_gap_percent or 0.0 for s in cells] for key, cells in ordered.items()}
+        every = [gap for line in gaps.values() for gap in line]
+        floor = _floor(every)
+        plot = _figure(
+            title, "instance size n", "gap (%)", "@name, n = @x{0,0}: gap @gap{0.0000} %",
+            gaps=[_drawn(gap, floor) for gap in every], log_gaps=floor is not None,
+        )  # fmt: skip
+        sizes = sorted({s.sizes[0] for cells in ordered.values() for s in cells})
+        plot.xaxis.ticker = FixedTicker(ticks=sizes)
+        plot.xgrid.ticker = FixedTicker(ticks=sizes)
         plot.multi_line(
             [[float(s.sizes[0]) for s in cells] for cells in ordered.values()],
-            [[max(gap, floor) for gap in gaps[key]] for key in ordered],
+            [[_drawn(gap, floor) for gap in gaps[key]] for key in ordered],
             line_color=[styles[key][0] for key in ordered],
             line_width=1.5,
         )
         points = [
-            (float(s.sizes[0]), max(gap, floor), gap, key)
+            (float(s.sizes[0]), _drawn(gap, floor), gap, key)
             for key, cells in ordered.items()
             for s, gap in zip(cells, gaps[key], strict=True)
         ]
-        _marks(plot, points, styles)
+        _marks(plot, points, styles, [partly(s) for cells in ordered.values() for s in cells])
         figures.append(plot)
     return figures
 
@@ -138,28 +131,32 @@ def scatter_figure() -> Figure:
     """An empty scatter plot, filled by the page's script for the two methods that are chosen."""
     from bokeh.models import ColumnDataSource, Range1d
 
-    plot = _figure("", "", "", "@name: @x{0.0000} %, @y{0.0000} %", log=False)
-    plot.name, plot.match_aspect = "scatter", True
+    plot = _figure("", "", "", "@name: @x{0.0000} %, @y{0.0000} %")
+    plot.name, plot.height = "scatter", 380
     plot.x_range, plot.y_range = Range1d(start=0, end=1), Range1d(start=0, end=1)
     line = ColumnDataSource({"x": [0, 1], "y": [0, 1]}, name="scatter-line")
-    points = ColumnDataSource({"x": [], "y": [], "name": []}, name="scatter-points")
+    points = ColumnDataSource({"x": [], "y": [], "name": [], "colour": [], "fill": []}, name="scatter-points")
     plot.line("x", "y", source=line, line_color="#888888", name="guide")
     drawn = plot.scatter(
-        "x", "y", source=points, size=6, fill_alpha=0.5, line_color=None, fill_color=COLOURS[0], name="points"
-    )
+        "x", "y", source=points, size=6, fill_alpha="fill", line_color="colour", line_alpha=0.7, fill_color="colour",
+        name="points",
+    )  # fmt: skip
     plot.hover[0].renderers = [drawn]
     return plot
 
 
 def scatter_data(
-    frame: ResultFrame, columns: Sequence[DatasetColumn], rows: Sequence[MethodRow]
+    frame: ResultFrame,
+    columns: Sequence[DatasetColumn],
+    rows: Sequence[MethodRow],
+    styles: dict[str, Look],
 ) -> tuple[list[dict[str, Any]], str]:
     """Gaps per instance of all methods, as base64 of float32, and a remark where only a sample is embedded.
 
     Returns
     -------
     data
-        Per dataset: methods, their gaps (NaN where unsolved), the instances' names, and the pair shown first.
+        Per dataset: methods, their colours, their gaps (NaN where unsolved), the instances' names, and the pair shown first.
     remark
         Empty where all instances are there.
     """
@@ -167,7 +164,10 @@ def scatter_data(
     wanted = [(c, cells) for c, cells in wanted if len(cells) > 1]
     total = sum(s.instances for _, cells in wanted for s in cells.values())
     keep = min(1.0, POINTS_OF_PAGE / total) if total else 1.0
-    data = [_scatter_of(frame, column, cells, keep) for column, cells in wanted]
+    data = [
+        _scatter_of(frame, column, cells, keep) | {"colours": [styles[row.key][0] for row in cells]}
+        for column, cells in wanted
+    ]
     remark = f"Every {1 / keep:.0f}th instance is shown, to keep the page small." if keep < 1 else ""
     return data, remark
 
@@ -203,18 +203,25 @@ def _scatter_of(
     }
 
 
-def _floor(gaps: Sequence[float]) -> float:
-    """Where a gap of 0 or less is drawn on a logarithmic axis: a third of the smallest positive one."""
-    return min((g for g in gaps if g > 0), default=1.0) / 3.0
+def _floor(gaps: Sequence[float]) -> float | None:
+    """Where small gaps are drawn on a logarithmic axis: at a third of the smallest above noise; None without any."""
+    low = min((g for g in gaps if g > NOISE_PERCENT), default=None)
+    return None if low is None else low / 3.0
+
+
+def _drawn(gap: float, floor: float | None) -> float:
+    return gap if floor is None else max(gap, floor)
 
 
 def _marks(
-    plot: Figure, points: Sequence[tuple[float, float, float, str]], styles: dict[str, tuple[str, str, str]],
-    partial: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+    plot: Figure,
+    points: Sequence[tuple[float, float, float, str]],
+    styles: dict[str, Look],
+    partial: Sequence[str],
+) -> None:
     """Draw (x, y, gap, row key) as one glyph: a renderer per method would cost seconds of serialising.
 
-    What `partial` names is hollow, and its words are added to the name.
+    Where `partial` holds words the point is hollow, and they are added to its name.
     """
     from bokeh.models import ColumnDataSource
 
@@ -223,10 +230,10 @@ def _marks(
         "x": [x for x, *_ in points],
         "y": [y for _, y, *_ in points],
         "gap": [gap for _, _, gap, _ in points],
-        "name": [f"{key}{(partial or {}).get(key, '')}" for key in keys],
+        "name": [f"{key}{words}" for key, words in zip(keys, partial, strict=True)],
         "colour": [styles[key][0] for key in keys],
         "marker": [styles[key][1] for key in keys],
-        "fill": [0.0 if (partial or {}).get(key) else 1.0 for key in keys],
+        "fill": [0.0 if words else 1.0 for words in partial],
     }
     source = ColumnDataSource(columns)
     drawn = plot.scatter("x", "y", source=source, marker="marker", size=9, color="colour", fill_alpha="fill")
@@ -234,22 +241,33 @@ def _marks(
 
 
 def _figure(
-    title: str, xlabel: str, ylabel: str, tip: str, *, log: bool = True, y_log: bool = True
+    title: str, xlabel: str, ylabel: str, tip: str, *, gaps: Sequence[float] = (), log_gaps: bool = False
 ) -> Figure:
-    """Return an empty plot that hovers; `log`: both axes logarithmic, the upward one only with `y_log`."""
-    from bokeh.models import DataRange1d, HoverTool
+    """Return an empty plot that hovers; with `gaps` the axis across is logarithmic, and with `log_gaps` the upward one."""
+    from bokeh.models import DataRange1d, HoverTool, PrintfTickFormatter, Range1d
     from bokeh.plotting import figure
 
-    kind: Literal["log", "linear"] = "log" if log else "linear"
-    upward: Literal["log", "linear"] = "log" if log and y_log else "linear"
+    across: Literal["log", "linear"] = "log" if gaps else "linear"
+    upward: Literal["log", "linear"] = "log" if log_gaps else "linear"
     plot = figure(
-        title=title, x_axis_label=xlabel, y_axis_label=ylabel, x_axis_type=kind, y_axis_type=upward, height=320,
+        title=title, x_axis_label=xlabel, y_axis_label=ylabel, x_axis_type=across, y_axis_type=upward, height=320,
         sizing_mode="stretch_width", tools="pan,box_zoom,reset,save", toolbar_location="above",
         background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
     )  # fmt: skip
     plot.toolbar.logo = None
-    if log:
+    if gaps:
         plot.x_range = DataRange1d(range_padding=0.2)
-        plot.y_range = DataRange1d(range_padding=0.25)
+        low, high = _gap_range(gaps, log_gaps)
+        plot.y_range = Range1d(start=low, end=high)
+        plot.axis.formatter = PrintfTickFormatter(format="%.6g")
     plot.add_tools(HoverTool(tooltips=tip, renderers=[]))
     return plot
+
+
+def _gap_range(gaps: Sequence[float], log: bool) -> tuple[float, float]:
+    """Ends of an axis of gaps, `LEAST_RATIO` apart or more, so that a difference looks as large as it is."""
+    low, high = min(gaps), max(gaps)
+    if not log:
+        return min(-0.05, 1.2 * low), 1.0
+    margin = max(1.5, (LEAST_RATIO * low / high) ** 0.5)
+    return low / margin, high * margin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,17 @@ from nco_bench.reports.efficiency_figures import (
     sample_lines,
     time_lines,
 )
+from nco_bench.reports.figures import (
+    DASHES,
+    Look,
+    checked_target,
+    figure,
+    gap_scale,
+    legend,
+    look,
+    wide_log_scale,
+)
 from nco_bench.reports.load import ResultFrame
-from nco_bench.reports.plots import power_laws
 from nco_bench.reports.published import load_table
 from nco_bench.reports.scaling_laws import Fit, bivariate_law, power_law, power_laws_by, shape_law
 
@@ -34,6 +44,8 @@ OF_PARAMETERS = ("2a", "2b", "2c", "5")
 Lines = dict[str, tuple[Sequence[float], Sequence[float], Fit | None]]
 SHAPE = re.compile(r"D=(\d+), W=(\d+)")
 PAPER = "decoder-scaling"
+PRINTED, OURS = "paper, ", "ours, "
+"""How labels of numbers begin that the paper prints, and that were measured here."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +178,86 @@ def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None, logs: Se
     if figure == "6":
         return _draw_times(out, frame)
     models = published_models()
-    lines = law_lines(figure, models)
+    lines = {f"{PRINTED}{name}": line for name, line in law_lines(figure, models).items()}
+    note = "Points: gaps and parameters that the paper prints (Tables 12 and 1); lines: our fits to them."
+    if figure == "5":
+        note += f" {shape_exponents(models)}"
     if frame is not None:
         ours = measured_models(frame, {(m.depth, m.width): m.parameters for m in models})
         if ours:
-            lines["ours, as far as trained"] = ([m.parameters for m in ours], [m.gap for m in ours], None)
-    note = shape_exponents(models) if figure == "5" else ""
+            lines[f"{OURS}as far as trained"] = ([m.parameters for m in ours], [m.gap for m in ours], None)
+            note += " Stars: measured here."
     return power_laws(lines, out, xlabel="parameters (millions)", note=note)
+
+
+def power_laws(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Fit | None]],
+    out: Path | str,
+    *,
+    xlabel: str,
+    note: str = "",
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+    joined: bool = False,
+) -> Path:
+    """Draw measured gaps with their fitted laws, both axes logarithmic (Figures 1 to 6 of decoder scaling).
+
+    Parameters
+    ----------
+    lines
+        By label: x values, gaps in percent, and the fit at these x, or None.
+    out
+        File; its suffix says the format.
+    xlabel
+        What x is, with unit.
+    note
+        A sentence above the plot: where the numbers are from.
+    curves
+        By label: x and gaps of lines without points.
+    joined
+        Whether points without a fit are joined by a thin line.
+    """
+    target = checked_target(out)
+    qualities = [
+        f"R² = {f.r2:.3f}, error {f.error_percent:.2f} %" for *_, f in lines.values() if f is not None
+    ]
+    shared = len(qualities) > 1 and len(set(qualities)) == 1  # one law, drawn as several lines
+    curves = curves or {}
+    with figure(1, target) as (fig, axes):
+        if shared or note:
+            title = [*(qualities[:1] if shared else ()), *([textwrap.fill(note, 95)] if note else ())]
+            axes[0].set_title("\n".join(title), fontsize=7 if note else None)
+        remaining = iter(qualities)
+        looks = _law_looks([*lines, *curves])
+        for name, (x, gaps, fit) in lines.items():
+            style = looks[name]
+            quality = "" if fit is None else next(remaining)
+            label = name if fit is None or shared else f"{name}: {quality}"
+            line = style.dash if joined and fit is None else "none"
+            axes[0].plot(
+                x, gaps, marker=style.marker, color=style.colour, label=label, linestyle=line, linewidth=0.7,
+                markersize=9 if name.startswith(OURS) else None,
+            )  # fmt: skip
+            if fit is not None:
+                order = np.argsort(x)
+                fitted = np.asarray(fit.fitted)[order]
+                axes[0].plot(np.asarray(x)[order], fitted, color=style.colour, linestyle=style.dash)
+        for name, (x, gaps) in curves.items():
+            axes[0].plot(x, gaps, color=looks[name].colour, linestyle=looks[name].dash, label=name)
+        drawn = [*((x, gaps) for x, gaps, _ in lines.values()), *curves.values()]
+        wide_log_scale(axes[0], [float(v) for x, _ in drawn for v in x])
+        gap_scale(axes[0], [g for _, gaps in drawn for g in gaps], least=0.0)
+        axes[0].set(xlabel=xlabel, ylabel="gap (%)")
+        legend(fig, axes)
+    return target
+
+
+def _law_looks(names: Sequence[str]) -> dict[str, Look]:
+    """Printed numbers in turning colours, ours as black stars, so that no one takes one for the other."""
+    printed = [name for name in names if not name.startswith(OURS)]
+    own = [name for name in names if name.startswith(OURS)]
+    return {name: look(i) for i, name in enumerate(printed)} | {
+        name: Look("#000000", "*", DASHES[i % len(DASHES)]) for i, name in enumerate(own)
+    }
 
 
 def _draw_samples(out: Path, logs: Sequence[Path]) -> Path:
@@ -184,14 +269,15 @@ def _draw_samples(out: Path, logs: Sequence[Path]) -> Path:
 
 def _draw_compute(figure: str, out: Path, frame: ResultFrame | None) -> Path:
     published = [s for s in published_sweeps() if (s.depth == 6 if figure == "4a" else s.width == 128)]
-    lines = compute_lines(published)
+    lines = compute_lines(published, PRINTED)
     note = (
-        "Table 18's gaps; beam B counted as B times greedy (100 tokens, 100 steps), fits on logarithms. The paper prints "
+        "Points: gaps that the paper prints (Table 18); beam B counted as B times greedy (100 tokens, 100 steps), "
+        "fits on logarithms. The paper prints "
         "exponents of 0.82 (D=6, W=128), 1.34 (D=6, W=512) and 1.71 (D=42, W=128)."
     )
     own = [] if frame is None else measured_sweeps(frame)
     if own:
-        lines |= compute_lines(own, "ours, ")
+        lines |= compute_lines(own, OURS)
         note += f" Ours, as far as trained: {', '.join(str(s.instances) for s in own)} instances."
     return power_laws(lines, out, xlabel="compute per instance (GFLOPs)", note=note)
 

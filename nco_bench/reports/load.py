@@ -84,6 +84,8 @@ class ResultFrame:
         What the sets of all runs are part of.
     notes
         What a reader should know about how the records were put together.
+    solvers
+        All solvers of the runs, whatever was selected.
     """
 
     records: pd.DataFrame
@@ -95,6 +97,7 @@ class ResultFrame:
     references: tuple[Source, ...] = ()
     wholes: Mapping[Set, Whole] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    solvers: tuple[str, ...] = ()
 
     @cached_property
     def _codes(self) -> dict[tuple[Any, ...], int]:
@@ -231,7 +234,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
     references, changed = hold_against_best(records, finished, sources, instances)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
-        changed,
+        changed, tuple(sorted({cell.solver for of_run in cells for cell in of_run})),
     )  # fmt: skip
 
 

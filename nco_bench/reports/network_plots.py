@@ -16,6 +16,10 @@ from nco_bench.reports.figures import COLOURS, checked_target, figure, legend, l
 FloatArray = NDArray[np.float64]
 
 
+DODGE = 0.1
+"""Of a rank, by which the intervals of two networks stand apart."""
+
+
 @dataclass(frozen=True)
 class Sightedness:
     """Hits and cases of one network by the rank of the right node among its neighbours; the last entry is all beyond."""
@@ -77,8 +81,8 @@ def coordinate_scales(label: str, curves: Sequence[ScaleCurve], out: Path | str)
     if not curves:
         raise BadInputError(f"{label}: no calibration to draw; make one with 'nco-bench calibrate {label}'.")
     with figure(len(curves), target) as (fig, axes):
-        for index, (axis, curve) in enumerate(zip(axes, curves, strict=True)):
-            style = look(index)
+        for axis, curve in zip(axes, curves, strict=True):
+            style = look(0)
             axis.plot(
                 curve.factors,
                 curve.lengths,
@@ -113,7 +117,7 @@ def _draw_fit(axis: Any, curve: ScaleCurve) -> None:
 def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
     """Draw the share of right choices against the rank of the right node (decoder scaling Figure 12).
 
-    Bars are 95 % Wilson intervals.
+    Bars are 95 % Wilson intervals; those of several networks stand side by side.
     """
     target = checked_target(out)
     with figure(1, target) as (fig, axes):
@@ -124,9 +128,10 @@ def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
             rates = np.array(line.rates)
             known = ~np.isnan(rates)
             reach = np.maximum([rates - 100 * low, 100 * high - rates], 0.0)[:, known]
+            beside = ranks[known] + DODGE * (index - (len(lines) - 1) / 2)
             axes[0].errorbar(
-                ranks[known], rates[known], yerr=reach, label=line.label, color=style.colour, marker=style.marker,
-                linestyle=style.dash, capsize=2.0, elinewidth=0.8,
+                beside, rates[known], yerr=reach, color=style.colour, marker=style.marker,
+                linestyle=style.dash, capsize=2.0, elinewidth=0.8, label=f"{line.label} ({sum(line.cases):,} choices)",
             )  # fmt: skip
         last = max(len(line.hits) for line in lines)
         axes[0].set_xticks(range(1, last + 1), [*(str(k) for k in range(1, last)), f"≥{last}"])
@@ -265,6 +270,6 @@ def attention_maps(panels: Sequence[AttentionPanel], out: Path | str) -> Path:
             axis.plot(*panel.points[-1], "*", color=COLOURS[1], markersize=10, label="destination")
             axis.grid(visible=False)
             axis.set(title=f"{panel.label}, scale {panel.scale:g}", aspect="equal", xticks=[], yticks=[])
-            fig.colorbar(image, ax=axis, shrink=0.75)
+            fig.colorbar(image, ax=axis, shrink=0.75, label="mean logit" if axis is axes[-1] else "")
         legend(fig, axes)
     return target

@@ -42,7 +42,7 @@ def draw_packing(
     path: Path | str,
     solution: NDArray[np.integer] | None = None,
     *,
-    title: str = "",
+    author: str = "",
 ) -> Path:
     """Draw a packing into a file.
 
@@ -55,8 +55,8 @@ def draw_packing(
     solution
         ``(4 N,)`` rows x, y, z, orientation. Without one, or with one that overlaps itself or leaves the bin, there is
         nothing to draw.
-    title
-        Above the picture; by default the instance's name, its number of boxes, height and load rate.
+    author
+        Who packed, for the title, which says the instance, its number of boxes, height and load rate too.
 
     Raises
     ------
@@ -74,10 +74,11 @@ def draw_packing(
     if wrong:
         raise BadInputError(f"{instance.name}: the packing cannot be drawn, {wrong[0]}.")
     low, high = bpp3d.corners(instance, solution)
+    text = _caption(instance, solution)
     with figure(1, target, square=True) as (fig, (axes,)):
         span = _draw(axes, instance, low, high)
         fig.set_size_inches(INCHES, INCHES * min(TALLEST, span[1] / span[0]) + 0.4)
-        axes.set_title(title or _caption(instance, solution))
+        axes.set_title(f"{author} on {text}".replace(": ", "\n", 1) if author else text)
     return target
 
 

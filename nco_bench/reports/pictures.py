@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets.dataset import Reference
 from nco_bench.errors import BadInputError, MissingDependencyError
 from nco_bench.problems import Instance, problem
 from nco_bench.problems.cvrp import CVRPInstance, routes
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.runs.judge import gap_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +49,9 @@ def draw(
     solution: NDArray[np.integer] | None = None,
     *,
     title: str = "",
+    author: str = "",
+    reference: Reference | None = None,
+    colour: str = "",
     size_inches: float = 6.0,
     dpi: int = 150,
 ) -> Path:
@@ -61,7 +66,13 @@ def draw(
     solution
         Tour or node sequence. An infeasible one is drawn too, and its title says so.
     title
-        Above the picture; by default the instance's name and n, with a solution's cost.
+        Above the picture; by default the instance's name and n, with a solution's author, cost and gap.
+    author
+        Who found the solution.
+    reference
+        What the gap is to.
+    colour
+        Of a tour; routes have turning colours.
     size_inches, dpi
         Width of the picture and resolution of what is rasterised.
 
@@ -80,10 +91,12 @@ def draw(
     """
     target = _target(path)
     figure = _figure(size_inches, size_inches)
-    text = textwrap.fill(title or _caption(instance, solution), max(24, int(LETTERS_PER_INCH * size_inches)))
+    text = title or _caption(instance, solution, author, reference)
+    letters = max(24, int(LETTERS_PER_INCH * size_inches))
+    text = "\n".join(textwrap.fill(line, letters, break_on_hyphens=False) for line in text.splitlines())
     top = 0.98 - 0.2 * (text.count("\n") + 1) / size_inches
     axes = figure.add_axes((0.02, 0.02, 0.96, top - 0.02))
-    _draw_on(axes, instance, solution, size_inches)
+    _draw_on(axes, instance, solution, size_inches, colour or ROUTE_COLOURS[0])
     axes.set_title(text, fontsize=9)
     return _save(figure, target, dpi)
 
@@ -133,7 +146,9 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _draw_on(axes: Axes, instance: Instance, solution: NDArray[np.integer] | None, inches: float) -> None:
+def _draw_on(
+    axes: Axes, instance: Instance, solution: NDArray[np.integer] | None, inches: float, colour: str = ""
+) -> None:
     coords = display_coordinates(instance)
     order = None if solution is None else _drawable(instance, solution, len(coords))
     many = len(coords) >= RASTERISE_FROM
@@ -142,7 +157,7 @@ def _draw_on(axes: Axes, instance: Instance, solution: NDArray[np.integer] | Non
     if order is not None and isinstance(instance, CVRPInstance):
         _draw_routes(axes, coords, order, width, many)
     elif order is not None:
-        _draw_tour(axes, coords[np.append(order, order[0])], width, many)
+        _draw_tour(axes, coords[np.append(order, order[0])], width, many, colour)
     _draw_nodes(axes, instance, coords, inches, many, solved=order is not None)
     axes.set_aspect("equal")
     axes.margins(0.02)
@@ -182,13 +197,13 @@ def _drawable(instance: Instance, solution: NDArray[np.integer], nodes: int) -> 
     return order.astype(np.int64)
 
 
-def _draw_tour(axes: Axes, closed: FloatArray, width: float, many: bool) -> None:
+def _draw_tour(axes: Axes, closed: FloatArray, width: float, many: bool, colour: str) -> None:
     """Draw one line; edge by edge where there are many, for Agg is slow at one path that crosses itself often."""
     from matplotlib.collections import LineCollection
 
     pieces = np.stack([closed[:-1], closed[1:]], axis=1) if many else closed[None]
     axes.add_collection(
-        LineCollection(list(pieces), colors=ROUTE_COLOURS[0], linewidths=width, rasterized=many, zorder=1)
+        LineCollection(list(pieces), colors=colour, linewidths=width, rasterized=many, zorder=1)
     )
 
 
@@ -231,8 +246,11 @@ def _draw_nodes(
         )
 
 
-def _caption(instance: Instance, solution: NDArray[np.integer] | None) -> str:
-    text = f"{instance.name}, n = {instance.n}"
+def _caption(
+    instance: Instance, solution: NDArray[np.integer] | None, author: str, reference: Reference | None
+) -> str:
+    text = f"{author} on {instance.name}" if author else instance.name
+    text += f", n = {instance.n}"
     if isinstance(instance, CVRPInstance):
         text += f", C = {instance.capacity:g}"
     if solution is None:
@@ -241,7 +259,11 @@ def _caption(instance: Instance, solution: NDArray[np.integer] | None) -> str:
     found = judge.violations(instance, solution)
     if found:
         return f"{text}, infeasible: {found[0]}"
-    return f"{text}, cost {judge.score(instance, solution):.6g} ({instance.convention})"
+    cost = judge.score(instance, solution)
+    gap = None if reference is None else gap_percent(cost, reference.cost, "min")
+    told = "" if gap is None or reference is None else f", gap {gap:.3f} % to {reference.solver}"
+    between = "\n" if author else " "
+    return f"{text},{between}cost {cost:.6g} ({instance.convention}){told}"
 
 
 def _save(figure: Figure, target: Path, dpi: int) -> Path:

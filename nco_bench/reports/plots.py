@@ -1,9 +1,8 @@
-"""Plots for papers, as PNG, PDF or SVG: Pareto, scaling, anytime, training curves, per-instance scatter, power laws."""
+"""Plots for papers, as PNG, PDF or SVG: Pareto, scaling, anytime, training curves, per-instance scatter."""
 
 from __future__ import annotations
 
 import csv
-import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,20 +13,23 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.aggregate import CellSummary, summarise
-from nco_bench.reports.compare import compare, dataset_rows, instance_values, of_dataset, pick_row
+from nco_bench.reports.anytime import Curve
+from nco_bench.reports.compare import compare, dataset_rows, instance_values, of_dataset, winners
 from nco_bench.reports.figures import (
-    COLOURS,
+    NOISE_PERCENT,
     Look,
     checked_target,
     figure,
     gap_scale,
     legend,
     look,
+    size_ticks,
+    solver_look,
+    solver_looks,
     wide_log_scale,
 )
 from nco_bench.reports.load import ResultFrame
-from nco_bench.reports.rows import arrange
-from nco_bench.reports.scaling_laws import Fit
+from nco_bench.reports.rows import DatasetColumn, MethodRow, arrange
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,26 +48,39 @@ def pareto(frame: ResultFrame, out: Path | str) -> Path:
         For a suffix other than .png, .pdf, .svg.
     """
     target = checked_target(out)
-    columns = _columns_with_gaps(frame)
-    names = list(dict.fromkeys(name for cells in columns.values() for name in cells))
-    with figure(len(columns), target) as (fig, axes):
-        for axis, (title, cells) in zip(axes, columns.items(), strict=True):
-            points = [(s.seconds_per_instance, s.mean_gap_percent or 0.0, name) for name, s in cells.items()]
-            for seconds, gap, name in points:
-                style = look(names.index(name))
+    rows, columns = arrange(summarise(frame, intervals=False))
+    panels = {c.title: cells for c in columns if (cells := timed_gaps(c))}
+    if not panels:
+        raise ResultsError("No cell has a gap; plots of gaps need datasets with references.")
+    looks = looks_of(frame, rows)
+    with figure(len(panels), target) as (fig, axes):
+        for axis, (title, cells) in zip(axes, panels.items(), strict=True):
+            points = {
+                r.name: (cells[r.key].seconds_per_instance, cells[r.key].mean_gap_percent or 0.0)
+                for r in rows
+                if r.key in cells
+            }
+            for name, (seconds, gap) in points.items():
+                style = looks[name]
                 filled = style.colour if cells[name].complete else "white"
                 axis.plot(
                     seconds, gap, style.marker, color=style.colour, label=f"{name}{partly(cells[name])}",
                     linestyle="none", markerfacecolor=filled, zorder=3,
                 )  # fmt: skip
-            front = pareto_front([(x, gap) for x, gap, name in points if cells[name].complete])
-            if front:
+            front = pareto_front([point for name, point in points.items() if cells[name].complete])
+            if len(front) > 1:
                 axis.step(*zip(*front, strict=True), where="post", color="#888888", linewidth=0.9, zorder=1)
-            wide_log_scale(axis, [seconds for seconds, _, _ in points])
-            gap_scale(axis, [gap for _, gap, _ in points])
+            wide_log_scale(axis, [seconds for seconds, _ in points.values()])
+            gap_scale(axis, [gap for _, gap in points.values()])
             axis.set(title=title, xlabel="time per instance (s)", ylabel="gap (%)")
         legend(fig, axes)
     return target
+
+
+def looks_of(frame: ResultFrame, rows: Sequence[MethodRow]) -> dict[str, Look]:
+    """Return the look of every row by its key: the colour of its solver, the same in all plots of these results."""
+    numbered = solver_looks({row.key: row.solver for row in rows}, frame.solvers)
+    return {key: solver_look(*number) for key, number in numbered.items()}
 
 
 def partly(summary: CellSummary) -> str:
@@ -86,72 +101,137 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 
 def scaling(frame: ResultFrame, out: Path | str) -> Path:
-    """Draw gap against instance size per solver, a panel per distribution; bars are 95 % bootstrap intervals."""
+    """Draw gap against instance size, a panel per distribution that a solver has at two sizes; bars are 95 % intervals.
+
+    Means over a part of the instances are hollow.
+
+    Raises
+    ------
+    ResultsError
+        When no solver has gaps at two sizes of one distribution.
+    """
     target = checked_target(out)
-    panels: dict[str, dict[str, list[CellSummary]]] = defaultdict(lambda: defaultdict(list))
-    for _, column in _arranged(frame, intervals=True):
-        for name, summary in column.items():
-            if summary.mean_gap_percent is not None and summary.sizes[0] == summary.sizes[1]:
-                panels[panel_title(summary)][name].append(summary)
+    rows, columns = arrange(summarise(frame, intervals=True))
+    panels = scaling_panels(rows, columns)
     if not panels:
-        raise ResultsError("No cell has a gap on instances of one size; the scaling plot needs references.")
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+        raise ResultsError(
+            "No solver has gaps at two sizes of one distribution; run one of them on, say, tsp100 and tsp200, "
+            "which have references or get them from: nco-bench reference"
+        )
+    looks = looks_of(frame, rows)
     with figure(len(panels), target) as (fig, axes):
         for axis, (title, lines) in zip(axes, panels.items(), strict=True):
             for name, cells in lines.items():
-                _scaling_line(axis, name, sorted(cells, key=lambda s: s.sizes), look(names.index(name)))
-            axis.set_xscale("log")
-            sizes = sorted({s.sizes[0] for cells in lines.values() for s in cells})
-            axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-            axis.minorticks_off()
-            gap_scale(axis, [s.mean_gap_percent or 0.0 for cells in lines.values() for s in cells])
+                _scaling_line(axis, name, cells, looks[name])
+            cells = [s for line in lines.values() for s in line]
+            size_ticks(axis, [s.sizes[0] for s in cells])
+            gap_scale(axis, [gap for s in cells for gap in _gap_interval(s)])
             axis.set(title=title, xlabel="instance size n", ylabel="gap (%)")
+            if not all(s.complete for s in cells):
+                axis.plot(
+                    [], [], "o", color="#555555", markerfacecolor="white", label="hollow: not all instances"
+                )
+        missing = of_one_size(rows, columns, panels)
+        if missing:
+            axes[0].plot([], [], linestyle="none", label=missing)
         legend(fig, axes)
     return target
 
 
+def scaling_panels(
+    rows: Sequence[MethodRow], columns: Sequence[DatasetColumn]
+) -> dict[str, dict[str, list[CellSummary]]]:
+    """Return the cells of solvers that have gaps at two sizes or more, by distribution and row key, smallest first."""
+    panels: dict[str, dict[str, list[CellSummary]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        for column in columns:
+            summary = column.cells.get(row.key)
+            if summary is None or summary.mean_gap_percent is None or summary.sizes[0] != summary.sizes[1]:
+                continue
+            panels[panel_title(summary)][row.key].append(summary)
+    several = {
+        title: {
+            key: sorted(cells, key=lambda s: s.sizes)
+            for key, cells in lines.items()
+            if len({s.sizes for s in cells}) > 1
+        }
+        for title, lines in panels.items()
+    }
+    return {title: lines for title, lines in several.items() if lines}
+
+
+def of_one_size(
+    rows: Sequence[MethodRow], columns: Sequence[DatasetColumn], panels: Mapping[str, Mapping[str, object]]
+) -> str:
+    """Name the rows with gaps that no panel of `scaling_panels` shows; empty where there are none."""
+    drawn = {key for lines in panels.values() for key in lines}
+    with_gaps = {key for c in columns for key, s in c.cells.items() if s.mean_gap_percent is not None}
+    missing = ", ".join(row.name for row in rows if row.key in with_gaps - drawn)
+    return f"not drawn, of one size only: {missing}" if missing else ""
+
+
 def panel_title(summary: CellSummary) -> str:
-    """Problem and distribution of a cell's dataset."""
+    """Problem and distribution of a cell's dataset, with what sets its instances apart from the usual ones."""
     cell = summary.group.cell
-    source = cell.origin.get("distribution") or cell.origin.get("generator") or ""
-    return f"{cell.problem.upper()} {source}".strip()
+    params = cell.origin.get("params") or {}
+    parts = [cell.problem.upper(), cell.origin.get("distribution") or cell.origin.get("generator") or ""]
+    if params.get("demand", "integer") != "integer":
+        parts.append(f"{params['demand']} demand, capacity {params.get('capacity')}")
+    if params.get("range", "0..1") != "0..1":
+        parts.append(f"in {params['range']}")
+    return " ".join(filter(None, parts))
+
+
+def _gap_interval(summary: CellSummary) -> tuple[float, float, float]:
+    """The mean gap and the ends of its interval; the mean again where there is none."""
+    gap = summary.mean_gap_percent or 0.0
+    low, high = summary.gap_low, summary.gap_high
+    return gap, gap if low is None else low, gap if high is None else high
 
 
 def _scaling_line(axis: Axes, name: str, cells: list[CellSummary], style: Look) -> None:
-    gaps = [s.mean_gap_percent or 0.0 for s in cells]
-    below = [g - (g if s.gap_low is None else s.gap_low) for g, s in zip(gaps, cells, strict=True)]
-    above = [(g if s.gap_high is None else s.gap_high) - g for g, s in zip(gaps, cells, strict=True)]
-    axis.errorbar(
-        [s.sizes[0] for s in cells], gaps, yerr=np.maximum([below, above], 0.0), label=name, color=style.colour,
-        marker=style.marker, linestyle=style.dash, capsize=2.0, elinewidth=0.8,
-    )  # fmt: skip
+    gaps, low, high = zip(*map(_gap_interval, cells), strict=True)
+    sizes = [s.sizes[0] for s in cells]
+    reach = np.maximum([np.subtract(gaps, low), np.subtract(high, gaps)], 0.0)
+    axis.errorbar(sizes, gaps, yerr=reach, fmt="none", ecolor=style.colour, capsize=2.0, elinewidth=0.8)
+    axis.plot(sizes, gaps, color=style.colour, marker=style.marker, linestyle=style.dash, label=name)
+    hollow = [(n, gap) for n, gap, s in zip(sizes, gaps, cells, strict=True) if not s.complete]
+    for n, gap in hollow:
+        axis.plot(n, gap, style.marker, color=style.colour, markerfacecolor="white", zorder=3)
 
 
-def anytime(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], out: Path | str) -> Path:
+def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str] = ()) -> Path:
     """Draw how the best gap falls with time.
 
     Parameters
     ----------
     curves
-        By label: seconds (rising) and mean gap in percent reached by then.
+        By label.
     out
         File; its suffix says the format.
+    solvers
+        All solvers of the results, which decide the colours.
     """
     target = checked_target(out)
+    looks = solver_looks({name: curve.solver for name, curve in curves.items()}, solvers)
     with figure(1, target) as (fig, axes):
-        for index, (name, (seconds, gaps)) in enumerate(curves.items()):
-            style = look(index)
-            axes[0].step(seconds, gaps, where="post", label=name, color=style.colour, linestyle=style.dash)
-            axes[0].plot(seconds, gaps, style.marker, color=style.colour, markersize=3.0)
-        wide_log_scale(axes[0], [s for seconds, _ in curves.values() for s in seconds])
-        gap_scale(axes[0], [g for _, gaps in curves.values() for g in gaps])
-        axes[0].set(xlabel="time (s)", ylabel="mean gap (%)")
+        for name, curve in curves.items():
+            style = solver_look(*looks[name])
+            axes[0].step(
+                curve.seconds, curve.gaps, where="post", color=style.colour, linestyle=style.dash, marker=style.marker,
+                markersize=3.0, label=f"{name} ({curve.told})",
+            )  # fmt: skip
+        wide_log_scale(axes[0], [s for curve in curves.values() for s in curve.seconds])
+        gap_scale(axes[0], [g for curve in curves.values() for g in curve.gaps])
+        together = any(curve.batch[1] > 1 for curve in curves.values())
+        clock = "time since the batch began (s)" if together else "time of one instance (s)"
+        axes[0].set(xlabel=clock, ylabel="mean gap (%)")
         legend(fig, axes)
     return target
 
 
 def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out: Path | str) -> Path:
-    """Draw the gaps of two solvers against each other, a point per instance; below the line a is better.
+    """Draw the gaps of two solvers against each other, a point per instance in the colour of who is better there.
 
     Raises
     ------
@@ -160,25 +240,41 @@ def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out:
     target = checked_target(out)
     result = compare(frame, solver_a, solver_b, dataset)
     frame = of_dataset(frame, dataset)
-    rows = dataset_rows(frame)
-    a, b = (instance_values(frame, rows[pick_row(rows, name)]) for name in (solver_a, solver_b))
+    cells = dataset_rows(frame)
+    one, two = cells[result.solver_a], cells[result.solver_b]
+    a, b = instance_values(frame, one), instance_values(frame, two)
     _, at, bt = np.intersect1d(a.instance, b.instance, return_indices=True)
     use_gap = result.unit == "gap percent"
     y, x = (a.gap_percent[at], b.gap_percent[bt]) if use_gap else (a.cost[at], b.cost[bt])
-    with figure(1, target, square=True) as (_, axes):
+    sign = -1.0 if one.group.cell.objective == "max" else 1.0
+    winner = winners(sign * a.cost[at], sign * b.cost[bt])
+    looks = looks_of(frame, arrange(summarise(frame, intervals=False))[0])
+    better = [
+        (result.solver_a, 1, looks[result.solver_a]),
+        (result.solver_b, -1, looks[result.solver_b]),
+        ("neither", 0, Look("#888888", ".", "-")),
+    ]
+    same = better[0][2].colour == better[1][2].colour
+    with figure(1, target, square=True) as (fig, axes):
         low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
-        margin = 0.04 * (high - low or 1.0)
-        axes[0].plot(
-            [low - margin, high + margin], [low - margin, high + margin], color="#888888", linewidth=0.9
-        )
+        margin = 0.04 * max(high - low, NOISE_PERCENT if use_gap else 0.0) or 0.04
+        span = [low - margin, high + margin]
+        axes[0].plot(span, span, color="#888888", linewidth=0.9)
         many = len(x) > 5000
-        axes[0].plot(
-            x, y, "o", color=COLOURS[0], markersize=2.0 if many else 3.5, alpha=0.3 if many else 0.6,
-            markeredgewidth=0, rasterized=many,
-        )  # fmt: skip
+        for name, won, style in better:
+            here = winner == won
+            if not won and not here.any():
+                continue
+            axes[0].plot(
+                x[here], y[here], style.marker, color=style.colour, markersize=2.0 if many else 3.5, linestyle="none",
+                alpha=0.3 if many else 0.6, markeredgewidth=0.7, rasterized=many,
+                markerfacecolor="none" if same and won == -1 else style.colour,
+                label=f"{name} better: {int(here.sum()):,}",
+            )  # fmt: skip
         unit = "gap (%)" if use_gap else "cost"
         axes[0].set(xlabel=f"{result.solver_b}, {unit}", ylabel=f"{result.solver_a}, {unit}", aspect="equal")
-        axes[0].set_title(f"{dataset}: {result.wins} wins, {result.ties} ties, {result.losses} losses")
+        axes[0].set(xlim=span, ylim=span, title=f"{result.dataset}, {len(x):,} instances")
+        legend(fig, axes)
     return target
 
 
@@ -220,6 +316,7 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
         axes[1].set(xlabel="step", ylabel=MEASURES.get(measure, measure.replace("_", " ")))
         for axis in axes:
             axis.locator_params(axis="x", nbins=5)
+            axis.xaxis.set_major_formatter("{x:,.0f}")
         if measure == GAP:
             gaps = np.concatenate([log[c] for log in data.values() for c in log if c.startswith(measure)])
             gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
@@ -314,88 +411,9 @@ def smoothed(values: NDArray[np.float64], share: float = 0.02) -> NDArray[np.flo
     return (sums[index + reach + 1] - sums[index - reach]) / (2 * reach + 1)
 
 
-def power_laws(
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float], Fit | None]],
-    out: Path | str,
-    *,
-    xlabel: str,
-    note: str = "",
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
-    joined: bool = False,
-) -> Path:
-    """Draw measured gaps with their fitted laws, both axes logarithmic (Figures 1 to 6 of decoder scaling).
-
-    Parameters
-    ----------
-    lines
-        By label: x values, gaps in percent, and the fit at these x, or None.
-    out
-        File; its suffix says the format.
-    xlabel
-        What x is, with unit.
-    note
-        A sentence above the plot: where the numbers are from.
-    curves
-        By label: x and gaps of lines without points.
-    joined
-        Whether points without a fit are joined by a thin line.
-    """
-    target = checked_target(out)
-    qualities = [
-        f"$R^2$ = {f.r2:.3f}, error {f.error_percent:.2f} %" for *_, f in lines.values() if f is not None
-    ]
-    shared = len(qualities) > 1 and len(set(qualities)) == 1  # one law, drawn as several lines
-    curves = curves or {}
-    with figure(1, target) as (fig, axes):
-        if shared or note:
-            title = [*(qualities[:1] if shared else ()), *([textwrap.fill(note, 95)] if note else ())]
-            axes[0].set_title("\n".join(title), fontsize=7 if note else None)
-        remaining = iter(qualities)
-        for index, (name, (x, gaps, fit)) in enumerate(lines.items()):
-            style = look(index)
-            quality = "" if fit is None else next(remaining)
-            label = name if fit is None or shared else f"{name}: {quality}"
-            thin = (
-                {"linestyle": style.dash, "linewidth": 0.7}
-                if joined and fit is None
-                else {"linestyle": "none"}
-            )
-            axes[0].plot(x, gaps, marker=style.marker, color=style.colour, label=label, **thin)
-            if fit is not None:
-                order = np.argsort(x)
-                axes[0].plot(
-                    np.asarray(x)[order],
-                    np.asarray(fit.fitted)[order],
-                    color=style.colour,
-                    linestyle=style.dash,
-                )
-        for index, (name, (x, gaps)) in enumerate(curves.items(), start=len(lines)):
-            style = look(index)
-            axes[0].plot(x, gaps, color=style.colour, linestyle=style.dash, label=name)
-        drawn = [*((x, gaps) for x, gaps, _ in lines.values()), *curves.values()]
-        wide_log_scale(axes[0], [float(v) for x, _ in drawn for v in x])
-        gap_scale(axes[0], [g for _, gaps in drawn for g in gaps])
-        axes[0].set(xlabel=xlabel, ylabel="gap (%)")
-        legend(fig, axes)
-    return target
-
-
-def _arranged(frame: ResultFrame, *, intervals: bool) -> list[tuple[str, dict[str, CellSummary]]]:
-    rows, columns = arrange(summarise(frame, intervals=intervals))
-    return [(c.title, {r.name: c.cells[r.key] for r in rows if r.key in c.cells}) for c in columns]
-
-
-def _columns_with_gaps(frame: ResultFrame) -> dict[str, dict[str, CellSummary]]:
-    found = {}
-    for title, cells in _arranged(frame, intervals=False):
-        known = {
-            name: s for name, s in cells.items() if s.mean_gap_percent is not None and s.seconds_total > 0
-        }
-        if known:
-            found[title] = known
-    if not found:
-        raise ResultsError("No cell has a gap; plots of gaps need datasets with references.")
-    return found
+def timed_gaps(column: DatasetColumn) -> dict[str, CellSummary]:
+    """Cells with a gap and a time, by row key."""
+    return {k: s for k, s in column.cells.items() if s.mean_gap_percent is not None and s.seconds_total > 0}
 
 
 def _named_logs(logs: Sequence[Path]) -> dict[str, Path]:

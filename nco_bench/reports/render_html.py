@@ -7,6 +7,7 @@ solutions, environments and hashes. Style and script of the page are files in ``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import ascii_uppercase
@@ -19,8 +20,10 @@ from nco_bench.datasets.load import Places
 from nco_bench.reports.aggregate import CellSummary, summarise
 from nco_bench.reports.columns import COUNT_PREFIX
 from nco_bench.reports.compare import outlying_instances
+from nco_bench.reports.figures import NOISE_PERCENT
 from nco_bench.reports.html_pictures import Picture, best_and_worst
 from nco_bench.reports.html_plots import (
+    Look,
     bokeh_script,
     looks,
     pareto_figures,
@@ -30,6 +33,7 @@ from nco_bench.reports.html_plots import (
 )
 from nco_bench.reports.html_tables import plain_table, table_html
 from nco_bench.reports.load import ResultFrame
+from nco_bench.reports.plots import of_one_size, scaling_panels, timed_gaps
 from nco_bench.reports.rows import MethodRow, arrange
 from nco_bench.reports.table import build_table
 
@@ -67,8 +71,8 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
     script = bokeh_script()
     summaries = summarise(frame, intervals=False)
     rows, columns = arrange(summaries)
-    styles = looks(rows)
-    scatter, remark = scatter_data(frame, columns, rows)
+    styles = looks(frame, rows)
+    scatter, remark = scatter_data(frame, columns, rows, styles)
     pareto = pareto_figures(columns, rows, styles)
     scaling = scaling_figures(columns, rows, styles)
     code, divs = _components(
@@ -76,13 +80,23 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
     )
     pareto_divs, scaling_divs = divs[: len(pareto[:MAX_PLOTS])], divs[len(pareto[:MAX_PLOTS]) :]
     scatter_div = scaling_divs.pop() if scatter else ""
-    pictures, missing = best_and_worst(frame, columns, places or Places.from_environment())
+    colours = {row.solver: styles[row.key][0] for row in rows}
+    pictures, missing = best_and_worst(frame, columns, places or Places.from_environment(), colours)
+    timed = {key for column in columns for key in timed_gaps(column)}
+    panels = scaling_panels(rows, columns)
+    scaled = {key for lines in panels.values() for key in lines}
     parts = {
         "tables": _tables(frame, gap),
-        "pareto": _plots(pareto_divs, rows, styles, len(pareto)),
-        "scaling": _plots(scaling_divs, rows, styles, len(scaling))
+        "pareto": _plots(pareto_divs, [r for r in rows if r.key in timed], styles, len(pareto)),
+        "scaling": _plots(
+            scaling_divs,
+            [r for r in rows if r.key in scaled],
+            styles,
+            len(scaling),
+            of_one_size(rows, columns, panels),
+        )
         if scaling_divs
-        else _nothing("two sizes"),
+        else _nothing("a solver with gaps at two sizes of one distribution"),
         "scatter": _scatter(scatter_div, remark) if scatter else _nothing("two methods with references"),
         "outliers": _outliers(frame, summaries),
         "pictures": _pictures(pictures, missing),
@@ -133,12 +147,23 @@ def _tables(frame: ResultFrame, gap: str) -> str:
     if any(name.startswith(COUNT_PREFIX) for name in frame.records.columns):
         titles["tasks"] = "Algorithmic tasks"
     return "".join(
-        f"<h3>{title}</h3>{table_html(build_table(name, frame, gap=gap))}" for name, title in titles.items()
+        f"<h3>{title}</h3>{table_html(build_table(name, _with_gaps(frame) if name == 'gaps' else frame, gap=gap))}"
+        for name, title in titles.items()
     )
 
 
+def _with_gaps(frame: ResultFrame) -> ResultFrame:
+    """Leave out datasets without references: a table of gaps would say nothing of them."""
+    records = frame.records
+    known = {
+        frame.groups[code].whole.key for code in records["group"][records["gap_percent"].notna()].unique()
+    }
+    kept = [code for code, group in enumerate(frame.groups) if group.whole.key in known]
+    return replace(frame, records=records[records["group"].isin(kept)])
+
+
 def _plots(
-    divs: Sequence[str], rows: Sequence[MethodRow], styles: dict[str, tuple[str, str, str]], total: int
+    divs: Sequence[str], rows: Sequence[MethodRow], styles: dict[str, Look], total: int, missing: str = ""
 ) -> str:
     if not divs:
         return _nothing("references")
@@ -147,7 +172,10 @@ def _plots(
         for r in rows
     )
     more = f" The first {len(divs)} of {total} are shown." if total > len(divs) else ""
-    note = f'<p class="note">Gaps of 0 or below stand at the bottom; hover for the values.{more}</p>'
+    note = (
+        f'<p class="note">Gaps up to {NOISE_PERCENT:g} % stand at the bottom; hollow: not all instances; '
+        f"hover for the values.{more} {escape(missing[:1].upper() + missing[1:])}</p>"
+    )
     return f'<ul class="legend">{legend}</ul><div class="plots">{"".join(f"<div>{d}</div>" for d in divs)}</div>{note}'
 
 
@@ -158,8 +186,8 @@ def _scatter(div: str, remark: str) -> str:
     )
     return (
         f'<div class="controls">{controls}</div><div class="one-plot">{div}</div>'
-        f'<p id="scatter-result" role="status"></p><p class="note">One point per instance; below the line the upward '
-        f"method is better. {escape(remark)}</p>"
+        f'<p id="scatter-result" role="status"></p><p class="note">One point per instance, in the colour of the better '
+        f"method: below the line the upward one; hollow tells two of one solver apart. {escape(remark)}</p>"
     )
 
 

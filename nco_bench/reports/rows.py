@@ -22,11 +22,12 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A row: its key, what it prints, the section it belongs to."""
+    """A row: its key, what it prints, the section it belongs to, its solver."""
 
     key: str
     name: str
     section: str
+    solver: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[Dataset
             told = name[:-1] + ", " if name.endswith(")") else f"{name} ("
             full = f"{told}{', '.join(extra)})" if extra else name
             kind = cells[index].group.cell.kind
-            rows.setdefault(full, MethodRow(full, full, SECTIONS.get(kind, kind)))
+            rows.setdefault(
+                full, MethodRow(full, full, SECTIONS.get(kind, kind), cells[index].group.cell.solver)
+            )
             kinds.setdefault(full, _kind_rank(kind))
             row_of[id(cells[index])] = full
     columns: dict[tuple[str, ...], DatasetColumn] = {}

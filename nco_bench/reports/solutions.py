@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports import packing_pictures, pictures
 from nco_bench.runs.records import find_runs
@@ -45,30 +45,42 @@ def draw_solution(
     if not 0 <= index < len(dataset):
         raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
     instance = dataset.instances[index]
-    draw = packing_pictures.draw_packing if dataset.problem == "bpp3d" else pictures.draw
     if solver is None:
-        return draw(instance, out)
+        if dataset.problem == "bpp3d":
+            return packing_pictures.draw_packing(instance, out)
+        return pictures.draw(instance, out)
+    reference = dataset.references[index]
     if solver == REFERENCE:
-        reference = dataset.references[index]
         if reference is None or reference.solution is None:
             raise BadInputError(f"{dataset.name}: no reference solution of {instance.name} is stored.")
-        return draw(instance, out, reference.solution)
-    return draw(instance, out, _stored(dataset, index, solver, decoding, results))
+        return pictures.draw(instance, out, reference.solution, author=f"reference of {reference.solver}")
+    solution, author, known = _stored(dataset, index, solver, decoding, results)
+    if dataset.problem == "bpp3d":
+        return packing_pictures.draw_packing(instance, out, solution, author=author)
+    best = min(filter(None, (reference, known)), key=lambda r: r.cost, default=None)
+    return pictures.draw(instance, out, solution, author=author, reference=best)
 
 
 def _stored(
     dataset: Dataset, index: int, solver: str, decoding: str | None, results: Path
-) -> NDArray[np.int32]:
+) -> tuple[NDArray[np.int32], str, Reference | None]:
+    """Return the latest solution, what its row is called in tables, and the reference that the run knew."""
     for run in reversed(find_runs(results)):
         cells = {
-            c.cell
+            c.cell: c
             for c in run.cells()
             if c.is_of(dataset) and solver in (c.solver, c.label) and decoding in (None, c.decoding)
         }
         for record in run.records() if cells else ():
             here = record.cell in cells and record.instance == index + dataset.first_index
             if here and record.solution and dataset.holds(record.instance, record.instance_sha256):
-                return run.solution(record)
+                cell = cells[record.cell]
+                known = (
+                    None
+                    if record.reference is None
+                    else Reference(record.reference, cell.reference_solver or "the record's reference")
+                )
+                return run.solution(record), f"{cell.label} {cell.decoding}".strip(), known
     raise ResultsError(
         f"{results}: no stored solution of {solver} for instance {index + 1} of {dataset.name}; "
         f"make one with: nco-bench run {solver} --data {dataset.name}"

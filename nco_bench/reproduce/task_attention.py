@@ -146,4 +146,5 @@ def draw_lengths(
         }  # fmt: skip
         curves.append(LengthCurve(label, values, trivial=True))
     ylabel = "mean squared error" if task.regression else "F1 of the positive class (%)"
-    return length_sweep(task.name, curves, task.train_n, ylabel, target)
+    title = f"{task.name}, {count:,} instances of each length"
+    return length_sweep(title, curves, task.train_n, ylabel, target)

@@ -14,6 +14,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
+from nco_bench.reports import plots
 from nco_bench.reports.anytime import anytime_curves
 from nco_bench.reports.load import load_frame
 from nco_bench.runs.relay import QuietDisplay
@@ -49,10 +50,36 @@ def test_traces_become_mean_gaps_of_the_recomputed_cost(tmp_path: Path) -> None:
     solver.write_text(SOLVER)
     run(RunRequest((str(solver),), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
     (curve,) = anytime_curves(load_frame(tmp_path / "runs")).values()
-    seconds, gaps = curve
     # Both have a solution from second 2 on: (100 + 200) / 2, (50 + 100) / 2, (50 + 50) / 2.
-    assert seconds == [2.0, 3.0, 4.0]
-    assert gaps == pytest.approx([150.0, 75.0, 50.0])
+    assert curve.seconds == [2.0, 3.0, 4.0]
+    assert curve.gaps == pytest.approx([150.0, 75.0, 50.0])
+    assert curve.told == "2 solves, one at a time"  # each had a clock of its own
+
+
+def test_a_plot_says_how_many_were_solved_at_a_time(tmp_path: Path) -> None:
+    """Five instances in batches of two: what shares its times was solved together, in two batches of two and one alone."""
+    pytest.importorskip("matplotlib")
+    dataset = generate("tsp", 8, 5, "uniform", 3)
+    references = [Reference(tsp.score(i, np.arange(8)), "made up") for i in dataset.instances]  # type: ignore[arg-type]
+    data = save_dataset(dataset.with_references(references), tmp_path / "set.npz")
+    solver = tmp_path / "improver.py"
+    batched = "Solved(np.arange(i.n), trace=((1.0, 6.0), (2.0 + batch[0].coords[0, 0], 4.0)))"
+    body = SOLVER.replace(
+        "Solved(np.arange(i.n), trace=((1.0 + j, 6.0), (2.0 + j, 4.0), (3.0 + j, 3.0)))", batched
+    )
+    assert body != SOLVER
+    for name, size, told, axis in (
+        ("together", 2, "5 solves, in batches of 1 to 2", "time since the batch began (s)"),
+        ("alone", 1, "5 solves, one at a time", "time of one instance (s)"),
+    ):
+        solver.write_text(body)
+        request = RunRequest((str(solver),), (str(data),), tmp_path / name, Places(tmp_path), batch_size=size)
+        run(request, QuietDisplay())
+        curves = anytime_curves(load_frame(tmp_path / name))
+        assert [curve.told for curve in curves.values()] == [told]
+        text = plots.anytime(curves, tmp_path / f"{name}.svg").read_text()
+        assert told in text
+        assert axis in text
 
 
 def test_results_without_traces_say_what_makes_some(results: Results) -> None:

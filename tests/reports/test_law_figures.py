@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,26 @@ def test_the_plot_of_figure_5_shows_the_exponents_beside_the_printed_ones(tmp_pa
     drawn = draw_laws("5", tmp_path / "5.svg").read_text()
     assert "exponents 0.50 of N and 0.40 of A" in drawn
     assert "of D and 0.59 of W" in drawn
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_printed_and_measured_numbers_are_told_apart(tmp_path: Path, figure: str) -> None:
+    """Every label says whose number it is, and a note which tables are meant; without records nothing is ours."""
+    pytest.importorskip("matplotlib")
+    printed = texts(draw_laws(figure, tmp_path / "p.svg"))
+    labels = {text for text in printed if text.startswith(("paper,", "ours,"))}
+    assert labels
+    assert all(label.startswith("paper,") for label in labels)
+    assert any(re.search("Tables? 1[28]", text) for text in printed)
+    if figure not in ("3", "4b"):  # samples are of training logs; our beams are of a model that 4a shows
+        both = texts(draw_laws(figure, tmp_path / "o.svg", load_frame(REPOSITORY / "results" / "neural")))
+        assert labels < {text for text in both if text.startswith(("paper,", "ours,"))}
+
+
+def texts(svg: Path) -> list[str]:
+    """All texts of a plot; formulas are in pieces."""
+    elements = ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(element.itertext()).strip() for element in elements]
 
 
 def test_our_decoders_are_found_in_the_records_that_ship() -> None:

@@ -32,7 +32,20 @@ def test_sightedness_leaves_out_ranks_without_cases(tmp_path: Path) -> None:
     line = Sightedness("net", (9, 3, 0), (10, 4, 0))
     assert line.rates[:2] == [90.0, 75.0]
     assert np.isnan(line.rates[2])
-    assert ">≥3<" in network_plots.long_sightedness([line], tmp_path / "s.svg").read_text()
+    text = network_plots.long_sightedness([line], tmp_path / "s.svg").read_text()
+    assert ">≥3<" in text
+    assert ">net (14 choices)<" in text
+
+
+def test_intervals_of_two_networks_do_not_cover_each_other(tmp_path: Path) -> None:
+    """Four upright bars, of two networks at two ranks, stand at four places."""
+    line = Sightedness("net", (9, 3, 0), (10, 4, 0))
+    text = network_plots.long_sightedness([line, line], tmp_path / "s.svg").read_text()
+    upright = re.findall(
+        r'd="M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+) \n"[^>]*clip-path[^>]*stroke-width: 0.8"', text
+    )
+    bars = {x0 for x0, y0, x1, y1 in upright if x0 == x1 and y0 != y1}
+    assert len(bars) == 4
 
 
 def test_wrong_choices_are_marked(tmp_path: Path) -> None:
@@ -52,6 +65,7 @@ def test_attention_panels_name_their_scale(tmp_path: Path) -> None:
     ]
     text = network_plots.attention_maps(panels, tmp_path / "a.svg").read_text()
     assert "pens-a, scale 1.5" in text
+    assert text.count(">mean logit<") == 1
     assert ">destination<" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,21 @@ from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports import plots
-from nco_bench.reports.figures import decade_ticks
+from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.anytime import Curve
+from nco_bench.reports.figures import (
+    decade_ticks,
+    figure,
+    gap_scale,
+    legend,
+    size_ticks,
+    solver_look,
+    solver_looks,
+)
 from nco_bench.reports.load import load_frame
 
 pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
 
 
 def two_sizes(results: Results) -> None:
@@ -67,17 +79,148 @@ def test_svg_names_every_solver_as_text_and_is_the_same_every_time(
     assert b">lkh3<" in first
 
 
-def test_scatter_counts_wins_in_its_title(results: Results, tmp_path: Path) -> None:
+def test_scatter_names_who_is_better_and_on_how_many(results: Results, tmp_path: Path) -> None:
+    """Whichever is named first; and where higher is better, as load rates are, the higher one wins."""
+    packed = {"problem": "bpp3d", "objective": "max", "reference_solver": None}
+    parts = []
+    for index, (solver, costs) in enumerate([("one", [70.0, 60.0, 50.0]), ("two", [60.0, 50.0, 50.0])]):
+        cells = (make_cell(index, solver, "tsp100"), make_cell(index + 2, solver, "boxes", **packed))
+        parts += [(cells[0], make_records(cells[0], costs, [40.0] * 3))]
+        parts += [(cells[1], make_records(cells[1], costs, [None] * 3))]
+    results.run("r1", *parts)
+    frame = load_frame(results.folder)
+    for first, second in (("one", "two"), ("two", "one")):
+        tours = plots.scatter(frame, first, second, "tsp100", tmp_path / "s.svg").read_text()
+        boxes = plots.scatter(frame, first, second, "boxes", tmp_path / "s.svg").read_text()
+        assert all(f">{words}<" in tours for words in ("two better: 2", "one better: 0", "neither better: 1"))
+        assert all(f">{words}<" in boxes for words in ("one better: 2", "two better: 0", "neither better: 1"))
+    assert "tsp100, 3 instances" in tours
+
+
+def test_a_solver_has_one_colour_in_every_plot_whatever_is_selected(results: Results, tmp_path: Path) -> None:
+    """Of three solvers, net_b is drawn alone, with others, against time and against size."""
+    parts = []
+    for index, (solver, decoding) in enumerate(
+        [("lkh3", ""), ("net_a", ""), ("net_b", "greedy"), ("net_b", "x8")]
+    ):
+        for n in (100, 200):
+            cell = make_cell(len(parts), solver, f"tsp{n}", decoding=decoding)
+            parts.append((cell, make_records(cell, [11.0 + index] * 2, [10.0] * 2, n=n, seconds=1.0 + index)))
+    results.run("r1", *parts)
+    frame = load_frame(results.folder)
+    colours = {
+        name: look.colour for name, look in plots.looks_of(frame, plots.arrange(summarise(frame))[0]).items()
+    }
+    assert colours["net_b greedy"] == colours["net_b x8"]
+    assert len(set(colours.values())) == 3
+    own = colours.pop("net_b greedy")
+    others = {colours["lkh3"], colours["net_a"]}
+    alone = frame.select(solvers=["net_b"])
+    for drawn in (
+        plots.pareto(alone, tmp_path / "1.svg"),
+        plots.pareto(alone.select(datasets=["tsp200"]), tmp_path / "2.svg"),
+        plots.scaling(alone, tmp_path / "3.svg"),
+        plots.anytime({"curve": Curve("net_b", [1.0], [2.0])}, tmp_path / "4.svg", frame.solvers),
+    ):
+        text = drawn.read_text()
+        assert own.lower() in text
+        assert not any(colour.lower() in text for colour in others)
+
+
+def test_seventy_lines_of_twenty_solvers_differ_in_colour_or_marker() -> None:
+    lines = {f"solver{i % 20} decoding{i}": f"solver{i % 20}" for i in range(70)}
+    looks = [solver_look(*number) for number in solver_looks(lines, sorted(set(lines.values()))).values()]
+    assert len({(look.colour, look.marker) for look in looks}) == 70
+
+
+def axis_of(gaps: list[float]) -> Any:
+    axis = Figure().add_subplot()
+    gap_scale(axis, gaps)
+    return axis
+
+
+def test_noise_of_exact_solvers_does_not_fill_an_axis() -> None:
+    """Gaps of +-0.005 % are a line near zero on an axis up to 1 %, and no decade is spent on them beside a gap of 5 %."""
+    low, high = axis_of([0.005, -0.005, 2e-14]).get_ylim()
+    assert high - low >= 1.0
+    axis = axis_of([5.0, 2e-14, -0.005])
+    zero, noise, effect = (axis.transData.transform((0, y))[1] for y in (0.0, 0.005, 5.0))
+    assert noise - zero < 0.01 * (effect - zero)
+
+
+def test_an_axis_of_gaps_makes_no_mountain_of_a_small_difference() -> None:
+    """13.0 and 13.5 % lie 4 % apart, which is a small part of an axis whose ends are a factor of four apart."""
+    low, high = axis_of([13.0, 13.5]).get_ylim()
+    assert high / low == pytest.approx(4.0)
+    assert low < 13.0 < 13.5 < high
+
+
+def test_scaling_draws_what_has_two_sizes_and_names_what_has_not(results: Results, tmp_path: Path) -> None:
     two_sizes(results)
-    text = plots.scatter(
-        load_frame(results.folder), "lkh3", "net_a", "tsp100", tmp_path / "s.svg"
-    ).read_text()
-    assert "tsp100: 2 wins, 0 ties, 0 losses" in text
+    lone = make_cell(0, "net_lone", "tsp100")
+    results.run("r2", (lone, make_records(lone, [12.0, 12.0], [10.0, 10.0], n=100)))
+    frame = load_frame(results.folder)
+    text = plots.scaling(frame, tmp_path / "s.svg").read_text()
+    assert ">not drawn, of one size only: net_lone<" in text
+    assert ">net_lone<" not in text
+    with pytest.raises(ResultsError, match="two sizes of one distribution"):
+        plots.scaling(frame.select(solvers=["net_lone"]), tmp_path / "s.svg")
+
+
+def test_scaling_marks_means_over_a_part(results: Results, tmp_path: Path) -> None:
+    two_sizes(results)
+    assert "hollow" not in plots.scaling(load_frame(results.folder), tmp_path / "s.svg").read_text()
+    part = make_cell(0, "net_part", "tsp100")
+    other = make_cell(1, "net_part", "tsp200")
+    results.run(
+        "r2",
+        (part, make_records(part, [12.0], [10.0], n=100)),
+        (other, make_records(other, [24.0, 24.0], [20.0, 20.0], n=200)),
+    )
+    assert (
+        "hollow: not all instances"
+        in plots.scaling(load_frame(results.folder), tmp_path / "s.svg").read_text()
+    )
+
+
+def test_sets_of_other_demands_are_no_line_with_the_usual_ones(results: Results) -> None:
+    origin = {"generator": "nco-bench", "version": "1", "distribution": "uniform", "seed": 1}
+    usual = {"capacity": "50", "demand": "integer", "range": "0..1"}
+    parts = []
+    for index, params in enumerate(
+        [usual, {**usual, "demand": "unit", "capacity": "10"}, {**usual, "range": "-1..1"}]
+    ):
+        cell = make_cell(index, "hgs", f"set{index}", problem="cvrp", origin={**origin, "params": params})
+        parts.append((cell, make_records(cell, [11.0], [10.0])))
+    results.run("r1", *parts)
+    titles = sorted(plots.panel_title(s) for s in summarise(load_frame(results.folder)))
+    assert titles == ["CVRP uniform", "CVRP uniform in -1..1", "CVRP uniform unit demand, capacity 10"]
+
+
+def test_sizes_on_an_axis_do_not_touch_and_both_ends_are_named() -> None:
+    axis = Figure(figsize=(3, 2)).add_subplot()
+    size_ticks(axis, [100, 110, 120, 200, 500, 10_000])
+    names = [label.get_text() for label in axis.get_xticklabels()]
+    assert names[0] == "100"
+    assert names[-1] == "10,000"
+    assert names[1] == names[2] == ""
+
+
+def test_a_long_legend_covers_no_panel(tmp_path: Path) -> None:
+    with figure(1, tmp_path / "long.png") as (fig, axes):
+        for i in range(25):
+            axes[0].plot([1, 2], [i, i], label=f"a solver with a name of some length, number {i}")
+        legend(fig, axes)
+        fig.canvas.draw()
+        box, panel = fig.legends[0].get_window_extent(), axes[0].get_tightbbox()
+        assert panel is not None
+        assert box.y1 <= panel.y0
+        assert panel.height > 0.25 * fig.bbox.height
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")])
 def test_suffix_decides_the_format(tmp_path: Path, suffix: str, start: bytes) -> None:
-    path = plots.anytime({"lkh3": ([0.1, 1.0], [2.0, 0.5])}, tmp_path / f"plot{suffix}")
+    path = plots.anytime({"lkh3": Curve("lkh3", [0.1, 1.0], [2.0, 0.5])}, tmp_path / f"plot{suffix}")
     assert path.read_bytes().startswith(start)
 
 
@@ -90,7 +233,7 @@ def test_other_suffixes_are_refused_before_any_work(tmp_path: Path, name: str) -
 def test_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/plot.png: cannot be written"):
-        plots.anytime({"a": ([1.0], [1.0])}, tmp_path / "file" / "plot.png")
+        plots.anytime({"a": Curve("a", [1.0], [1.0])}, tmp_path / "file" / "plot.png")
 
 
 def test_no_gaps_at_all_is_an_error(results: Results, tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.datasets.load import Places
 from nco_bench.errors import MissingDependencyError
 from nco_bench.reports import html_plots, render_html
+from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.load import load_frame
+from nco_bench.reports.rows import arrange
 
 pytest.importorskip("bokeh")
 
@@ -83,6 +85,47 @@ def test_scatter_data_are_the_gaps_in_order_of_instances(text: str) -> None:
     assert first["names"] == "set-100-0\nset-100-1"
 
 
+def test_a_solver_has_one_colour_in_the_whole_page(text: str) -> None:
+    """The legends of both plots and the scatter plot's points; lkh3 has another one than the network."""
+    [data] = re.findall(r'id="scatter-data">(.*?)</script>', text)
+    first = json.loads(data)[0]
+    scattered = dict(zip(first["methods"], first["colours"], strict=True))
+    legends = re.findall(r'style="color:(#\w+)">[^<]*</span>([^<]*)</li>', text)
+    assert [name for _, name in legends].count("net greedy") == 2
+    assert {(colour, name) for colour, name in legends if name == "net greedy"} == {
+        (scattered["net greedy"], "net greedy")
+    }
+    assert scattered["lkh3"] != scattered["net greedy"]
+
+
+def test_a_table_of_gaps_has_no_column_for_data_without_references(results: Results) -> None:
+    known, unknown = make_cell(0, "lkh3", "set-a"), make_cell(1, "lkh3", "set-b")
+    results.run(
+        "r1", (known, make_records(known, [11.0], [10.0])), (unknown, make_records(unknown, [11.0], [None]))
+    )
+    [main] = re.findall(r'<table id="table-main".*?</table>', page_of(results), flags=re.DOTALL)
+    [gaps] = re.findall(r'<table id="table-gaps".*?</table>', page_of(results), flags=re.DOTALL)
+    assert "set-a" in main
+    assert "set-b" in main
+    assert "set-a" in gaps
+    assert "set-b" not in gaps
+
+
+def test_noise_of_exact_solvers_takes_no_decades(results: Results) -> None:
+    """Beside a gap of 5 %, one of 2e-14 % stands at the bottom of an axis that ends a factor of ten below or less."""
+    parts = []
+    for index, (solver, gap) in enumerate([("concorde", 2e-14), ("lkh3", 0.005), ("net", 5.0)]):
+        cell = make_cell(index, solver, "set-100")
+        parts.append((cell, make_records(cell, [10.0 * (1 + gap / 100)] * 2, [10.0] * 2)))
+    results.run("r1", *parts)
+    frame = load_frame(results.folder)
+    rows, columns = arrange(summarise(frame))
+    [plot] = html_plots.pareto_figures(columns, rows, html_plots.looks(frame, rows))
+    assert plot.y_range.start > 0.5
+    [exact] = html_plots.pareto_figures(columns, rows[:2], html_plots.looks(frame, rows))
+    assert exact.y_range.end - exact.y_range.start >= 1.0
+
+
 def test_best_and_worst_tours_are_drawn_from_stored_solutions(results: Results, tmp_path: Path) -> None:
     """Two generated instances; the identity is best on one of them and worst on the other."""
     from nco_bench.datasets.load import load_dataset
@@ -101,7 +144,10 @@ def test_best_and_worst_tours_are_drawn_from_stored_solutions(results: Results, 
     text = render_html.render(load_frame(results.folder), places=places)
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     name = dataset.name
-    assert captions == [f"walk on {name}-0: gap 10.000 % (best)", f"walk on {name}-1: gap 30.000 % (worst)"]
+    assert captions == [
+        f"walk on {name}-{i}: cost {costs[i]:.6g}, gap {gap} % ({word})"
+        for i, gap, word in ((0, "10.000", "best"), (1, "30.000", "worst"))
+    ]
     assert text.count('<img src="data:image/svg+xml;base64,') == 2
 
 
@@ -220,9 +266,36 @@ def test_page_sorts_by_keyboard_and_hovers_without_console_errors(
     page.evaluate(f"{CHOOSE}('scatter-x', 'net greedy')")
     page.evaluate(f"{CHOOSE}('scatter-y', 'lkh3')")
     status = page.evaluate("document.getElementById('scatter-result').textContent")
-    assert status.startswith("2 instances: lkh3 is better on 2")
+    assert status.startswith("2 instances: lkh3 is better on 2, net greedy on 0, equal on 0")
+    colours = page.evaluate("scatterModel('scatter-points').data.colour")
+    data = page.evaluate("scatterData[0]")
+    assert colours == [data["colours"][data["methods"].index("lkh3")]] * 2  # of who is better
     assert any("10.0000 %" in tip for tip in hover_first_point(page))
     assert page.console == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_phone_shows_methods_in_words_and_plots_in_full(
+    text: str, tmp_path: Path, page: Page, dark: bool
+) -> None:
+    """At 420 px no name of a method stands letter below letter, and half of a table's width is left for numbers."""
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page.open(path, width=420, dark=dark)
+    page.wait(READY)
+    boxes = page.evaluate(
+        "Array.from(document.querySelectorAll('[id^=table-] tbody th'), "
+        "(th) => [th.textContent, th.clientWidth, th.clientHeight])"
+    )
+    assert boxes
+    for name, width, height in boxes:
+        assert 100 <= width <= 210, name
+        assert height <= 36 + 21 * (len(name) // 8), name
+    sizes = page.evaluate(
+        "Array.from(document.querySelectorAll('.plots > div, .one-plot'), (e) => [e.clientWidth, e.clientHeight])"
+    )
+    assert sizes
+    assert all(width > 340 and height >= 300 for width, height in sizes)
 
 
 def test_tab_reaches_links_tables_and_choices_in_order_with_a_visible_outline(

@@ -38,7 +38,7 @@ for (const button of document.querySelectorAll("thead button")) {
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 function paint() {
   const style = getComputedStyle(document.documentElement);
-  const [ink, soft, line, accent] = ["--ink", "--soft", "--line", "--accent"].map((name) => style.getPropertyValue(name).trim());
+  const [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
   for (const doc of window.Bokeh ? Bokeh.documents : []) {
     for (const plot of doc.roots()) {
       plot.title.text_color = ink;
@@ -50,7 +50,6 @@ function paint() {
       }
       for (const grid of plot.center) if ("grid_line_color" in grid) grid.grid_line_color = line;
       for (const renderer of plot.renderers) {
-        if (renderer.name === "points") renderer.glyph.fill_color = accent;
         if (renderer.name === "guide") renderer.glyph.line_color = soft;
       }
     }
@@ -78,12 +77,16 @@ function drawScatter() {
   const [i, j] = ["scatter-x", "scatter-y"].map((id) => Number(document.getElementById(id).value));
   const [gx, gy] = [decode(data.gaps[i]), decode(data.gaps[j])];
   const names = data.names.split("\n");
-  const out = { x: [], y: [], name: [] };
+  const out = { x: [], y: [], name: [], colour: [], fill: [] };
+  const same = data.colours[i] === data.colours[j];
   let [better, equal, worse] = [0, 0, 0];
   for (let k = 0; k < gx.length; k++) {
     if (Number.isNaN(gx[k]) || Number.isNaN(gy[k])) continue;
     out.x.push(gx[k]); out.y.push(gy[k]); out.name.push(names[k]);
-    if (Math.abs(gx[k] - gy[k]) < 1e-5) equal++; else if (gy[k] < gx[k]) better++; else worse++;
+    const tied = Math.abs(gx[k] - gy[k]) < 1e-5, won = gy[k] < gx[k];
+    if (tied) equal++; else if (won) better++; else worse++;
+    out.colour.push(tied ? "#8c8c8c" : data.colours[won ? j : i]);
+    out.fill.push(same && !tied && !won ? 0 : 0.5);
   }
   const all = [...out.x, ...out.y];
   const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -96,7 +99,7 @@ function drawScatter() {
   plot.below[0].axis_label = data.methods[i] + ": gap (%)";
   plot.left[0].axis_label = data.methods[j] + ": gap (%)";
   document.getElementById("scatter-result").textContent =
-    `${out.x.length} instances: ${data.methods[j]} is better on ${better}, equal on ${equal}, worse on ${worse}.`;
+    `${out.x.length} instances: ${data.methods[j]} is better on ${better}, ${data.methods[i]} on ${worse}, equal on ${equal}.`;
 }
 function chooseDataset() {
   const data = scatterData[Number(document.getElementById("scatter-dataset").value)];

@@ -1,0 +1,58 @@
+"""Stored solutions as pictures: the title says who found it, at what cost, and how far from the best that is known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nco_bench.datasets.dataset import Dataset, Reference
+from nco_bench.datasets.generate import generate
+from nco_bench.datasets.load import Places
+from nco_bench.datasets.storage import save_dataset
+from nco_bench.problems import tsp
+from nco_bench.reports.solutions import draw_solution
+from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.records import find_runs
+from nco_bench.runs.request import RunRequest
+from nco_bench.runs.runner import run
+
+pytest.importorskip("matplotlib")
+
+
+def title(path: Path) -> str:
+    """The title, a line per comment of the SVG."""
+    return " ".join(re.findall(r"<!-- (.*?) -->", path.read_text(), flags=re.DOTALL)).replace("\n", " ")
+
+
+def solved(tmp_path: Path) -> tuple[Dataset, float]:
+    """A set of two instances that nearest-neighbor has solved, and the cost of the second."""
+    dataset = generate("tsp", 12, 2, "uniform", 3)
+    data = save_dataset(dataset.with_references([Reference(4.0, "old")] * 2), tmp_path / "set.npz")
+    run(RunRequest(("nearest-neighbor",), (str(data),), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
+    [stored] = find_runs(tmp_path / "runs")
+    record = next(r for r in stored.records() if r.instance == 1)
+    return dataset, tsp.score(dataset.instances[1], stored.solution(record))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cost", "who"), [(2.5, "new"), (5.0, "old")])
+def test_title_has_solver_cost_and_gap_to_the_better_of_two_references(
+    tmp_path: Path, cost: float, who: str
+) -> None:
+    """The run knew a reference of 4; the set now holds another one."""
+    dataset, found = solved(tmp_path)
+    now = dataset.with_references([Reference(cost, "new")] * 2)
+    drawn = draw_solution(now, 1, "nearest-neighbor", None, tmp_path / "runs", tmp_path / "tour.svg")
+    gap = 100 * (found / min(cost, 4.0) - 1)
+    words = f"nearest-neighbor on {now.instances[1].name}, n = 12, cost {found:.6g} (euclidean), gap {gap:.3f} % to {who}"
+    assert words in title(drawn)
+
+
+def test_a_reference_names_who_found_it(tmp_path: Path) -> None:
+    dataset, _ = solved(tmp_path)
+    tour = Reference(4.0, "lkh3", solution=dataset.instances[1].coords[:, 0].argsort())  # type: ignore[attr-defined]
+    drawn = draw_solution(
+        dataset.with_references([tour] * 2), 1, "reference", None, tmp_path / "runs", tmp_path / "tour.svg"
+    )
+    assert "reference of lkh3 on " in title(drawn)
