@@ -15,9 +15,9 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.options import parsed_text
 from nco_bench.weights.manifest import SIT_DECISIONS
 
-SCHEDULES = ("cosine", "exponential", "constant")
+SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
-OPTIMIZERS = ("adamw", "adam")
+OPTIMIZERS = ("adamw", "adam", "muon")
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,22 @@ class LoopRecipe:
     steps
         Updates in all; 0 trains until the time budget ends, and schedules then follow the clock.
     optimizer
-        ``adamw``, or ``adam`` with weight decay inside the gradient.
+        ``adamw``; ``adam`` with weight decay inside the gradient; ``muon`` for the matrices inside layers and AdamW for
+        the rest.
     lr, scalar_lr
         Peak learning rate; that of single scalars (ReZero weights), 0 for the same.
     weight_decay, beta2
         Of the optimiser.
     decay_all
         AdamW decays biases, norms and scalars too, as PyTorch's does by itself; otherwise matrices alone.
+    momentum, orthogonal_steps
+        Of Muon: momentum, and Newton-Schulz iterations.
     clip
         Largest gradient norm; 0 does not clip.
     schedule
         ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
-        steps; ``constant``.
+        steps; ``constant``; ``trapezoid`` is constant but for a linear fall to ``lr * final_lr`` over the share `fall`
+        at the end.
     warmup, warmup_start
         Steps over which the learning rate rises, and the factor of the first one; 0 rises from 0.
     ema
@@ -70,11 +74,14 @@ class LoopRecipe:
     weight_decay: float = 0.01
     beta2: float = 0.999
     decay_all: bool = False
+    momentum: float = 0.95
+    orthogonal_steps: int = 5
     clip: float = 1.0
     schedule: str = "exponential"
     decay: float = 0.997
     decay_every: int = 100
     final_lr: float = 0.01
+    fall: float = 0.2
     warmup: int = 0
     warmup_start: float = 0.0
     ema: float = 0.0
@@ -278,8 +285,11 @@ def _check(recipe: LoopRecipe) -> None:
     for key in ("final_lr", "warmup_start"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
-    if recipe.ema >= 1:
-        raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
+    for key in ("ema", "momentum"):
+        if getattr(recipe, key) >= 1:
+            raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected less than 1.")
+    if recipe.schedule == "trapezoid" and not 0 < recipe.fall <= 1:
+        raise BadInputError(f"--config fall={recipe.fall:g}: expected more than 0, up to 1.")
 
 
 def check_pieces(recipe: Recipe) -> None:
@@ -309,6 +319,9 @@ def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:
         return rising
     if recipe.schedule == "exponential":
         return rising * recipe.decay ** (step // recipe.decay_every)
+    if recipe.schedule == "trapezoid":
+        left = min(1.0, (1.0 - min(1.0, fraction)) / recipe.fall)
+        return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * left)
     falling = 0.5 * (1.0 + math.cos(math.pi * min(1.0, fraction)))
     return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * falling)
 

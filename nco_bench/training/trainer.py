@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nco_bench.errors import ResultsError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -26,6 +26,7 @@ from nco_bench.training.checkpoint import (
 )
 from nco_bench.training.distributed import average_gradients, group, total
 from nco_bench.training.learner import Learner, Loss, Measure
+from nco_bench.training.muon import Muon, inside_layer
 from nco_bench.training.recipes import LoopRecipe, rate
 
 
@@ -273,7 +274,8 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
     Adam as papers before AdamW use it (decay inside the gradient) decays all parameters alike.
     """
     alike = recipe.decay_all or recipe.optimizer == "adam"
-    matrices = [p for p in parameters.values() if p.dim() >= 2]
+    inner = {k for k, p in parameters.items() if recipe.optimizer == "muon" and inside_layer(k, p)}
+    matrices = [p for k, p in parameters.items() if p.dim() >= 2 and k not in inner]
     vectors = [p for p in parameters.values() if p.dim() == 1]
     scalars = [p for p in parameters.values() if p.dim() == 0]
     small = recipe.weight_decay if alike else 0.0
@@ -282,5 +284,18 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
         {"params": vectors, "peak": recipe.lr, "weight_decay": small},
         {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
     ]
+    groups = [g for g in groups if g["params"]]
+    if recipe.optimizer == "muon":
+        if not inner:
+            raise BadInputError("--config optimizer=muon: this model has no matrices inside layers; use adamw.")
+        layers = {
+            "params": [parameters[k] for k in parameters if k in inner],
+            "peak": recipe.lr,
+            "weight_decay": recipe.weight_decay,
+        }
+        return Muon(
+            layers, groups, lr=recipe.lr, momentum=recipe.momentum, steps=recipe.orthogonal_steps,
+            betas=(0.9, recipe.beta2),
+        )  # fmt: skip
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
+    return kind(groups, lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
