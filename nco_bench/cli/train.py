@@ -37,6 +37,13 @@ def train(
             "shallower decoder's of its width.",
         ),
     ] = None,
+    branch: Annotated[
+        Path | None,
+        typer.Option(
+            "--branch",
+            help="Weights file of another run: go on from its last checkpoint with this --config, beside it.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
     ] = None,
@@ -82,10 +89,11 @@ def train(
 
         if model is not None:
             raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
-        if start is not None:
-            raise BadInputError(
-                f"--start {start}: belongs to one model; a campaign continues its own weights."
-            )
+        for option, value in (("--start", start), ("--branch", branch)):
+            if value is not None:
+                raise BadInputError(
+                    f"{option} {value}: belongs to one model; a campaign continues its own weights."
+                )
         folder = out or campaign.with_suffix("")
         if unpack is not None:
             unpack_campaign(unpack, folder, say)
@@ -116,6 +124,7 @@ def train(
             problem=problem,
             tensorboard=tensorboard,
             start=start,
+            branch=branch,
         )
     except TrainingStopped as stop:
         say(f"error: {stop}")

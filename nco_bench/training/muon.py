@@ -22,12 +22,11 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 MATCHED_RMS = 0.2
 """Root mean square of AdamW's updates, which is matched."""
 
-LAYER = re.compile(r"(^|\.)(layers|blocks|encoder|decoder)\.\d+\.")
+LAYER = re.compile(r"(^|\.)((layers|blocks|encoder|decoder)\.\d+|attention|feed_forward)\.")
 
 
 def inside_layer(name: str, parameter: Tensor) -> bool:
-    """Tell whether a parameter is a matrix inside one of a network's layers: no embedding, no head, nothing that is thrown
-    away after training."""
+    """Tell whether a parameter is a matrix inside one of a network's layers: no embedding, no head, nothing thrown away."""
     return parameter.dim() == 2 and not name.startswith("extra.") and LAYER.search(name) is not None
 
 

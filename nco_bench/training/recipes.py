@@ -18,6 +18,7 @@ from nco_bench.weights.manifest import SIT_DECISIONS
 SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
+LENGTHS = ("uniform", "seconds")
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,9 @@ class Recipe(LoopRecipe):
     ----------
     shortest, longest
         Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
+    lengths
+        How the rows of a sub-path are drawn: ``uniform``; ``seconds`` in proportion to 1 / rows, so that every length gets
+        the same time and short ones more samples.
     longest_start, grow
         The longest sub-path grows from `longest_start` to `longest` over this share of the run.
     opening
@@ -121,6 +125,7 @@ class Recipe(LoopRecipe):
 
     shortest: int = 4
     longest: int = 101
+    lengths: str = "uniform"
     longest_start: int = 101
     grow: float = 0.0
     opening: float = 0.0
@@ -149,6 +154,20 @@ SMALL_DECODER = Recipe(
     auxiliary=0.2,
 )
 """For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
+
+FLAGSHIP = Recipe(
+    batch=32,
+    steps=0,
+    optimizer="muon",
+    lr=3e-3,
+    scalar_lr=3e-3,
+    beta2=0.99,
+    schedule="constant",
+    warmup=200,
+    ema=0.999,
+    auxiliary=0.2,
+)
+"""For weeks of a CPU: Muon at a constant rate without end; copies that end with a fall are branched off (see docs/training.md)."""
 
 PAPER_PENS = Recipe(
     batch=1024, steps=1_000_000, lr=1e-4, clip=0.0, decay_all=True, schedule="cosine", final_lr=0.1, shortest=3,
@@ -194,7 +213,7 @@ The paper's own supervised training, "w/o SIT" in its Table 3, is LEHD's: ``pape
 SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
 """Small budgets for networks that start with attention switched on, and bear smaller steps only."""
 
-RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
+RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER, "flagship": FLAGSHIP}
 """Recipes of decoder-only models, which others have where they have none of their own."""
 
 OWN_RECIPES: dict[str, dict[str, Recipe]] = {
@@ -299,6 +318,8 @@ def check_pieces(recipe: Recipe) -> None:
             f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
             "expected 3 <= shortest <= longest_start <= longest."
         )
+    if recipe.lengths not in LENGTHS:
+        raise UnknownNameError("--config lengths", recipe.lengths, LENGTHS)
     for key in ("grow", "opening"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")

@@ -213,20 +213,23 @@ class Trainer:
     def _learner_tensors(self) -> dict[str, Tensor]:
         return self.learner.tensors() if hasattr(self.learner, "tensors") else {}
 
-    def resume(self, *, adopt: bool = False) -> None:
+    def resume(self, *, adopt: bool = False, folder: Path | None = None) -> None:
         """Continue from the checkpoint in the folder.
 
         Parameters
         ----------
         adopt
             Accept another configuration from here on; the change is written into the history.
+        folder
+            Of another run, which is left as it is; by default this run's own.
 
         Raises
         ------
         ResultsError
             When there is no checkpoint, it is damaged, or was made with another configuration.
         """
-        checkpoint = load_checkpoint(self.folder / LAST)
+        path = (folder or self.folder) / LAST
+        checkpoint = load_checkpoint(path)
         before, now = checkpoint.state["configuration"], self.configuration
         # A key that the checkpoint does not know yet is no change where it has its default value.
         before = {**_defaults(self.recipe), **before}
@@ -236,7 +239,7 @@ class Trainer:
         if changed and not adopt:
             listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
             raise ResultsError(
-                f"{self.folder / LAST} was made with another configuration: {listing}. "
+                f"{path} was made with another configuration: {listing}. "
                 "Resume with the same values, or choose another --out."
             )
         self._restore(checkpoint, adopt)
@@ -287,7 +290,9 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
     groups = [g for g in groups if g["params"]]
     if recipe.optimizer == "muon":
         if not inner:
-            raise BadInputError("--config optimizer=muon: this model has no matrices inside layers; use adamw.")
+            raise BadInputError(
+                "--config optimizer=muon: this model has no matrices inside layers; use adamw."
+            )
         layers = {
             "params": [parameters[k] for k in parameters if k in inner],
             "peak": recipe.lr,
