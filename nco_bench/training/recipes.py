@@ -167,7 +167,7 @@ FLAGSHIP = Recipe(
     ema=0.999,
     auxiliary=0.2,
 )
-"""For weeks of a CPU: Muon at a constant rate without end; copies that end with a fall are branched off (see docs/training.md)."""
+"""For weeks of a CPU: Muon at a constant rate without end; copies that fall are branched off (see docs/training.md)."""
 
 PAPER_PENS = Recipe(
     batch=1024, steps=1_000_000, lr=1e-4, clip=0.0, decay_all=True, schedule="cosine", final_lr=0.1, shortest=3,

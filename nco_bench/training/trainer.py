@@ -44,6 +44,8 @@ class Progress:
         Updates and sub-problems so far.
     seconds
         Wall time of training over all sessions, validations and checkpoints included.
+    core_seconds
+        Processor time of the same, over all cores; what a machine that others share gave to the run.
     loss
         Running mean of the reported loss, None before the first update.
     history
@@ -57,6 +59,7 @@ class Progress:
     step: int = 0
     samples: int = 0
     seconds: float = 0.0
+    core_seconds: float = 0.0
     loss: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     gap: float | None = None
