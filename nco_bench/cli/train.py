@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,13 @@ def train(
     campaign: Annotated[
         Path | None, typer.Option("--campaign", help="TOML file of recipes with time slices.")
     ] = None,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option("--stage", help="Of a campaign, only this stage, as in a job array. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check a campaign and say what it costs; train nothing.")
+    ] = False,
     tensorboard: Annotated[
         Path | None, typer.Option("--tensorboard", help="Folder for TensorBoard events.")
     ] = None,
@@ -94,18 +102,28 @@ def train(
                 raise BadInputError(
                     f"{option} {value}: belongs to one model; a campaign continues its own weights."
                 )
+        if dry_run:
+            from nco_bench.training.campaign import chosen_stages
+            from nco_bench.training.campaign_file import describe_plan, planned, read_campaign
+
+            plans = planned(chosen_stages(read_campaign(campaign), stage or ()))
+            print_json([dataclasses.asdict(plan) for plan in plans]) if json else print(describe_plan(plans))
+            return 0
         folder = out or campaign.with_suffix("")
         if unpack is not None:
             unpack_campaign(unpack, folder, say)
         done = run_campaign(
-            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places
-        )
+            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
+            only=stage or (),
+        )  # fmt: skip
         if pack is not None:
             say(f"{pack}: {len(pack_campaign(folder, pack))} files")
         print_json(done.as_dict()) if json else say(done.describe())
         return 1 if done.stopped else 0
-    if pack is not None or unpack is not None:
-        raise BadInputError("--pack and --unpack belong to a campaign: name it with --campaign FILE.")
+    if pack is not None or unpack is not None or stage or dry_run:
+        raise BadInputError(
+            "--pack, --unpack, --stage and --dry-run belong to a campaign: name it with --campaign FILE."
+        )
     if model is None:
         raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
     try:

@@ -139,6 +139,8 @@ PAPER_DECODER = Recipe(clip=0.0, decay_all=True, warmup_start=0.1, symmetries=Fa
 
 PAPER_WITHOUT_REZERO = dataclasses.replace(PAPER_DECODER, warmup=50)
 """Decoder scaling, appendix B.5, for ``model.rezero=false``: 50 steps of warm-up from a tenth of the learning rate."""
+PAPER_SCARCE = dataclasses.replace(PAPER_DECODER, steps=60 * 98)
+"""Decoder scaling, Table 3: 60 epochs of 0.1M instances, 98 batches each."""
 
 SMALL_DECODER = Recipe(
     batch=32,
@@ -213,7 +215,11 @@ The paper's own supervised training, "w/o SIT" in its Table 3, is LEHD's: ``pape
 SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
 """Small budgets for networks that start with attention switched on, and bear smaller steps only."""
 
-RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER, "flagship": FLAGSHIP}
+RECIPES: dict[str, Recipe] = {
+    "small": SMALL_DECODER,
+    "paper": PAPER_DECODER,
+    "flagship": FLAGSHIP,
+}
 """Recipes of decoder-only models, which others have where they have none of their own."""
 
 OWN_RECIPES: dict[str, dict[str, Recipe]] = {
@@ -221,6 +227,7 @@ OWN_RECIPES: dict[str, dict[str, Recipe]] = {
         "small": SMALL_DECODER,
         "paper": PAPER_DECODER,
         "paper-without-rezero": PAPER_WITHOUT_REZERO,
+        "paper-table-3": PAPER_SCARCE,
     },
     "pens": {"small": SMALL_DECODER, "paper": PAPER_PENS},
     "coordns": {"small": SMALL_DECODER, "paper": PAPER_PENS},
