@@ -11,6 +11,7 @@ checkpoint, two minutes at most. The file names a network per table::
     seed = 20261
     labels = "tsp100"        # folder of shards in the campaign's folder; more may be added at any time
     validation = "tsp100-validation.npz"
+    start = "decoder-6x128"  # weights to begin with; random ones where it is missing
     config = { recipe = "flagship", batch = 32 }
 
 Another batch or rate is adopted at the next start, and the manifest says from which step on it holds.
@@ -37,7 +38,8 @@ NICENESS = 15
 WITHOUT_END = 10**9
 """Updates: the run goes on until it is stopped."""
 
-KEYS = {"model", "seed", "labels", "validation", "config"}
+KEYS = {"model", "seed", "labels", "validation", "start", "config"}
+OPTIONAL = {"start", "config"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Flagship:
     seed: int
     labels: str
     validation: str
+    start: str | None = None
     config: dict[str, str] = field(default_factory=dict)
 
 
@@ -60,7 +63,7 @@ def read_flagships(file: Path) -> list[Flagship]:
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise BadInputError(f"{file}: expected a list of [[network]] tables ({error}).") from error
     for number, network in enumerate(networks, 1):
-        wrong = sorted((set(network) | {"config"}) ^ KEYS)
+        wrong = sorted((set(network) | OPTIONAL) ^ KEYS)
         if wrong:
             raise BadInputError(f"{file}: network {number}: {wrong[0]} is missing or unknown.")
     return [
@@ -112,7 +115,7 @@ def describe(folder: Path, flagship: Flagship) -> str:
 def train_on(folder: Path, flagship: Flagship) -> None:
     """Train until killed; raises `BadInputError` where another process does so already."""
     from nco_bench.training.machine import keep_freed_memory
-    from nco_bench.training.run import train
+    from nco_bench.training.run import CHECKPOINTS, train
 
     lock = locked(folder, flagship)
     if lock is None:
@@ -122,14 +125,16 @@ def train_on(folder: Path, flagship: Flagship) -> None:
     yield_to_others()
     keep_freed_memory()
     weights = weights_file(folder, flagship)
+    resume = (weights.with_suffix(CHECKPOINTS) / LAST).exists()
     train(
         flagship.model,
         [folder / flagship.labels],
         {"steps": str(WITHOUT_END), **flagship.config},
-        resume=(weights.with_suffix(".training") / LAST).exists(),
+        resume=resume,
         adopt=True,
         out=weights,
         seed=flagship.seed,
+        start=None if resume else flagship.start,
         validation=folder / flagship.validation,
     )
 

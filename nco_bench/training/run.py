@@ -27,7 +27,7 @@ from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
-from nco_bench.weights.store import SUFFIX, WeightsFile, export
+from nco_bench.weights.store import SUFFIX, export
 
 CHECKPOINTS = ".training"
 """Suffix of the folder of checkpoints, in place of the weights file's."""
@@ -169,13 +169,16 @@ def train(
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
         prepared = course.prepare(assignment)
-        source = None if start is None else _start(prepared, start, model)
+        if start is not None:
+            _start(prepared, start, model)
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt, branch=branch)
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
         if trainer.group.first:
-            manifest = _with_parent(prepared.manifest(trainer, weights.stem), source)
+            manifest = _with_parent(
+                prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
+            )
             paper = paper_of(course.papers(model), values.get("recipe", ""), manifest.problem)
             ours = {} if paper is None else departures(recipe, paper)
             export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
@@ -185,20 +188,20 @@ def train(
     )
 
 
-def _start(prepared: Prepared, start: str, model: str) -> WeightsFile:
-    source = start_from(prepared.policy, start, model, prepared.identity.get("problem", ""))
-    prepared.identity["start"] = source.manifest.sha256
-    return source
+def _start(prepared: Prepared, start: str, model: str) -> None:
+    old = start_from(prepared.policy, start, model, prepared.identity.get("problem", "")).manifest
+    facts = {"name": old.name, "sha256": old.sha256, "steps": old.steps, "samples": old.samples}
+    prepared.identity["start"] = facts
 
 
-def _with_parent(manifest: Manifest, source: WeightsFile | None) -> Manifest:
-    if source is None:
+def _with_parent(manifest: Manifest, start: dict[str, Any] | None) -> Manifest:
+    if start is None:
         return manifest
-    old = source.manifest
     note = (
-        f"Started from {old.name} ({old.steps:,} steps, {old.samples:,} samples), which are not counted here."
+        f"Started from {start['name']} ({start['steps']:,} steps, {start['samples']:,} samples), which are not counted "
+        "here."
     )
-    return dataclasses.replace(manifest, parent=old.sha256, notes=f"{manifest.notes} {note}".strip())
+    return dataclasses.replace(manifest, parent=start["sha256"], notes=f"{manifest.notes} {note}".strip())
 
 
 def _trainer(

@@ -238,6 +238,8 @@ class Trainer:
         before = {**_defaults(self.recipe), **before}
         if "problem" in now:
             before.setdefault("problem", "tsp")
+        if "start" in before:  # it began there, whatever is named now
+            now.setdefault("start", before["start"])
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed and not adopt:
             listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
