@@ -107,7 +107,9 @@ def self_papers(model: str) -> Papers:
     """Return the papers' recipes of a model that makes its own labels: SIT (which trains BQ too, Table 10) and SIGD."""
     scales = {
         name: dataclasses.replace(
-            SIT_PAPER, recipe=recipe, source=f"SIT, section 5, Algorithms 1-4 and Table 6 ({recipe.size:,} nodes)"
+            SIT_PAPER,
+            recipe=recipe,
+            source=f"SIT, section 5, Algorithms 1-4 and Table 6 ({recipe.size:,} nodes)",
         )
         for name, recipe in SIT_SCALES.items()
     }

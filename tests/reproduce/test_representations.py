@@ -12,18 +12,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nco_bench.datasets.dataset import Reference  # noqa: E402
+from nco_bench.datasets.load import Places  # noqa: E402
 from nco_bench.errors import BadInputError  # noqa: E402
 from nco_bench.models import pens  # noqa: E402
 from nco_bench.models.path import PathNodes, PathState  # noqa: E402
 from nco_bench.reports.network_plots import cosine_similarity, principal_components, wilson  # noqa: E402
+from nco_bench.reproduce.attention import draw  # noqa: E402
 from nco_bench.reproduce.representations import (  # noqa: E402
     _logits_of_first_token,
     candidate_features,
     led_along,
     sightedness_of,
 )
-from nco_bench.datasets.load import Places  # noqa: E402
-from nco_bench.reproduce.attention import draw  # noqa: E402
 
 
 class Nearest:
