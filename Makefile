@@ -7,7 +7,9 @@ USER := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: demo test lint reproduce-smoke install dev clean
+CAMPAIGN ?= campaign
+
+.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
 
 install: $(USER)
 dev: $(DEV)
@@ -43,6 +45,22 @@ test: $(DEV)
 reproduce-smoke: $(USER)
 	OMP_NUM_THREADS=1 $(BIN)/nco-bench reproduce all --scale smoke --limit 1 --markdown --out demo/tables \
 	    --instances demo/instances --results demo/reproduced
+
+# Networks that are trained for days beside other work (docs/training.md): starts or continues them, says how far they are.
+campaign: campaign-labels
+	$(BIN)/python -m nco_bench.training.flagships campaigns/flagships.toml $(CAMPAIGN)
+
+campaign-status: $(USER)
+	$(BIN)/python -m nco_bench.training.flagships campaigns/flagships.toml $(CAMPAIGN) --status
+
+campaign-labels: $(CAMPAIGN)/labels/tsp100/labels.quality.json $(CAMPAIGN)/labels/validation.npz
+
+$(CAMPAIGN)/labels/tsp100/labels.quality.json: | $(USER)
+	nice -n 15 $(BIN)/nco-bench generate tsp --n 100 --count 60000 --shards 3 --seed 31000 --reference fast-tsp \
+	    --time-limit 0.01 --check concorde --out $(@D)
+
+$(CAMPAIGN)/labels/validation.npz: | $(USER)
+	nice -n 15 $(BIN)/nco-bench generate tsp --n 100 --count 128 --seed 99001 --reference fast-tsp --time-limit 0.2 --out $@
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -44,7 +44,9 @@ def _print_version(value: bool) -> None:
         from nco_bench.runs.environment import code_revision
 
         found = code_revision()
-        commit = f" (commit {found['commit'][:12]}{', with changes' if found['dirty'] else ''})" if found else ""
+        commit = (
+            f" (commit {found['commit'][:12]}{', with changes' if found['dirty'] else ''})" if found else ""
+        )
         typer.echo(f"nco-bench {__version__}{commit}")
         raise typer.Exit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +38,13 @@ def train(
             "shallower decoder's of its width.",
         ),
     ] = None,
+    branch: Annotated[
+        Path | None,
+        typer.Option(
+            "--branch",
+            help="Weights file of another run: go on from its last checkpoint with this --config, beside it.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
     ] = None,
@@ -50,6 +58,13 @@ def train(
     campaign: Annotated[
         Path | None, typer.Option("--campaign", help="TOML file of recipes with time slices.")
     ] = None,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option("--stage", help="Of a campaign, only this stage, as in a job array. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check a campaign and say what it costs; train nothing.")
+    ] = False,
     tensorboard: Annotated[
         Path | None, typer.Option("--tensorboard", help="Folder for TensorBoard events.")
     ] = None,
@@ -82,22 +97,33 @@ def train(
 
         if model is not None:
             raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
-        if start is not None:
-            raise BadInputError(
-                f"--start {start}: belongs to one model; a campaign continues its own weights."
-            )
+        for option, value in (("--start", start), ("--branch", branch)):
+            if value is not None:
+                raise BadInputError(
+                    f"{option} {value}: belongs to one model; a campaign continues its own weights."
+                )
+        if dry_run:
+            from nco_bench.training.campaign import chosen_stages
+            from nco_bench.training.campaign_file import describe_plan, planned, read_campaign
+
+            plans = planned(chosen_stages(read_campaign(campaign), stage or ()))
+            print_json([dataclasses.asdict(plan) for plan in plans]) if json else print(describe_plan(plans))
+            return 0
         folder = out or campaign.with_suffix("")
         if unpack is not None:
             unpack_campaign(unpack, folder, say)
         done = run_campaign(
-            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places
-        )
+            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
+            only=stage or (),
+        )  # fmt: skip
         if pack is not None:
             say(f"{pack}: {len(pack_campaign(folder, pack))} files")
         print_json(done.as_dict()) if json else say(done.describe())
         return 1 if done.stopped else 0
-    if pack is not None or unpack is not None:
-        raise BadInputError("--pack and --unpack belong to a campaign: name it with --campaign FILE.")
+    if pack is not None or unpack is not None or stage or dry_run:
+        raise BadInputError(
+            "--pack, --unpack, --stage and --dry-run belong to a campaign: name it with --campaign FILE."
+        )
     if model is None:
         raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
     try:
@@ -116,6 +142,7 @@ def train(
             problem=problem,
             tensorboard=tensorboard,
             start=start,
+            branch=branch,
         )
     except TrainingStopped as stop:
         say(f"error: {stop}")

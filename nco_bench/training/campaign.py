@@ -10,11 +10,17 @@ A TOML file names the stages::
     data = ["labels"]               # --data is used where it is missing
     problem = "tsp"                 # where the data do not say
     config = { batch = 64, lr = "1e-3" }
+    seed = 5                        # --seed is used where it is missing
+    start = "decoder-6x64"          # an earlier stage, whose weights it begins with
+    hours = 2.5                     # expected on one H100, for --dry-run
+    tables = "2, 12"                # of the paper, for --dry-run
+    each = { seed = [0, 1, 2] }     # one network each: "{seed}" in texts is replaced
 
-Turns go around: the first turn of every stage, then the second ones. Schedules run over all turns of a stage. A turn
-ends with a checkpoint and weights in the campaign's folder; ``campaign.json`` there counts what is done. With a time limit
-the campaign stops after the turn that reaches it, and a slice is cut to what is left. The folder and the labels are all
-that another machine needs to go on; files above 16 MB travel in parts (`pack` and `unpack`).
+A stage without a slice is trained to its recipe's last step. Turns go around: the first turn of every stage, then the
+second ones. Schedules run over all turns of a stage. A turn ends with a checkpoint and weights in the campaign's folder;
+``campaign.json`` there counts what is done. With a time limit the campaign stops after the turn that reaches it, and a slice
+is cut to what is left. The folder and the labels are all that another machine needs to go on; files above 16 MB travel in
+parts (`pack` and `unpack`).
 """
 
 from __future__ import annotations
@@ -22,18 +28,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import time
-import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nco_bench.datasets.load import Places
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.training.campaign_file import Stage, read_campaign
 from nco_bench.training.checkpoint import LAST, PREVIOUS
 from nco_bench.training.progress import Report
-from nco_bench.training.run import train
+from nco_bench.training.run import CHECKPOINTS, TrainResult, train
 from nco_bench.training.trainer import TrainingStopped
 from nco_bench.weights.writing import write_atomically
 
@@ -42,20 +49,6 @@ PART_BYTES = 15 * 2**20
 """Largest piece of a packed file, below 16 MB."""
 
 SHORTEST_TURN_S = 5.0
-KEYS = ("name", "model", "slice", "turns", "data", "problem", "config")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One entry of a campaign; see the module."""
-
-    name: str
-    model: str
-    slice_s: float
-    turns: int = 1
-    data: tuple[str, ...] = ()
-    problem: str | None = None
-    config: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,67 +69,6 @@ class CampaignResult:
         return "\n".join([*self.turns, *self.stopped, end])
 
 
-def read_campaign(file: Path) -> list[Stage]:
-    """Read and check a campaign file.
-
-    Raises
-    ------
-    BadInputError
-        For a missing or damaged file, unknown keys, and values that make no sense.
-    """
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{file}: no valid TOML ({error}).") from error
-    entries = content.get("stage")
-    if not isinstance(entries, list) or not entries or set(content) != {"stage"}:
-        raise BadInputError(f"{file}: expected a list of [[stage]] tables and nothing else.")
-    stages = [_stage(entry, f"{file}: stage {number}") for number, entry in enumerate(entries, 1)]
-    names = [stage.name for stage in stages]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BadInputError(f"{file}: two stages are called {twice[0]!r}; give each its own name.")
-    return stages
-
-
-def _stage(entry: dict[str, Any], place: str) -> Stage:
-    unknown = sorted(set(entry) - set(KEYS))
-    if unknown:
-        raise BadInputError(f"{place}: unknown key {unknown[0]!r}; known: {', '.join(KEYS)}.")
-    for key in ("model", "slice"):
-        if not isinstance(entry.get(key), str):
-            raise BadInputError(f'{place}: {key} is missing or no text, such as {key} = "9m".')
-    turns, data, config = entry.get("turns", 1), entry.get("data", []), entry.get("config", {})
-    name = entry.get("name", entry["model"])
-    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
-        raise BadInputError(f"{place}: name {name!r} is no file name.")
-    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-        raise BadInputError(f"{place}: turns = {turns!r}, expected a whole number above 0.")
-    if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
-        raise BadInputError(f"{place}: data is no list of names.")
-    if not isinstance(config, dict):
-        raise BadInputError(f"{place}: config is no table of recipe values.")
-    texts = {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
-    }
-    return Stage(
-        name, entry["model"], _seconds(entry["slice"], place), turns, tuple(data), entry.get("problem"), texts
-    )
-
-
-def _seconds(text: str, place: str) -> float:
-    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
-    try:
-        seconds = float(text[:-1]) * unit
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise BadInputError(f"{place}: slice = {text!r}, expected a time such as 90s, 9m or 2h.")
-    return seconds
-
-
 def run_campaign(
     file: Path,
     folder: Path,
@@ -146,6 +78,7 @@ def run_campaign(
     seed: int,
     places: Places | None = None,
     progress: str | Report = "lines",
+    only: Sequence[str] = (),
 ) -> CampaignResult:
     """Give every stage its turns, from where an earlier session stopped.
 
@@ -159,6 +92,8 @@ def run_campaign(
         Wall time of this session; None for no limit.
     device, seed, places, progress
         As `run.train` takes them.
+    only
+        Names of stages that this session trains, so that several sessions share a campaign; all where there are none.
 
     Raises
     ------
@@ -166,7 +101,7 @@ def run_campaign(
         For a campaign or data that the user can mend. A stage that has to stop (a loss that is no number) is reported, loses
         its other turns, and the campaign goes on.
     """
-    stages = read_campaign(file)
+    stages = chosen_stages(read_campaign(file), only)
     state = _State.read(folder)
     began = time.monotonic()
     lines: list[str] = []
@@ -175,16 +110,27 @@ def run_campaign(
         if state.done.get(stage.name, 0) > turn or stage.name in state.stopped:
             continue
         left = None if budget_s is None else budget_s - (time.monotonic() - began)
-        if left is not None and left < min(SHORTEST_TURN_S, stage.slice_s):
+        if left is not None and left < min(SHORTEST_TURN_S, stage.slice_s or math.inf):
             return CampaignResult(tuple(lines), tuple(stops), complete=False)
         try:
-            lines.append(_turn(stage, turn, folder, data, left, device, seed, places, progress))
+            result = _turn(stage, folder, data, left, device, seed, places, progress)
+            lines.append(f"turn {turn + 1} of {stage.turns}: {result.describe()}")
+            if stage.slice_s is None and not result.complete:
+                return CampaignResult(tuple(lines), tuple(stops), complete=False)
         except TrainingStopped as stop:
             stops.append(f"{stage.name}: {stop}")
             state.stopped[stage.name] = str(stop)
-        state.done[stage.name] = turn + 1
+        state = _State.read(folder).with_stage(stage.name, turn + 1, state.stopped.get(stage.name))
         state.write(folder)
     return CampaignResult(tuple(lines), tuple(stops), complete=True)
+
+
+def chosen_stages(stages: Sequence[Stage], only: Sequence[str]) -> list[Stage]:
+    """Return the stages that are named, all where none are; raises `UnknownNameError`."""
+    for name in only:
+        if name not in [stage.name for stage in stages]:
+            raise UnknownNameError("stage", name, [stage.name for stage in stages])
+    return [stage for stage in stages if not only or stage.name in only]
 
 
 def _turns(stages: Sequence[Stage]) -> list[tuple[int, Stage]]:
@@ -193,28 +139,28 @@ def _turns(stages: Sequence[Stage]) -> list[tuple[int, Stage]]:
 
 
 def _turn(
-    stage: Stage, turn: int, folder: Path, data: Sequence[str | Path], left: float | None,
+    stage: Stage, folder: Path, data: Sequence[str | Path], left: float | None,
     device: str, seed: int, places: Places | None, progress: str | Report,
-) -> str:  # fmt: skip
+) -> TrainResult:  # fmt: skip
     out = folder / f"{stage.name}.safetensors"
-    resume = (out.with_suffix(".training") / LAST).exists()
-    seconds = stage.slice_s if left is None else min(stage.slice_s, left)
-    result = train(
+    resume = (out.with_suffix(CHECKPOINTS) / LAST).exists()
+    limits = [seconds for seconds in (stage.slice_s, left) if seconds is not None]
+    return train(
         stage.model,
         stage.data or data,
         stage.config,
-        budget_s=seconds,
+        budget_s=min(limits, default=None),
         resume=resume,
         out=out,
-        seed=seed,
+        seed=seed if stage.seed is None else stage.seed,
         device=device,
         progress=progress,
         adopt=True,
         places=places,
         problem=stage.problem,
-        planned_s=stage.slice_s * stage.turns,
+        planned_s=None if stage.slice_s is None else stage.slice_s * stage.turns,
+        start=None if stage.start is None or resume else str(folder / f"{stage.start}.safetensors"),
     )
-    return f"turn {turn + 1} of {stage.turns}: {result.describe()}"
 
 
 @dataclass
@@ -234,6 +180,11 @@ class _State:
             return _State(dict(values["done"]), dict(values["stopped"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadInputError(f"{path}: damaged ({error}); delete it to begin all turns anew.") from error
+
+    def with_stage(self, name: str, turns: int, stopped: str | None) -> _State:
+        """Return what is known with one stage's news; other sessions may have changed the others' meanwhile."""
+        reasons = self.stopped if stopped is None else {**self.stopped, name: stopped}
+        return _State({**self.done, name: turns}, reasons)
 
     def write(self, folder: Path) -> None:
         write_atomically(folder / STATE, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())

@@ -61,6 +61,11 @@ def _keep(path: Path, previous: Path) -> None:
         raise ResultsError(f"{previous}: cannot keep the previous checkpoint ({error.strerror}).") from error
 
 
+def load_state(path: Path) -> dict[str, Any]:
+    """Read the state of a checkpoint alone, without its tensors; raises `ResultsError` as `load_checkpoint` does."""
+    return _read(path, tensors=False).state
+
+
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint.
 
@@ -69,19 +74,24 @@ def load_checkpoint(path: Path) -> Checkpoint:
     ResultsError
         When the file is missing, damaged, or no checkpoint of this program.
     """
+    return _read(path, tensors=True)
+
+
+def _read(path: Path, *, tensors: bool) -> Checkpoint:
     if not path.exists():
         raise ResultsError(f"{path}: there is no checkpoint to resume from; train without --resume first.")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys() if tensors else ()
+            content = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:
         raise ResultsError(
             f"{path}: damaged checkpoint ({error}); use {PREVIOUS} beside it, or start anew without --resume."
         ) from error
     if metadata.get("nco_bench_checkpoint") != str(FORMAT):
         raise ResultsError(f"{path}: not a training checkpoint of this version of nco-bench.")
-    return Checkpoint(tensors, json.loads(metadata["state"]))
+    return Checkpoint(content, json.loads(metadata["state"]))
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:

@@ -112,6 +112,11 @@ WITHOUT_REZERO = Paper(
     "decoder scaling, section 3, Table 9 and appendix B.5 (model.rezero=false)",
     {key: why for key, why in DECODER.ours.items() if key != "warmup"},
 )
+SCARCE = Paper(
+    OWN_RECIPES["decoder"]["paper-table-3"],
+    "decoder scaling, section 5.2 and Table 3: 60 epochs of 0.1M instances",
+    {**DECODER.ours, "steps": "60 epochs of one shard, whose last batch is smaller"},
+)
 PENS = Paper(
     OWN_RECIPES["pens"]["paper"],
     "PENS, section 5, training setup",
@@ -170,7 +175,7 @@ WITHOUT_SIT = Paper(
 )
 
 SUPERVISED: dict[str, Papers] = {
-    "decoder": {"paper": DECODER, "paper-without-rezero": WITHOUT_REZERO},
+    "decoder": {"paper": DECODER, "paper-without-rezero": WITHOUT_REZERO, "paper-table-3": SCARCE},
     "pens": {"paper": PENS},
     "coordns": {"paper": PENS},
     "lehd": {"paper": LEHD, "paper-cvrp": LEHD_CVRP},

@@ -64,6 +64,7 @@ def train_until_done(
     """
     recipe, progress = trainer.recipe, trainer.progress
     began = saved = time.monotonic()
+    began_core, before_core = time.process_time(), progress.core_seconds
     before = progress.seconds
     # An early validation tells how much time the last one will need.
     next_validation = began + min(recipe.validate_every, (budget_s or math.inf) / 4)
@@ -86,6 +87,7 @@ def train_until_done(
         now = time.monotonic()
         window.add(norm, now - started)
         progress.seconds = before + now - began
+        progress.core_seconds = before_core + (time.process_time() - began_core) * trainer.group.size
         hooks.tick(fraction)
         if progress.step % recipe.log_every == 0:
             _log(trainer, hooks, window)
@@ -99,6 +101,7 @@ def train_until_done(
             saved = time.monotonic()
     _validate(trainer, hooks)
     progress.seconds = before + time.monotonic() - began
+    progress.core_seconds = before_core + (time.process_time() - began_core) * trainer.group.size
     trainer.save()
     hooks.saved(trainer)
     return fraction >= 1.0

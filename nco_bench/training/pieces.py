@@ -94,6 +94,14 @@ class RoutePieces:
         return dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in parts})
 
 
+def draw_length(shortest: int, longest: int, lengths: str, rng: np.random.Generator) -> int:
+    """Draw the rows of a sub-path, ends included, as `Recipe.lengths` says."""
+    if lengths == "uniform":
+        return int(rng.integers(shortest, longest + 1))
+    shares = 1.0 / np.arange(shortest, longest + 1)
+    return int(rng.choice(np.arange(shortest, longest + 1), p=shares / shares.sum()))
+
+
 def draw_sub_paths(
     ordered: NDArray[np.float32], length: int, rng: np.random.Generator, symmetries: bool
 ) -> NDArray[np.float32]:

@@ -15,9 +15,10 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.options import parsed_text
 from nco_bench.weights.manifest import SIT_DECISIONS
 
-SCHEDULES = ("cosine", "exponential", "constant")
+SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
-OPTIMIZERS = ("adamw", "adam")
+OPTIMIZERS = ("adamw", "adam", "muon")
+LENGTHS = ("uniform", "seconds")
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,22 @@ class LoopRecipe:
     steps
         Updates in all; 0 trains until the time budget ends, and schedules then follow the clock.
     optimizer
-        ``adamw``, or ``adam`` with weight decay inside the gradient.
+        ``adamw``; ``adam`` with weight decay inside the gradient; ``muon`` for the matrices inside layers and AdamW for
+        the rest.
     lr, scalar_lr
         Peak learning rate; that of single scalars (ReZero weights), 0 for the same.
     weight_decay, beta2
         Of the optimiser.
     decay_all
         AdamW decays biases, norms and scalars too, as PyTorch's does by itself; otherwise matrices alone.
+    momentum, orthogonal_steps
+        Of Muon: momentum, and Newton-Schulz iterations.
     clip
         Largest gradient norm; 0 does not clip.
     schedule
         ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
-        steps; ``constant``.
+        steps; ``constant``; ``trapezoid`` is constant but for a linear fall to ``lr * final_lr`` over the share `fall`
+        at the end.
     warmup, warmup_start
         Steps over which the learning rate rises, and the factor of the first one; 0 rises from 0.
     ema
@@ -70,11 +75,14 @@ class LoopRecipe:
     weight_decay: float = 0.01
     beta2: float = 0.999
     decay_all: bool = False
+    momentum: float = 0.95
+    orthogonal_steps: int = 5
     clip: float = 1.0
     schedule: str = "exponential"
     decay: float = 0.997
     decay_every: int = 100
     final_lr: float = 0.01
+    fall: float = 0.2
     warmup: int = 0
     warmup_start: float = 0.0
     ema: float = 0.0
@@ -98,6 +106,9 @@ class Recipe(LoopRecipe):
     ----------
     shortest, longest
         Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
+    lengths
+        How the rows of a sub-path are drawn: ``uniform``; ``seconds`` in proportion to 1 / rows, so that every length gets
+        the same time and short ones more samples.
     longest_start, grow
         The longest sub-path grows from `longest_start` to `longest` over this share of the run.
     opening
@@ -114,6 +125,7 @@ class Recipe(LoopRecipe):
 
     shortest: int = 4
     longest: int = 101
+    lengths: str = "uniform"
     longest_start: int = 101
     grow: float = 0.0
     opening: float = 0.0
@@ -127,6 +139,8 @@ PAPER_DECODER = Recipe(clip=0.0, decay_all=True, warmup_start=0.1, symmetries=Fa
 
 PAPER_WITHOUT_REZERO = dataclasses.replace(PAPER_DECODER, warmup=50)
 """Decoder scaling, appendix B.5, for ``model.rezero=false``: 50 steps of warm-up from a tenth of the learning rate."""
+PAPER_SCARCE = dataclasses.replace(PAPER_DECODER, steps=60 * 98)
+"""Decoder scaling, Table 3: 60 epochs of 0.1M instances, 98 batches each."""
 
 SMALL_DECODER = Recipe(
     batch=32,
@@ -142,6 +156,20 @@ SMALL_DECODER = Recipe(
     auxiliary=0.2,
 )
 """For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
+
+FLAGSHIP = Recipe(
+    batch=32,
+    steps=0,
+    optimizer="muon",
+    lr=3e-3,
+    scalar_lr=3e-3,
+    beta2=0.99,
+    schedule="constant",
+    warmup=200,
+    ema=0.999,
+    auxiliary=0.2,
+)
+"""For weeks of a CPU: Muon at a constant rate without end; copies that fall are branched off (see docs/training.md)."""
 
 PAPER_PENS = Recipe(
     batch=1024, steps=1_000_000, lr=1e-4, clip=0.0, decay_all=True, schedule="cosine", final_lr=0.1, shortest=3,
@@ -187,7 +215,11 @@ The paper's own supervised training, "w/o SIT" in its Table 3, is LEHD's: ``pape
 SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
 """Small budgets for networks that start with attention switched on, and bear smaller steps only."""
 
-RECIPES: dict[str, Recipe] = {"small": SMALL_DECODER, "paper": PAPER_DECODER}
+RECIPES: dict[str, Recipe] = {
+    "small": SMALL_DECODER,
+    "paper": PAPER_DECODER,
+    "flagship": FLAGSHIP,
+}
 """Recipes of decoder-only models, which others have where they have none of their own."""
 
 OWN_RECIPES: dict[str, dict[str, Recipe]] = {
@@ -195,6 +227,7 @@ OWN_RECIPES: dict[str, dict[str, Recipe]] = {
         "small": SMALL_DECODER,
         "paper": PAPER_DECODER,
         "paper-without-rezero": PAPER_WITHOUT_REZERO,
+        "paper-table-3": PAPER_SCARCE,
     },
     "pens": {"small": SMALL_DECODER, "paper": PAPER_PENS},
     "coordns": {"small": SMALL_DECODER, "paper": PAPER_PENS},
@@ -278,8 +311,11 @@ def _check(recipe: LoopRecipe) -> None:
     for key in ("final_lr", "warmup_start"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
-    if recipe.ema >= 1:
-        raise BadInputError(f"--config ema={recipe.ema:g}: expected less than 1.")
+    for key in ("ema", "momentum"):
+        if getattr(recipe, key) >= 1:
+            raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected less than 1.")
+    if recipe.schedule == "trapezoid" and not 0 < recipe.fall <= 1:
+        raise BadInputError(f"--config fall={recipe.fall:g}: expected more than 0, up to 1.")
 
 
 def check_pieces(recipe: Recipe) -> None:
@@ -289,6 +325,8 @@ def check_pieces(recipe: Recipe) -> None:
             f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
             "expected 3 <= shortest <= longest_start <= longest."
         )
+    if recipe.lengths not in LENGTHS:
+        raise UnknownNameError("--config lengths", recipe.lengths, LENGTHS)
     for key in ("grow", "opening"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
@@ -309,6 +347,9 @@ def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:
         return rising
     if recipe.schedule == "exponential":
         return rising * recipe.decay ** (step // recipe.decay_every)
+    if recipe.schedule == "trapezoid":
+        left = min(1.0, (1.0 - min(1.0, fraction)) / recipe.fall)
+        return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * left)
     falling = 0.5 * (1.0 + math.cos(math.pi * min(1.0, fraction)))
     return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * falling)
 

@@ -27,7 +27,10 @@ from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
-from nco_bench.weights.store import SUFFIX, WeightsFile, export
+from nco_bench.weights.store import SUFFIX, export
+
+CHECKPOINTS = ".training"
+"""Suffix of the folder of checkpoints, in place of the weights file's."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def train(
     planned_s: float | None = None,
     tensorboard: Path | None = None,
     start: str | None = None,
+    branch: Path | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -133,6 +137,9 @@ def train(
         Folder for TensorBoard events, None for none.
     start
         Weights to start from instead of random ones, see `start_from`; the manifest names them.
+    branch
+        Weights file (`out`) of another run: go on from its last checkpoint with this configuration and these data, in a run
+        of one's own. The other run is left as it is and can go on as well.
 
     Raises
     ------
@@ -148,6 +155,10 @@ def train(
     recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
+    if branch is not None and (resume or start is not None):
+        raise BadInputError(
+            f"--branch {branch}: begins where that run stands; leave --resume and --start out."
+        )
     if options and not COURSES[name].model_options:
         raise BadInputError(
             f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
@@ -158,13 +169,16 @@ def train(
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
         prepared = course.prepare(assignment)
-        source = None if start is None else _start(prepared, start, model)
-        trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt)
+        if start is not None:
+            _start(prepared, start, model)
+        trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt, branch=branch)
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
         if trainer.group.first:
-            manifest = _with_parent(prepared.manifest(trainer, weights.stem), source)
+            manifest = _with_parent(
+                prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
+            )
             paper = paper_of(course.papers(model), values.get("recipe", ""), manifest.problem)
             ours = {} if paper is None else departures(recipe, paper)
             export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
@@ -174,25 +188,27 @@ def train(
     )
 
 
-def _start(prepared: Prepared, start: str, model: str) -> WeightsFile:
-    source = start_from(prepared.policy, start, model, prepared.identity.get("problem", ""))
-    prepared.identity["start"] = source.manifest.sha256
-    return source
+def _start(prepared: Prepared, start: str, model: str) -> None:
+    old = start_from(prepared.policy, start, model, prepared.identity.get("problem", "")).manifest
+    facts = {"name": old.name, "sha256": old.sha256, "steps": old.steps, "samples": old.samples}
+    prepared.identity["start"] = facts
 
 
-def _with_parent(manifest: Manifest, source: WeightsFile | None) -> Manifest:
-    if source is None:
+def _with_parent(manifest: Manifest, start: dict[str, Any] | None) -> Manifest:
+    if start is None:
         return manifest
-    old = source.manifest
     note = (
-        f"Started from {old.name} ({old.steps:,} steps, {old.samples:,} samples), which are not counted here."
+        f"Started from {start['name']} ({start['steps']:,} steps, {start['samples']:,} samples), which are not counted "
+        "here."
     )
-    return dataclasses.replace(manifest, parent=old.sha256, notes=f"{manifest.notes} {note}".strip())
+    return dataclasses.replace(manifest, parent=start["sha256"], notes=f"{manifest.notes} {note}".strip())
 
 
-def _trainer(prepared: Prepared, recipe: LoopRecipe, weights: Path, *, resume: bool, adopt: bool) -> Trainer:
-    """Make a fresh run, or one that goes on from its checkpoint."""
-    folder = weights.with_suffix(".training")
+def _trainer(
+    prepared: Prepared, recipe: LoopRecipe, weights: Path, *, resume: bool, adopt: bool, branch: Path | None
+) -> Trainer:
+    """Make a fresh run, or one that goes on from its own checkpoint or another run's."""
+    folder = weights.with_suffix(CHECKPOINTS)
     trainer = Trainer(prepared.policy, prepared.learner, recipe, folder, prepared.identity)
     if trainer.group.size > 1 and not getattr(prepared.learner, "shares_batches", False):
         raise BadInputError(
@@ -207,6 +223,8 @@ def _trainer(prepared: Prepared, recipe: LoopRecipe, weights: Path, *, resume: b
     elif trainer.group.first and weights.exists():
         raise BadInputError(f"{weights} is there already: choose another --out, or move it away.")
     else:
+        if branch is not None:
+            trainer.resume(adopt=True, folder=branch.with_suffix(CHECKPOINTS))
         trainer.save()  # from here on a killed run can be resumed
     if recipe.compile:
         for layer in getattr(prepared.policy, "layers", [prepared.policy]):

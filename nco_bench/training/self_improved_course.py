@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,6 +65,28 @@ SIT_FIGURE_3_PAPER = dataclasses.replace(
     source="SIT, appendix C, Figure 3 (model.repeats), and as for the recipe `paper`",
 )
 
+
+def sit_at(size: int, instances: int, rounds: int, batch: int, chunk: int) -> SelfRecipe:
+    """Return SIT's recipe for another scale: a column of Table 6; rounds of 20 epochs, as at 1K nodes."""
+    epoch = math.ceil(instances / batch) * SIT_DECISIONS
+    return dataclasses.replace(
+        PAPER_SIT, size=size, instances=instances, batch=batch, chunk=chunk, steps=rounds * 20 * epoch,
+        rounds_updates=20 * epoch, judged_updates=epoch, decay_every=epoch,
+    )  # fmt: skip
+
+
+SIT_SCALES = {
+    "paper-5k": sit_at(5_000, 200, 8, 32, 32),
+    "paper-10k": sit_at(10_000, 200, 3, 32, 32),
+    "paper-10k-cvrp": sit_at(10_000, 200, 4, 32, 32),
+    "paper-50k": sit_at(50_000, 100, 3, 32, 16),
+    "paper-50k-cvrp": sit_at(50_000, 100, 4, 32, 16),
+    "paper-100k": sit_at(100_000, 100, 7, 16, 8),
+}
+"""SIT, Table 6: instances, self-improved iterations, training and reconstruction batch; the CVRP where it differs."""
+
+SIT_RECIPES = {"paper": PAPER_SIT, "paper-figure-3": SIT_FIGURE_3, **SIT_SCALES}
+
 PAPER_SIGD = SelfRecipe(
     size=100, instances=1000, method="samples", batch=1024, steps=100_000, optimizer="adam", lr=2e-4, weight_decay=0.0,
     clip=0.0, schedule="constant", rounds_updates=1000, judged_updates=1000, samples=128,
@@ -82,8 +105,16 @@ SIGD_PAPER = Paper(
 
 def self_papers(model: str) -> Papers:
     """Return the papers' recipes of a model that makes its own labels: SIT (which trains BQ too, Table 10) and SIGD."""
+    scales = {
+        name: dataclasses.replace(
+            SIT_PAPER,
+            recipe=recipe,
+            source=f"SIT, section 5, Algorithms 1-4 and Table 6 ({recipe.size:,} nodes)",
+        )
+        for name, recipe in SIT_SCALES.items()
+    }
     papers: dict[str, Papers] = {
-        "sit": {"paper": SIT_PAPER, "paper-figure-3": SIT_FIGURE_3_PAPER},
+        "sit": {"paper": SIT_PAPER, "paper-figure-3": SIT_FIGURE_3_PAPER, **scales},
         "bq": {"paper": SIT_PAPER},
         "sigd": {"paper": SIGD_PAPER},
     }
@@ -94,7 +125,7 @@ def self_recipe(model: str, config: Mapping[str, str]) -> SelfRecipe:
     """Return the recipe of a model with overrides: ``small``, the default, or ``paper``."""
     sampled = model.partition("-")[0] == "sigd"
     small = dataclasses.replace(SMALL, method="samples") if sampled else SMALL
-    papers = {"paper": PAPER_SIGD} if sampled else {"paper": PAPER_SIT, "paper-figure-3": SIT_FIGURE_3}
+    papers = {"paper": PAPER_SIGD} if sampled else SIT_RECIPES
     recipe = overridden(chosen({"small": small, **papers}, config), config)
     check_pieces(recipe)
     if recipe.method not in METHODS:

@@ -40,6 +40,7 @@ from nco_bench.training.learner import Loss
 from nco_bench.training.pieces import (
     RoutePieces,
     SubPaths,
+    draw_length,
     draw_route_pieces,
     draw_sub_paths,
     transformed,
@@ -214,7 +215,7 @@ class Supervised:
         shortest = min(self.recipe.shortest, longest)
         if self.recipe.opening and rng.random() < self.recipe.opening:
             shortest = max(shortest, longest - OPENING_LENGTHS + 1)
-        length = int(rng.integers(shortest, longest + 1))
+        length = draw_length(shortest, longest, self.recipe.lengths, rng)
         pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
         coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
         return SubPaths(coords, length == nodes + 1, nodes)
@@ -222,7 +223,7 @@ class Supervised:
     def _path_batch(self, paths: NDArray[np.float32], rng: np.random.Generator) -> SubPaths:
         """Cut solved paths down to a random length at the front: what is left of an optimal path is optimal."""
         rows = paths.shape[1]
-        length = int(rng.integers(min(self.recipe.shortest, rows), rows + 1))
+        length = draw_length(min(self.recipe.shortest, rows), rows, self.recipe.lengths, rng)
         pieces = paths[:, rows - length :].copy()
         if self.recipe.symmetries:
             pieces = transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
@@ -257,7 +258,7 @@ class Supervised:
         """Draw one number of customers for the batch; the longest is the whole solution, from the depot."""
         count = packed.shape[1] - 1
         longest = min(longest_now(self.recipe, fraction), count + 1)
-        customers = int(rng.integers(min(self.recipe.shortest - 1, longest - 1), longest + 1))
+        customers = draw_length(min(self.recipe.shortest - 1, longest - 1), longest, self.recipe.lengths, rng)
         closed = customers > count
         coords, demand, remaining, via, capacity = draw_route_pieces(
             packed, min(customers, count), rng, self.recipe.symmetries

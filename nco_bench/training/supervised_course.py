@@ -125,6 +125,7 @@ def path_manifest(
         recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
         seed=trainer.configuration["seed"],
         hours=round(progress.seconds / 3600, 3),
+        core_hours=round(progress.core_seconds / 3600, 3),
         machine=machine(next(policy.parameters()).device),
         code_version=code_version(),
         validation=_measured(trainer, (held_out, *further)),

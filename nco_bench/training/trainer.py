@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nco_bench.errors import ResultsError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -27,6 +27,7 @@ from nco_bench.training.checkpoint import (
 )
 from nco_bench.training.distributed import average_gradients, group, total
 from nco_bench.training.learner import Learner, Loss, Measure
+from nco_bench.training.muon import Muon, inside_layer
 from nco_bench.training.recipes import LoopRecipe, rate
 
 
@@ -44,6 +45,8 @@ class Progress:
         Updates and sub-problems so far.
     seconds
         Wall time of training over all sessions, validations and checkpoints included.
+    core_seconds
+        Processor time of the same, over all cores; what a machine that others share gave to the run.
     loss
         Running mean of the reported loss, None before the first update.
     history
@@ -57,6 +60,7 @@ class Progress:
     step: int = 0
     samples: int = 0
     seconds: float = 0.0
+    core_seconds: float = 0.0
     loss: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     gap: float | None = None
@@ -214,30 +218,35 @@ class Trainer:
     def _learner_tensors(self) -> dict[str, Tensor]:
         return self.learner.tensors() if hasattr(self.learner, "tensors") else {}
 
-    def resume(self, *, adopt: bool = False) -> None:
+    def resume(self, *, adopt: bool = False, folder: Path | None = None) -> None:
         """Continue from the checkpoint in the folder.
 
         Parameters
         ----------
         adopt
             Accept another configuration from here on; the change is written into the history.
+        folder
+            Of another run, which is left as it is; by default this run's own.
 
         Raises
         ------
         ResultsError
             When there is no checkpoint, it is damaged, or was made with another configuration.
         """
-        checkpoint = load_checkpoint(self.folder / LAST)
+        path = (folder or self.folder) / LAST
+        checkpoint = load_checkpoint(path)
         before, now = checkpoint.state["configuration"], self.configuration
         # A key that the checkpoint does not know yet is no change where it has its default value.
         before = {**_defaults(self.recipe), **before}
         if "problem" in now:
             before.setdefault("problem", "tsp")
+        if "start" in before:  # it began there, whatever is named now
+            now.setdefault("start", before["start"])
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed and not adopt:
             listing = ", ".join(f"{key} (was {before.get(key)!r}, is {now.get(key)!r})" for key in changed)
             raise ResultsError(
-                f"{self.folder / LAST} was made with another configuration: {listing}. "
+                f"{path} was made with another configuration: {listing}. "
                 "Resume with the same values, or choose another --out."
             )
         self._restore(checkpoint, adopt)
@@ -275,7 +284,8 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
     Adam as papers before AdamW use it (decay inside the gradient) decays all parameters alike.
     """
     alike = recipe.decay_all or recipe.optimizer == "adam"
-    matrices = [p for p in parameters.values() if p.dim() >= 2]
+    inner = {k for k, p in parameters.items() if recipe.optimizer == "muon" and inside_layer(k, p)}
+    matrices = [p for k, p in parameters.items() if p.dim() >= 2 and k not in inner]
     vectors = [p for p in parameters.values() if p.dim() == 1]
     scalars = [p for p in parameters.values() if p.dim() == 0]
     small = recipe.weight_decay if alike else 0.0
@@ -284,8 +294,23 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
         {"params": vectors, "peak": recipe.lr, "weight_decay": small},
         {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
     ]
+    groups = [g for g in groups if g["params"]]
+    if recipe.optimizer == "muon":
+        if not inner:
+            raise BadInputError(
+                "--config optimizer=muon: this model has no matrices inside layers; use adamw."
+            )
+        layers = {
+            "params": [parameters[k] for k in parameters if k in inner],
+            "peak": recipe.lr,
+            "weight_decay": recipe.weight_decay,
+        }
+        return Muon(
+            layers, groups, lr=recipe.lr, momentum=recipe.momentum, steps=recipe.orthogonal_steps,
+            betas=(0.9, recipe.beta2),
+        )  # fmt: skip
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind([g for g in groups if g["params"]], lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
+    return kind(groups, lr=recipe.lr, betas=(0.9, recipe.beta2), fused=True)
 
 
 def _leave_undecayed(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:

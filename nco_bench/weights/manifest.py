@@ -143,6 +143,8 @@ class Manifest:
         What was changed while it trained, and at which step.
     notes
         What a reader of a table should know.
+    core_hours
+        Processor hours of training, over all cores; None where they were not counted.
     """
 
     name: str
@@ -167,6 +169,7 @@ class Manifest:
     recipe_changes: tuple[dict[str, Any], ...] = ()
     ours: dict[str, str] = field(default_factory=dict)
     notes: str = ""
+    core_hours: float | None = None
     format: int = field(default=FORMAT)
 
 

@@ -127,5 +127,20 @@ def test_a_run_that_started_from_weights_is_resumed_with_them_only(
         progress="silent",
         budget_s=60,
     )
+    old, first = (resolve(name, "decoder-6x128").manifest for name in ("decoder-6x128", str(out)))
     with pytest.raises(ResultsError, match="start"):
-        train("decoder-6x128", shards, CONFIG | {"steps": "2"}, out=out, resume=True, progress="silent")
+        train(
+            "decoder-6x128",
+            shards,
+            CONFIG | {"steps": "2"},
+            out=out,
+            resume=True,
+            start=str(out),
+            progress="silent",
+        )
+    train("decoder-6x128", shards, CONFIG | {"steps": "2"}, out=out, resume=True, progress="silent")
+    again = resolve(str(out), "decoder-6x128").manifest
+    assert (again.parent, again.notes) == (old.sha256, first.notes)
+    copy = tmp_path / "copy.safetensors"
+    train("decoder-6x128", shards, CONFIG | {"steps": "3"}, out=copy, branch=out, progress="silent")
+    assert resolve(str(copy), "decoder-6x128").manifest.parent == old.sha256

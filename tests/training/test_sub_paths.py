@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nco_bench.training.pieces import draw_sub_paths
+from nco_bench.errors import UnknownNameError
+from nco_bench.training.pieces import draw_length, draw_sub_paths
+from nco_bench.training.recipes import recipe_for
 from nco_bench.training.supervised import Neighbours, next_node_loss
 
 POLYGON = 9
@@ -35,6 +37,17 @@ def test_the_longest_piece_is_the_closed_tour() -> None:
     pieces = draw_sub_paths(_polygons(20), POLYGON + 1, np.random.default_rng(0), True)
     assert np.array_equal(pieces[:, 0], pieces[:, -1])
     assert all(len(np.unique(piece.round(5), axis=0)) == POLYGON for piece in pieces)
+
+
+def test_lengths_share_samples_or_time() -> None:
+    rng = np.random.default_rng(0)
+    drawn = {how: [draw_length(4, 11, how, rng) for _ in range(20_000)] for how in ("uniform", "seconds")}
+    counts = {how: np.bincount(lengths, minlength=12)[4:] for how, lengths in drawn.items()}
+    np.testing.assert_allclose(counts["uniform"], 20_000 / 8, rtol=0.08)
+    rows = counts["seconds"] * np.arange(4, 12)  # the cost of a sub-path grows with its rows
+    np.testing.assert_allclose(rows, rows.mean(), rtol=0.08)
+    with pytest.raises(UnknownNameError, match="seconds"):
+        recipe_for("decoder-6x128", {"lengths": "second"})
 
 
 def test_starts_and_directions_vary() -> None:

@@ -1,0 +1,114 @@
+"""Networks trained in the background: started once, continued where they were, described in a line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nco_bench.errors import BadInputError
+from nco_bench.training.checkpoint import LAST, load_state
+from nco_bench.training.flagships import (
+    Flagship,
+    describe,
+    is_running,
+    read_flagships,
+    start,
+    train_on,
+    weights_file,
+)
+
+CONFIG = """
+[[network]]
+model = "decoder-24x64"
+seed = 5
+labels = "labels"
+validation = "labels/shard-2.npz"
+config = { recipe = "flagship", batch = 4, longest = 11, longest_start = 11, checkpoint_every = 0, log_every = 1,
+           validation_instances = 2, "model.depth" = 2 }
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, shards: list[Path]) -> tuple[Path, Flagship]:
+    file = tmp_path / "flagships.toml"
+    file.write_text(CONFIG.replace("\n           ", " "))
+    return file, read_flagships(file)[0]
+
+
+def _until(done: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _steps(folder: Path, flagship: Flagship) -> int:
+    path = weights_file(folder, flagship).with_suffix(".training") / LAST
+    return int(load_state(path)["progress"]["step"]) if path.exists() else -1
+
+
+def _pid(folder: Path, flagship: Flagship) -> int:
+    return int((folder / f"{flagship.model}.lock").read_text())
+
+
+def test_a_network_is_started_once_killed_and_continued(
+    campaign: tuple[Path, Flagship], tmp_path: Path
+) -> None:
+    file, flagship = campaign
+    assert describe(tmp_path, flagship) == "decoder-24x64: stopped, no checkpoint yet"
+    start(file, tmp_path, flagship)
+    _until(lambda: _steps(tmp_path, flagship) >= 3)
+    pid = _pid(tmp_path, flagship)
+    assert is_running(tmp_path, flagship)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 15
+    with pytest.raises(BadInputError, match="trains decoder-24x64 already"):
+        train_on(tmp_path, flagship)
+    os.kill(pid, signal.SIGKILL)
+    _until(lambda: not is_running(tmp_path, flagship))
+    reached = _steps(tmp_path, flagship)
+    state = load_state(weights_file(tmp_path, flagship).with_suffix(".training") / LAST)["progress"]
+    assert 0 < state["core_seconds"] <= state["seconds"] + 1
+    assert describe(tmp_path, flagship).startswith(
+        f"decoder-24x64: stopped, {state['samples']:,} samples, 0.00 core-hours"
+    )
+
+    # More labels may be there by then.
+    np.savez(tmp_path / "labels" / "shard-3.npz", **np.load(tmp_path / "labels" / "shard-0.npz"))
+    start(file, tmp_path, flagship)
+    _until(lambda: _steps(tmp_path, flagship) > reached)
+    os.kill(_pid(tmp_path, flagship), signal.SIGKILL)
+    _until(lambda: not is_running(tmp_path, flagship))
+    history = load_state(weights_file(tmp_path, flagship).with_suffix(".training") / LAST)["progress"][
+        "history"
+    ]
+    assert [line["step"] for line in history if "loss" in line] == list(
+        range(1, _steps(tmp_path, flagship) + 1)
+    )
+    assert [set(line["changed"]) for line in history if "changed" in line] == [{"data"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[[network]]\nmodel = 'sit'", "labels is missing or unknown"),
+        (CONFIG + "sede = 3", "sede is missing or unknown"),
+        ("[[stage]]\nmodel = 'sit'", "expected a list of"),
+        ("[[network", "expected a list of"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, cause: str) -> None:
+    file = tmp_path / "flagships.toml"
+    file.write_text(text.replace("\n           ", " "))
+    with pytest.raises(BadInputError, match=cause):
+        read_flagships(file)
+
+
+def test_the_campaign_of_this_project_is_readable() -> None:
+    flagships = read_flagships(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
+    assert [flagship.model for flagship in flagships] == ["decoder-6x128", "pens-a"]
