@@ -49,7 +49,7 @@ def reproduce(
     from nco_bench.errors import BadInputError, UnknownNameError
     from nco_bench.reports.render_json import document
     from nco_bench.reports.render_terminal import show
-    from nco_bench.reproduce.layout import LAYOUTS, laid_out
+    from nco_bench.reproduce.layout import LAYOUTS, laid_out, readable
     from nco_bench.reproduce.reproducing import count_statuses, tables_of
     from nco_bench.reproduce.reproducing import reproduce as reproduce_tables
     from nco_bench.reproduce.running import Runner
@@ -79,7 +79,7 @@ def reproduce(
             typer.echo(render(form, reproduction, layout or ""))
     else:
         for reproduction in done:
-            show(laid_out(reproduction, layout or "compact"), console())
+            show(laid_out(reproduction, layout or readable(reproduction)), console())
             console().print()
     counts = count_statuses(done)
     listed = ", ".join(f"{number} {status}" for status, number in counts.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports.table import DASH, Column, Note, Notes, Number, Row, Table, Text, Value, ranked
@@ -26,6 +27,8 @@ STATUS_MARKS = {
     "other weights": "w",
     "not comparable": "~",
     "OOM": "m",
+    "setting matches": "=",
+    "setting differs": "≠",
 }  # fmt: skip
 """Of what has a number of ours, in the compact layout."""
 
@@ -47,6 +50,14 @@ def laid_out(reproduction: Reproduction, layout: str, *, reasons: str = "notes")
     if layout == "list":
         return reproduction_table(reproduction, reasons=reasons)
     return paper_table(reproduction) if layout == "paper" else compact_table(reproduction)
+
+
+def readable(reproduction: Reproduction) -> str:
+    """Return the layout that a terminal shows best: compact for tables of the paper, a list for settings and claims."""
+    has_rows = reproduction.table.label.startswith("Table") and not any(
+        e.verdict.status.startswith("setting") for e in reproduction.entries
+    )
+    return "compact" if has_rows else "list"
 
 
 def paper_table(reproduction: Reproduction) -> Table:
@@ -90,6 +101,7 @@ def compact_table(reproduction: Reproduction) -> Table:
     entries = {(e.cell.row, e.cell.column): e for e in reproduction.entries}
     shown = [e.cell for e in reproduction.entries if _has_ours(e)]
     heads = [c for c in reproduction.table.columns if any(cell.column == c for cell in shown)]
+    digits = {head: _decimals([e for e in reproduction.entries if e.cell.column == head]) for head in heads}
     rows: list[Row] = []
     used: dict[str, str] = {}
     for name in dict.fromkeys(cell.row for cell in shown):
@@ -97,7 +109,12 @@ def compact_table(reproduction: Reproduction) -> Table:
         section, _, title = name.rpartition(" | ")
         printed = [DASH if e is None else printed_number(e.cell) for e in members]
         rows.append(Row((Text(title), *printed), section))
-        rows.append(Row((Text("  ours"), *(_ours(e, used) for e in members)), section))
+        rows.append(
+            Row(
+                (Text("  ours"), *(_ours(e, digits[h], used) for h, e in zip(heads, members, strict=True))),
+                section,
+            )
+        )
     columns = [Column("row", ""), *(_compact_column(head) for head in heads)]
     published = reproduction.table
     legend = " ".join(f"[{mark}] {status}" for status, mark in STATUS_MARKS.items() if status in used)
@@ -118,16 +135,20 @@ def _compact_column(head: str) -> Column:
     return Column(head, title, group, unit_in_cells=True)
 
 
-def _ours(entry: Entry | None, used: dict[str, str]) -> Value:
+def _decimals(entries: Sequence[Entry]) -> int | None:
+    """One precision for a column: the finest that one of its numbers asks for."""
+    known = [d for e in entries if e.value is not None and (d := decimals_of(e)) is not None]
+    return max(known, default=None)
+
+
+def _ours(entry: Entry | None, decimals: int | None, used: dict[str, str]) -> Value:
     if entry is None or not _has_ours(entry):
         return DASH
     status = entry.verdict.status
     mark = used.setdefault(status, STATUS_MARKS[status])
     if entry.value is None:
         return Text("OOM", (mark,))
-    return Number(
-        entry.value, decimals_of(entry), SYMBOLS.get(entry.cell.unit, ""), compete=False, marks=(mark,)
-    )
+    return Number(entry.value, decimals, SYMBOLS.get(entry.cell.unit, ""), compete=False, marks=(mark,))
 
 
 def _not_shown(reproduction: Reproduction) -> list[str]:

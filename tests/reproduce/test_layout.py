@@ -13,7 +13,8 @@ from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports import render_latex, render_markdown
 from nco_bench.reports.table import Number
-from nco_bench.reproduce.layout import STATUS_MARKS, laid_out
+from nco_bench.reproduce.judging import STATUSES
+from nco_bench.reproduce.layout import LAYOUTS, STATUS_MARKS, laid_out, readable
 from nco_bench.reproduce.reproducing import Reproduction, reproduce, tables_of
 from nco_bench.reproduce.running import Runner
 from nco_bench.reproduce.writing import render
@@ -130,3 +131,24 @@ def test_compact_puts_the_printed_numbers_over_ours_and_sums_up_what_was_not_run
     counted = sum(int(number) for number in re.findall(r"(\d+) (?:weights missing|not run)", missing))
     assert counted == sum(e.value is None for e in insertion.entries)
     assert "POMO" in missing
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_bears_tables_of_settings(layout: str, tmp_path: Path) -> None:
+    """EIE's printed settings are compared without any run; its statuses stand in no table of numbers."""
+    done = reproduced("eie", "settings", tmp_path / "runs", 1)
+    assert {e.verdict.status for e in done.entries} == {"setting matches", "setting differs"}
+    text = render_markdown.render(laid_out(done, layout))
+    assert "setting differs" in text
+    assert readable(done) == "list"
+
+
+def test_what_has_a_number_of_ours_has_a_mark_in_the_compact_layout() -> None:
+    assert set(STATUS_MARKS) == set(STATUSES) - {"weights missing", "not run"}
+
+
+def test_ours_have_one_precision_a_column(insertion: Reproduction) -> None:
+    table = laid_out(insertion, "compact")
+    for index in range(1, len(table.columns)):
+        ours = [row.cells[index] for row in table.rows if row.cells[0].text == "  ours"]
+        assert len({cell.decimals for cell in ours if isinstance(cell, Number)}) <= 1
