@@ -135,7 +135,8 @@ def _page(table: Table, indices: list[int]) -> list[RichText]:
     several = len({row.section for row in table.rows}) > 1
     for row in table.rows:
         if section is None or row.section != section:
-            lines.append(RichText(_rule(row.section if several else "", total)))
+            named = several and row.section != row.cells[0].text
+            lines.append(RichText(_rule(row.section if named else "", total)))
         section = row.section
         line = RichText("")
         for position, index in enumerate(indices):

@@ -11,7 +11,7 @@ import pytest
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports import render_latex, render_markdown
+from nco_bench.reports import render_latex, render_markdown, render_terminal
 from nco_bench.reports.table import Number
 from nco_bench.reproduce.judging import STATUSES
 from nco_bench.reproduce.layout import LAYOUTS, STATUS_MARKS, laid_out, readable
@@ -141,6 +141,8 @@ def test_every_layout_bears_tables_of_settings(layout: str, tmp_path: Path) -> N
     text = render_markdown.render(laid_out(done, layout))
     assert "setting differs" in text
     assert readable(done) == "list"
+    lines = render_terminal.render(laid_out(done, "list")).splitlines()
+    assert not any(line.startswith("── ") for line in lines)  # the row says its own name
 
 
 def test_what_has_a_number_of_ours_has_a_mark_in_the_compact_layout() -> None:
