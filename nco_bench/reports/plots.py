@@ -114,9 +114,10 @@ def scaling(frame: ResultFrame, out: Path | str) -> Path:
     rows, columns = arrange(summarise(frame, intervals=True))
     panels = scaling_panels(rows, columns)
     if not panels:
+        have = {panel_title(s): s.sizes[0] for c in columns for s in c.cells.values() if _of_one_size(s)}
+        known = ", ".join(f"{title} with n = {n}" for title, n in have.items()) or "none at any size"
         raise ResultsError(
-            "No solver has gaps at two sizes of one distribution; run one of them on, say, tsp100 and tsp200, "
-            "which have references or get them from: nco-bench reference"
+            f"No solver has gaps at two sizes of one distribution (there is {known}); solve instances of another size."
         )
     looks = looks_of(frame, rows)
     with figure(len(panels), target) as (fig, axes):
@@ -131,7 +132,7 @@ def scaling(frame: ResultFrame, out: Path | str) -> Path:
                 axis.plot(
                     [], [], "o", color="#555555", markerfacecolor="white", label="hollow: not all instances"
                 )
-        missing = of_one_size(rows, columns, panels)
+        missing = only_of_one_size(rows, columns, panels)
         if missing:
             axes[0].plot([], [], linestyle="none", label=missing)
         legend(fig, axes)
@@ -146,9 +147,8 @@ def scaling_panels(
     for row in rows:
         for column in columns:
             summary = column.cells.get(row.key)
-            if summary is None or summary.mean_gap_percent is None or summary.sizes[0] != summary.sizes[1]:
-                continue
-            panels[panel_title(summary)][row.key].append(summary)
+            if summary is not None and _of_one_size(summary):
+                panels[panel_title(summary)][row.key].append(summary)
     several = {
         title: {
             key: sorted(cells, key=lambda s: s.sizes)
@@ -160,7 +160,12 @@ def scaling_panels(
     return {title: lines for title, lines in several.items() if lines}
 
 
-def of_one_size(
+def _of_one_size(summary: CellSummary) -> bool:
+    """Whether a cell has a gap, over instances of one size."""
+    return summary.mean_gap_percent is not None and summary.sizes[0] == summary.sizes[1]
+
+
+def only_of_one_size(
     rows: Sequence[MethodRow], columns: Sequence[DatasetColumn], panels: Mapping[str, Mapping[str, object]]
 ) -> str:
     """Name the rows with gaps that no panel of `scaling_panels` shows; empty where there are none."""

@@ -33,7 +33,7 @@ from nco_bench.reports.html_plots import (
 )
 from nco_bench.reports.html_tables import plain_table, table_html
 from nco_bench.reports.load import ResultFrame
-from nco_bench.reports.plots import of_one_size, scaling_panels, timed_gaps
+from nco_bench.reports.plots import only_of_one_size, scaling_panels, timed_gaps
 from nco_bench.reports.rows import MethodRow, arrange
 from nco_bench.reports.table import build_table
 
@@ -93,7 +93,7 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
             [r for r in rows if r.key in scaled],
             styles,
             len(scaling),
-            of_one_size(rows, columns, panels),
+            only_of_one_size(rows, columns, panels),
         )
         if scaling_divs
         else _nothing("a solver with gaps at two sizes of one distribution"),

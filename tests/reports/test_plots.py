@@ -163,7 +163,9 @@ def test_scaling_draws_what_has_two_sizes_and_names_what_has_not(results: Result
     text = plots.scaling(frame, tmp_path / "s.svg").read_text()
     assert ">not drawn, of one size only: net_lone<" in text
     assert ">net_lone<" not in text
-    with pytest.raises(ResultsError, match="two sizes of one distribution"):
+    with pytest.raises(
+        ResultsError, match=r"two sizes of one distribution \(there is TSP uniform with n = 100\)"
+    ):
         plots.scaling(frame.select(solvers=["net_lone"]), tmp_path / "s.svg")
 
 
