@@ -149,9 +149,9 @@ def training(
 ) -> None:
     """Loss and validation gap against steps."""
     from nco_bench.cli.output import say
-    from nco_bench.reports import plots
+    from nco_bench.reports import training_curves
 
-    plots.training(log, out)
+    training_curves.training(log, out)
     say(f"written to {out}")
 
 

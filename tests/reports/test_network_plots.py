@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import BadInputError
-from nco_bench.reports import network_plots, plots
+from nco_bench.reports import network_plots, training_curves
 from nco_bench.reports.network_plots import AttentionPanel, Features, ScaleCurve, Sightedness
 
 pytest.importorskip("matplotlib")
@@ -77,7 +77,7 @@ def test_training_logs_with_rows_that_have_no_loss_keep_their_smooth_line(tmp_pa
     drawn = []
     for lines in ([*rows[:-1], "199,0.005,4.0"], with_validation):
         log.write_text("\n".join(["step,loss,validation_gap", *lines]) + "\n")
-        drawn.append(plots.training([log], tmp_path / "t.svg").read_text())
+        drawn.append(training_curves.training([log], tmp_path / "t.svg").read_text())
     # The two longest paths are the loss and its smoothed line.
     plain, mixed = (sorted(map(len, re.findall(r'<path d="([^"]*)"', text)))[-2:] for text in drawn)
     assert [m >= 0.8 * p for m, p in zip(mixed, plain, strict=True)] == [True, True]

@@ -10,7 +10,7 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, ResultsError
-from nco_bench.reports import plots
+from nco_bench.reports import plots, training_curves
 from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.anytime import Curve
 from nco_bench.reports.figures import (
@@ -59,7 +59,12 @@ def test_pareto_says_who_solved_only_a_part_and_joins_no_line_to_it(results: Res
 
 def test_moving_mean_by_hand() -> None:
     """Windows of three inside, one at the ends."""
-    assert plots.smoothed(np.array([1.0, 2.0, 6.0, 4.0]), share=0.5).tolist() == [1.0, 3.0, 4.0, 4.0]
+    assert training_curves.smoothed(np.array([1.0, 2.0, 6.0, 4.0]), share=0.5).tolist() == [
+        1.0,
+        3.0,
+        4.0,
+        4.0,
+    ]
 
 
 def test_ticks_of_a_short_and_a_long_range() -> None:
@@ -256,7 +261,7 @@ def test_no_gaps_at_all_is_an_error(results: Results, tmp_path: Path) -> None:
 def test_a_bad_training_log_names_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(BadInputError, match=message):
-        plots.training([tmp_path / "log.csv"], tmp_path / "t.png")
+        training_curves.training([tmp_path / "log.csv"], tmp_path / "t.png")
 
 
 def test_a_training_log_of_another_measure_is_drawn_under_its_name(tmp_path: Path) -> None:
@@ -264,17 +269,17 @@ def test_a_training_log_of_another_measure_is_drawn_under_its_name(tmp_path: Pat
     tasks.write_text("step,loss,validation_f1\n1,0.5,\n2,0.4,87.5\n")
     costs.write_text("step,loss,greedy_cost\n1,0.5,\n2,0.4,4.25\n")
     old.write_text("step,loss,validation_gap,validation_f1\n1,0.5,,\n2,0.4,,87.5\n")  # as logs once were
-    assert "validation F1 (%)" in plots.training([tasks, old], tmp_path / "t.svg").read_text()
-    assert "greedy cost" in plots.training([costs], tmp_path / "c.svg").read_text()
+    assert "validation F1 (%)" in training_curves.training([tasks, old], tmp_path / "t.svg").read_text()
+    assert "greedy cost" in training_curves.training([costs], tmp_path / "c.svg").read_text()
     with pytest.raises(
         BadInputError, match=r"costs\.csv: measures greedy_cost, .*tasks\.csv measures validation_f1"
     ):
-        plots.training([tasks, costs], tmp_path / "t.svg")
+        training_curves.training([tasks, costs], tmp_path / "t.svg")
 
 
 def test_training_log_with_other_columns_and_gaps_now_and_then(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,lr,loss,validation_gap\n1,1e-4,2.5,\n2,1e-4,2.0,7.5\n")
-    log = plots.read_training_log(tmp_path / "log.csv")
+    log = training_curves.read_training_log(tmp_path / "log.csv")
     assert log["loss"].tolist() == [2.5, 2.0]
     assert np.isnan(log["validation_gap"][0])
     assert log["validation_gap"][1] == 7.5
