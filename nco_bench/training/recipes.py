@@ -167,6 +167,7 @@ FLAGSHIP = Recipe(
     schedule="constant",
     warmup=200,
     ema=0.999,
+    lengths="seconds",
     auxiliary=0.2,
 )
 """For weeks of a CPU: Muon at a constant rate without end; copies that fall are branched off (see docs/training.md)."""

@@ -13,7 +13,7 @@ import pytest
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.models.registry import PATH_MODELS
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.models.task_table import PUBLISHED_NETWORKS
 from nco_bench.problems.tasks import TASKS
 from nco_bench.training import campaign
 from nco_bench.training.campaign import pack, run_campaign, unpack
@@ -156,7 +156,7 @@ def test_every_network_of_the_papers_is_in_a_campaign() -> None:
     tasks = {
         (p.stage.model, p.stage.data[0], p.stage.seed) for p in _plans("tropical") if p.learner == "tasks"
     }
-    assert tasks == {(n, t, s) for n in TASK_NETWORKS for t in TASKS for s in (0, 1, 2)}
+    assert tasks == {(n, t, s) for n in PUBLISHED_NETWORKS for t in TASKS for s in (0, 1, 2)}
     assert all(p.samples == 10_000_000 for p in _plans("tropical") if p.learner == "tasks")
     capacities = {p.recipe.capacity for p in _plans("eie") if p.stage.problem == "cvrp"}  # type: ignore[attr-defined]
     assert capacities == {10.0, 15.0, 20.0}
