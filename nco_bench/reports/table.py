@@ -168,6 +168,18 @@ class Table:
         if wrong:
             raise ValueError(f"table {self.name}: row {wrong[0]} does not have {len(self.columns)} cells")
 
+    def __str__(self) -> str:
+        """Return it as plain text, as wide as it needs."""
+        from nco_bench.reports.render_terminal import render
+
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        from nco_bench.reports.html_tables import notebook_html
+
+        return notebook_html(self)
+
 
 class Notes:
     """Footnotes while a table is built: the same text gets the same mark."""
