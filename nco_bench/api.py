@@ -6,8 +6,8 @@ Names, options and defaults are those of the command line; folders default to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ Folder = str | Path
 Folders = Folder | Sequence[Folder]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """What a run was asked for, whether it was computed now or stored before; shows itself as its main table.
 
@@ -61,7 +61,7 @@ class RunResult:
     run_ids: tuple[str, ...]
     failed: int
     skipped: tuple[str, ...]
-    frame: ResultFrame = field(repr=False)
+    frame: ResultFrame
 
     @cached_property
     def table(self) -> Table:
@@ -78,8 +78,8 @@ class RunResult:
         """A dict per solver, decoding, dataset and seed: the cells of ``nco-bench run --json``."""
         return [summary.as_dict() for summary in summarise(self.frame)]
 
-    def __str__(self) -> str:
-        return str(self.table)
+    def __repr__(self) -> str:
+        return repr(self.table)
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
@@ -125,6 +125,7 @@ def run(
     param: Mapping[str, Any] | None = None,
     jobs: int = 1,
     fresh: bool = False,
+    update_references: bool = False,
     results: Folder | None = None,
     instances: Folder | None = None,
 ) -> RunResult:
@@ -145,7 +146,7 @@ def run(
     """
     study = Study(
         _list(solvers), _list(data), _list(decoding), weights, logit_scale, coordinate_scale, device, seed, repeats,
-        batch_size, limit, time_limit, param or {}, jobs, "local", fresh, False, results, instances,
+        batch_size, limit, time_limit, param or {}, jobs, "local", fresh, update_references, results, instances,
     )  # fmt: skip
     return run_study(study, command="nco_bench.run")
 
@@ -175,17 +176,17 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     return RunResult(tuple(outcome.run_ids), outcome.failed, tuple(outcome.skipped), frame)
 
 
-def plan(study: Study, display: Display | None = None) -> Plan:
+def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
     """Say what a study would solve, what is stored, and how long it may take; nothing is written.
 
     Parameters
     ----------
     study
         What would be run.
-    display
-        Who is told of instances that are solved for the estimate, where no record tells the time.
+    tell
+        Called with a line before an instance is solved for the estimate, which is done where no record tells the time.
     """
-    return plan_requests(study.requests(), display or QuietDisplay())
+    return plan_requests(study.requests(), tell or (lambda _: None))
 
 
 def frame(

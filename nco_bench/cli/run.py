@@ -155,12 +155,11 @@ def _tell_plan(study: Study, json: bool) -> None:
     from dataclasses import asdict
 
     from nco_bench import api
-    from nco_bench.cli.output import RunDisplay, print_json, say
+    from nco_bench.cli.output import print_json, say
     from nco_bench.cli.tables import print_objects
     from nco_bench.runs.planning import duration
 
-    with RunDisplay() as display:
-        plan = api.plan(study, display)
+    plan = api.plan(study, say)
     for line in plan.skipped:
         say(f"would skip {line}")
     if json:

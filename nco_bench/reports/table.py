@@ -135,7 +135,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A finished table.
 
@@ -168,11 +168,11 @@ class Table:
         if wrong:
             raise ValueError(f"table {self.name}: row {wrong[0]} does not have {len(self.columns)} cells")
 
-    def __str__(self) -> str:
-        """Return it as plain text, as wide as it needs."""
+    def __repr__(self) -> str:
+        """Return it as plain text."""
         from nco_bench.reports.render_terminal import render
 
-        return render(self)
+        return render(self).rstrip("\n")
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +11,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.runs.records import Cell, find_runs
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
-from nco_bench.runs.runner import Display, describe, time_alone, usable
+from nco_bench.runs.runner import describe, time_alone, usable
 from nco_bench.runs.store import DONE
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.base import Begins, Solver
@@ -99,7 +99,7 @@ class Plan:
         return sum(known) if len(known) == len(self.cells) else None
 
 
-def plan(requests: Sequence[RunRequest], display: Display) -> Plan:
+def plan(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Plan:
     """Say what a run would do; nothing is written.
 
     The time is that of stored records of the same configuration, on the same set or else on sets of the same size. Where
@@ -109,8 +109,8 @@ def plan(requests: Sequence[RunRequest], display: Display) -> Plan:
     ----------
     requests
         That differ in nothing but their seed.
-    display
-        Who is told of instances that are solved for the estimate.
+    tell
+        Called with a line where an instance is to be solved for the estimate.
 
     Raises
     ------
@@ -121,12 +121,12 @@ def plan(requests: Sequence[RunRequest], display: Display) -> Plan:
     ready, skipped = usable(plan_cells(first, load_datasets(first)))
     if not ready:
         raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
-    cells = [cell for one, solver in ready for cell in _plan_cell(requests, one, solver, display)]
+    cells = [cell for one, solver in ready for cell in _plan_cell(requests, one, solver, tell)]
     return Plan(tuple(cells), tuple(skipped))
 
 
 def _plan_cell(
-    requests: Sequence[RunRequest], one: CellPlan, solver: Solver, display: Display
+    requests: Sequence[RunRequest], one: CellPlan, solver: Solver, tell: Callable[[str], None]
 ) -> list[PlannedCell]:
     dataset = one.dataset
     if isinstance(solver, Begins):
@@ -140,7 +140,7 @@ def _plan_cell(
         solves = requests[0].repeats * len(dataset)
         seconds, basis = None, ""
         if any(count < solves for count in stored):
-            seconds, basis = _expect(requests[0], cell, dataset, solver, display)
+            seconds, basis = _expect(requests[0], cell, dataset, solver, tell)
         return [
             _planned(request, cell, solves, count, seconds, basis)
             for request, count in zip(requests, stored, strict=True)
@@ -178,13 +178,13 @@ def _stored(request: RunRequest, cell: Cell, dataset: Dataset) -> int:
 
 
 def _expect(
-    request: RunRequest, cell: Cell, dataset: Dataset, solver: Solver, display: Display
+    request: RunRequest, cell: Cell, dataset: Dataset, solver: Solver, tell: Callable[[str], None]
 ) -> tuple[float | None, str]:
     """Return the seconds to expect per instance, and why."""
     known = _known_seconds(request.results, cell, dataset)
     if known is not None:
         return known
-    display.message(
+    tell(
         f"{f'{cell.label} {cell.decoding}'.strip()} on {cell.dataset}: solving one instance for the estimate"
     )
     seconds = time_alone(solver, dataset, request, cell.device)

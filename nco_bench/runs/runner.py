@@ -389,9 +389,11 @@ class _CellWorker:
         if not self._better:
             return
         stored = "" if self._request.update_references else "; --update-references keeps them"
-        self._display.message(
-            f"{self._cell.label} beats {len(self._better)} references of {self._dataset.name}{stored}"
-        )
+        first = sum(self._dataset.references[position] is None for position in self._better)
+        beaten = f"beats {len(self._better) - first}" if len(self._better) > first else ""
+        found = f"finds {first} new" if first else ""
+        told = " and ".join(filter(None, (beaten, found)))
+        self._display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
         if self._request.update_references:
             for kept in offer(self._dataset, self._better, self._request.places.instances):
                 if kept.status == "refused":

@@ -87,7 +87,7 @@ def test_run_gives_what_the_command_line_gives(capfd: pytest.CaptureFixture[str]
     assert printed["run_ids"] == []  # all was stored
     assert json.loads(json.dumps(done.cells)) == printed["cells"]
     assert len(done.records) == 16
-    assert str(done) == str(done.table)
+    assert repr(done) == repr(done.table)
     assert nco_bench.verify().findings == ()
 
 
