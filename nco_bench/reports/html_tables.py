@@ -40,12 +40,13 @@ def notebook_html(table: Table) -> str:
         rows.append(f"<tr{rule}>{''.join(map(_notebook_cell, row.cells))}</tr>")
     groups = groups_of(table.columns)
     upper = "".join(f'<th colspan="{len(m)}" style="text-align:center">{escape(g)}</th>' for g, m in groups)
-    lower = "".join(f"<th>{escape(column.title)}</th>" for column in table.columns)
+    lower = "".join(f'<th style="padding:2px 8px">{escape(column.title)}</th>' for column in table.columns)
     notes = [f"{n.mark} {n.text}".strip() for n in table.notes]
     below = "".join(f"<div>{escape(text)}</div>" for text in (table.caption, *notes))
     head = f"<tr>{upper}</tr>" if any(g for g, _ in groups) else ""
     return (
-        f"<div><table><thead>{head}<tr>{lower}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f'<div><table style="border-collapse:collapse"><thead>{head}'
+        f"<tr>{lower}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f'<div style="font-size:smaller;max-width:60em">{below}</div></div>'
     )
 
@@ -54,9 +55,9 @@ def _notebook_cell(cell: Value) -> str:
     text = escape(cell.text + (cell.suffix if isinstance(cell, Number) else ""))
     marks = f"<sup>{escape(','.join(cell.marks))}</sup>" if cell.marks else ""
     if not isinstance(cell, Number):
-        return f'<td style="text-align:left">{text}{marks}</td>'
+        return f'<td style="text-align:left;padding:2px 8px">{text}{marks}</td>'
     tag = ("", "b", "u")[cell.rank]
-    return f'<td style="text-align:right">{f"<{tag}>{text}</{tag}>" if tag else text}{marks}</td>'
+    return f'<td style="text-align:right;padding:2px 8px">{f"<{tag}>{text}</{tag}>" if tag else text}{marks}</td>'
 
 
 def plain_table(name: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
