@@ -157,7 +157,6 @@ def _tell_plan(study: Study, json: bool) -> None:
     from nco_bench import api
     from nco_bench.cli.output import print_json, say
     from nco_bench.cli.tables import print_objects
-    from nco_bench.runs.planning import duration
 
     plan = api.plan(study, say)
     for line in plan.skipped:
@@ -168,10 +167,7 @@ def _tell_plan(study: Study, json: bool) -> None:
         )
         return
     print_objects([cell.in_short() for cell in plan.cells])
-    typer.echo(
-        f"{plan.to_solve:,} to solve, {plan.stored:,} stored; expected time {duration(plan.seconds)}, "
-        "without loading weights and instances. Nothing was written."
-    )
+    typer.echo(f"{plan.sentence()}, without loading weights and instances. Nothing was written.")
 
 
 def add_to(app: typer.Typer) -> None:

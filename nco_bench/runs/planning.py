@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from statistics import fmean
 
@@ -75,7 +76,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """All cells of a run, and a line for each that cannot run."""
 
@@ -97,6 +98,29 @@ class Plan:
         """Expected wall time in all; None where that of a cell is not known."""
         known = [cell.seconds for cell in self.cells if cell.seconds is not None]
         return sum(known) if len(known) == len(self.cells) else None
+
+    def sentence(self) -> str:
+        """Return the sum of it in words."""
+        return f"{self.to_solve:,} to solve, {self.stored:,} stored; expected time {duration(self.seconds)}"
+
+    def __repr__(self) -> str:
+        lines = [
+            ", ".join(f"{key}: {value}" for key, value in cell.in_short().items()) for cell in self.cells
+        ]
+        return "\n".join([*lines, *self._skipped(), self.sentence()])
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        rows = [cell.in_short() for cell in self.cells]
+        head = "".join(f"<th>{escape(key)}</th>" for key in rows[0])
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(v))}</td>' for v in row.values())}</tr>" for row in rows
+        )
+        below = "".join(f"<div>{escape(line)}</div>" for line in (*self._skipped(), self.sentence()))
+        return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
+
+    def _skipped(self) -> list[str]:
+        return [f"would skip {line}" for line in self.skipped]
 
 
 def plan(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Plan:

@@ -194,6 +194,25 @@ def test_a_table_shows_itself_in_a_notebook() -> None:
     assert done._repr_html_().startswith("<div><table")
 
 
+def test_a_dataset_shows_itself_in_one_line() -> None:
+    assert repr(nco_bench.load("tsp20")) == "<Dataset tsp20: 10,000 tsp instances, n = 20, 0 references>"
+
+
+def test_a_plan_shows_itself_as_a_table() -> None:
+    nco_bench.run("nearest-neighbor", "tsp30", limit=2)
+    plan = nco_bench.plan(Study(["nearest-neighbor"], ["tsp30", "tsp20"], limit=3))
+    reader = Reader()
+    reader.feed(plan._repr_html_())
+    assert reader.open == []
+    header, *rows = reader.rows
+    told = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(row["dataset"], row["to solve"], row["stored"]) for row in told] == [
+        ("tsp30", "1", "2"),
+        ("tsp20", "3", "0"),
+    ]
+    assert repr(plan).splitlines()[-1].startswith("4 to solve, 2 stored; expected time ")
+
+
 def test_a_study_says_what_it_would_do() -> None:
     study = Study(["nearest-neighbor"], ["tsp30"], limit=5, seed=(1, 2))
     plan = nco_bench.plan(study)
