@@ -85,10 +85,10 @@ def remove(
     records = sum(one.records for one in facts)
     for one in facts:
         say(f"{one.run}: {', '.join(one.solvers)} on {', '.join(one.datasets)}, {one.records:,} records")
-    if not yes:
-        _ask(
-            f"Remove {'this run' if len(facts) == 1 else f'these {len(facts)} runs'} with {records:,} records?"
-        )
+    which = "this run" if len(facts) == 1 else f"these {len(facts)} runs"
+    if not yes and not _confirmed(f"Remove {which} with {records:,} records?"):
+        say("nothing was removed")
+        return
     folders.remove(chosen)
     if json:
         print_json({"removed": [one.run for one in facts], "records": records})
@@ -159,7 +159,7 @@ def _in_short(facts: Any) -> dict[str, Any]:
     }
 
 
-def _ask(question: str) -> None:
+def _confirmed(question: str) -> bool:
     """Ask on a terminal; elsewhere nobody answers, and --yes must have been said."""
     import sys
 
@@ -167,10 +167,9 @@ def _ask(question: str) -> None:
 
     if not sys.stdin.isatty():
         raise BadInputError(
-            f"{question} There is no terminal to ask; nothing was removed. Add --yes to remove them."
+            f"{question} There is no terminal to ask; nothing was removed. Add --yes to remove."
         )
-    if not typer.confirm(question, err=True):
-        raise BadInputError("Nothing was removed.")
+    return typer.confirm(question, err=True)
 
 
 def add_to(app: typer.Typer) -> None:

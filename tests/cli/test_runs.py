@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -97,6 +98,25 @@ def test_nothing_is_removed_without_consent_or_where_a_name_is_wrong(nco_bench: 
     _, error = nco_bench("runs", "rm", name, "another", "--yes", status=2)
     assert "'another'" in error
     assert contents(RESULTS) == before
+
+
+class Terminal(io.StringIO):
+    """Somebody who answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", 1), ("", 1), ("y", 0)])
+def test_a_person_is_asked(
+    nco_bench: Command, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "3")
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    _, talk = nco_bench("runs", "rm", "*")
+    assert "3 records" in talk
+    assert ("nothing was removed" in talk) == (left == 1)
+    assert len(os.listdir(RESULTS)) == left
 
 
 def test_whole_runs_are_removed_and_what_is_left_is_sound(nco_bench: Command) -> None:
