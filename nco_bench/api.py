@@ -145,10 +145,26 @@ def run(
         For a user's mistake; an instance that a solver fails on is a record, and raises nothing.
     """
     study = Study(
-        _list(solvers), _list(data), _list(decoding), weights, logit_scale, coordinate_scale, device, seed, repeats,
-        batch_size, limit, time_limit, param or {}, jobs, "local", fresh, update_references, results, instances,
-    )  # fmt: skip
-    return run_study(study, command="nco_bench.run")
+        solvers=_list(solvers),
+        data=_list(data),
+        decoding=_list(decoding),
+        weights=weights,
+        logit_scale=logit_scale,
+        coordinate_scale=coordinate_scale,
+        device=device,
+        seed=seed,
+        repeats=repeats,
+        batch_size=batch_size,
+        limit=limit,
+        time_limit=time_limit,
+        param=param or {},
+        jobs=jobs,
+        fresh=fresh,
+        update_references=update_references,
+        results=results,
+        instances=instances,
+    )
+    return run_study(study)
 
 
 def run_study(study: Study, display: Display | None = None, *, command: str = "") -> RunResult:
@@ -161,7 +177,7 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     display
         Who is told of the progress; by default only failures are told, on stderr.
     command
-        What stands in the records as the command.
+        What stands in the records as the command; by default the call of `run` that does the same.
     """
     outcome = RunOutcome()
     requests = study.requests(command)

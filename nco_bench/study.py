@@ -90,8 +90,22 @@ class Study:
     instances: str | Path | None = None
     source: Mapping[str, str] = field(default_factory=dict)
 
+    @staticmethod
+    def read(path: str | Path) -> Study:
+        """Read a study from its file, see `read_study`; one without solvers or datasets is refused when it is run."""
+        return Study(**{"solvers": (), "data": (), **read_study(Path(path))})
+
+    def call(self) -> str:
+        """Return the call that makes it, with what differs from the defaults."""
+        given = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)
+            if one.name != "source" and getattr(self, one.name) not in (one.default, {}, ())
+        ]
+        return f"nco_bench.run({', '.join(given)})"
+
     def requests(self, command: str = "") -> list[RunRequest]:
-        """Return what is to be run, a request per seed.
+        """Return what is to be run, a request per seed; `command` stands in the records, by default `call`.
 
         Raises
         ------
@@ -121,7 +135,7 @@ class Study:
             executor=self.executor,
             fresh=self.fresh,
             update_references=self.update_references,
-            command=command,
+            command=command or self.call(),
             study=dict(self.source) or None,
         )
         seeds = (self.seed,) if isinstance(self.seed, int) else self.seed

@@ -222,6 +222,23 @@ def test_a_study_says_what_it_would_do() -> None:
     assert nco_bench.plan(study).to_solve == 0
 
 
+def test_a_study_of_a_file_is_that_of_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("study.toml").write_text('solvers = ["two-opt"]\ndata = "tsp20"\nlimit = 3\nseed = [1, 2]\n')
+    study = Study.read("study.toml")
+    nco_bench.run_study(study)
+    capfd.readouterr()
+    assert command(["run", "--config", "study.toml", "--dry-run", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["stored"] == 6
+    infos = [json.loads(path.read_text()) for path in sorted(Path("results/runs").glob("*/run.json"))]
+    assert [info["study"] for info in infos] == [dict(study.source)] * 2
+    assert infos[0]["command"] == "nco_bench.run(solvers=['two-opt'], data=['tsp20'], seed=[1, 2], limit=3)"
+    again = eval(infos[0]["command"], {"nco_bench": nco_bench})  # what stands there can be called
+    assert again.run_ids == ()
+    Path("study.toml").write_text("limit = 3\n")
+    with pytest.raises(BadInputError, match="solvers: name at least one"):
+        nco_bench.run_study(Study.read("study.toml"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
