@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    "generate", "run", "report", "compare", "verify", "reference", "train", "listing", "show", "score", "parity",
+    "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "listing", "show", "score", "parity",
     "convert", "instances", "weights", "calibrate", "plot", "test_solver", "doctor", "reproduce",
 )  # fmt: skip
 """Modules of `nco_bench.cli`, each of which adds its command; they import nothing heavy at the top."""
@@ -65,6 +65,7 @@ EXTRA_OF = {
     "submitit": "slurm",
     "tensorboard": "tensorboard",
     "ortools": "ortools",
+    "pyarrow": "parquet",
 }
 """Optional packages that commands import, with the extra that installs each."""
 

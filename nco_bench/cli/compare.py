@@ -12,7 +12,10 @@ from nco_bench.cli.options import DEFAULT_FOLDERS, DEFAULT_INSTANCES, Instances,
 def compare(
     solver_a: Annotated[str, typer.Argument(help="A row of the table, or a solver's name.")],
     solver_b: Annotated[str, typer.Argument(help="The other one.")],
-    data: Annotated[list[str], typer.Option("--data", help="Dataset that both were run on; repeatable.")],
+    data: Annotated[
+        list[str],
+        typer.Option("--data", help="Dataset that both were run on, or a pattern like 'tsp*'; repeatable."),
+    ],
     results: ResultFolders = DEFAULT_FOLDERS,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
@@ -22,12 +25,12 @@ def compare(
     The name of a generated set means its first instances, whatever was run. Prints a line for each --data; --json prints one
     object, or for several --data a list.
     """
+    from nco_bench import api
     from nco_bench.cli.output import print_json
     from nco_bench.reports import compare as comparing
-    from nco_bench.reports.load import load_frame
 
-    frame = load_frame(results, instances)
-    found = [comparing.compare(frame, solver_a, solver_b, name) for name in dict.fromkeys(data)]
+    frame = api.frame(results=results, instances=instances)
+    found = [comparing.compare(frame, solver_a, solver_b, name) for name in frame.meant(data)]
     if json:
         documents = [comparing.as_document(one, comparing.outliers_of(frame, one)) for one in found]
         print_json(documents[0] if len(documents) == 1 else documents)

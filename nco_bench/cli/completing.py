@@ -83,6 +83,13 @@ def everything() -> Iterable[str]:
     ]
 
 
+def runs() -> Iterable[str]:
+    """Ids of the runs in the folder that the environment names, or the usual one."""
+    from nco_bench.study import results_folder
+
+    return sorted(path.parent.name for path in results_folder(None).glob("*/run.json"))
+
+
 def problems() -> Iterable[str]:
     """What `generate` generates."""
     from nco_bench.datasets.generators import GENERATORS
@@ -98,6 +105,7 @@ COMPLETERS: dict[str, Callable[[], Iterable[str]]] = {
     "decoding": listed("decodings"), "distribution": listed("distributions"), "paper": listed("papers"), "what": kinds,
     "show name": everything, "weights pull name": pullable, "weights show name": weights, "weights export name": weights,
     "report table": tables, "reproduce table": paper_tables, "generate problem": problems,
+    "runs": runs,
 }  # fmt: skip
 """By an option's or argument's name, or by command and name where the name alone would not do."""
 

@@ -16,12 +16,42 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "run": (
         "nco-bench run two-opt decoder-6x128 --data tsp100 --limit 100",
         "nco-bench run pens-a --data tsplib:1-1000 --decoding beam:16",
-        "nco-bench run lkh3:runs=10 hgs --data cvrp100 --time-limit 10 --jobs 4",
+        "nco-bench run --config study.toml --dry-run",
     ),
     "report": (
         "nco-bench report --data tsp100",
-        "nco-bench report --table gaps --latex --out gaps.tex",
+        "nco-bench report --table gaps --data 'tsp*' --latex --out gaps.tex",
         "nco-bench report --html --out report.html",
+    ),
+    "runs": (
+        "nco-bench runs list --data 'tsp*'",
+        "nco-bench runs show 20261122-1042",
+        "nco-bench runs export --out records.csv",
+    ),
+    "runs list": (
+        "nco-bench runs list",
+        "nco-bench runs list --solver 'pens-*' --data tsp1000",
+        "nco-bench runs list --results results/classical --json",
+    ),
+    "runs show": (
+        "nco-bench runs show 20261122-1042",
+        "nco-bench runs show '2026*' --results results/cpu",
+        "nco-bench runs show 20261122-1042 --json",
+    ),
+    "runs rm": (
+        "nco-bench runs rm 20261122-1042",
+        "nco-bench runs rm '20261122*' --yes",
+        "nco-bench runs rm '*' --results trial/runs",
+    ),
+    "runs merge": (
+        "nco-bench runs merge other/results/runs",
+        "nco-bench runs merge gpu/runs cpu/runs --results all/runs",
+        "nco-bench runs merge results/cpu/20261122-104225-662424-9135-f4f7c8",
+    ),
+    "runs export": (
+        "nco-bench runs export --out records.csv",
+        "nco-bench runs export --data 'tsp*' --out tsp.parquet",
+        "nco-bench runs export --solver lkh3 --solver 'pens-*' --out some.csv",
     ),
     "compare": (
         "nco-bench compare pens-a decoder-6x128 --data tsp100",
@@ -86,7 +116,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "reproduce": (
         "nco-bench reproduce pens --table 2",
         "nco-bench reproduce sit --scale cpu --markdown --out tables",
-        "nco-bench reproduce all --limit 1",
+        "nco-bench reproduce --list",
     ),
     "instances": (
         "nco-bench instances pull tsplib",

@@ -17,7 +17,7 @@ TYPES = {
     "coordinate_scale": "FACTOR", "scale": "FACTOR", "n": "N", "what": "KIND", "gap": "DEFINITION", "figure": "NUMBER",
     "table": "NAME", "reproduce table": "NUMBER", "reproduce scale": "SCALE", "reproduce limit": "K",
     "reproduce out": "FOLDER", "plot sightedness limit": "K", "instance_file": "INSTANCE", "solution_file": "SOLUTION",
-    "runs": "RUN", "fixtures": "FILE",
+    "runs": "RUN", "fixtures": "FILE", "run config": "FILE", "alias": "NAME=SHORT", "sources": "FOLDER",
 }  # fmt: skip
 """What stands for a value in help, by a parameter's name, or by command and name; else the name itself in capitals."""
 

@@ -29,19 +29,23 @@ def key_values(option: str, items: list[str] | None) -> dict[str, str]:
     return out
 
 
-def parse_batch_size(text: str) -> int | None:
-    """Parse ``--batch-size``; None stands for ``auto``.
+def parse_aliases(items: list[str] | None) -> dict[str, str]:
+    """Parse ``--alias NAME=SHORT``; the last ``=`` divides, since names hold some.
 
     Raises
     ------
     BadInputError
-        For anything but ``auto`` or a positive whole number.
+        For an item without ``=``, or a name that is given twice.
     """
-    if text == "auto":
-        return None
-    if not _is_whole(text) or int(text) < 1:
-        raise BadInputError(f"--batch-size {text!r}: expected auto or a whole number >= 1.")
-    return int(text)
+    out: dict[str, str] = {}
+    for item in items or []:
+        name, equals, short = item.rpartition("=")
+        if not equals or not name or not short.strip():
+            raise BadInputError(f"--alias {item!r}: expected NAME=SHORT, for instance tsp100:count=16=T100.")
+        if name in out:
+            raise BadInputError(f"--alias {item!r}: {name} is given twice; keep one.")
+        out[name] = short
+    return out
 
 
 def parse_duration(text: str | None) -> float | None:

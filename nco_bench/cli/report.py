@@ -20,9 +20,15 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     html: Annotated[bool, typer.Option("--html", help="One self-contained page.")] = False,
     json: Json = False,
-    data: Annotated[list[str] | None, typer.Option("--data", help="Only these datasets; repeatable.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Only these datasets, or 'tsp*'; repeatable.")
+    ] = None,
     solver: Annotated[
-        list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")
+        list[str] | None, typer.Option("--solver", help="Only these solvers, or 'pens-*'; repeatable.")
+    ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option("--alias", help="Short name of a dataset in the table, NAME=SHORT; repeatable."),
     ] = None,
     gap: Annotated[str, typer.Option("--gap", help="mean-of-gaps or gap-of-means.")] = "mean-of-gaps",
     notes: Annotated[
@@ -48,11 +54,11 @@ def report(
     paired scatter of two methods, and outliers beyond three interquartile ranges; 'nco-bench compare' tests a pair
     (difference with interval, wins, ties and losses, Wilcoxon).
     """
+    from nco_bench import api
     from nco_bench.cli.output import say
-    from nco_bench.cli.parsing import form_of, one_of
+    from nco_bench.cli.parsing import form_of, one_of, parse_aliases
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
-    from nco_bench.reports.load import load_frame
     from nco_bench.reports.render_terminal import show
     from nco_bench.reports.table import build_table
     from nco_bench.reports.writing import render, write_text
@@ -60,9 +66,10 @@ def report(
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:
         chosen = form_of(out)
-    frame = load_frame(results, instances)
-    if data or solver:
-        frame = frame.select(datasets=data or (), solvers=solver or ())
+    aliases = parse_aliases(alias)
+    frame = api.frame(
+        data=data or (), solver=solver or (), results=results, instances=instances, alias=aliases
+    )
     if chosen is None and out is None:
         show(build_table(table, frame, gap=gap), console(), notes=notes)
         return

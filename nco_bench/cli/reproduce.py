@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
 
+if TYPE_CHECKING:
+    from nco_bench.reports.published import PublishedTable
+
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="pens, eie, tropical, sit, decoder-scaling, or all.")],
+    paper: Annotated[
+        str | None, typer.Argument(help="pens, eie, tropical, sit, decoder-scaling, or all.")
+    ] = None,
     table: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
     scale: Annotated[
         str,
@@ -35,6 +41,9 @@ def reproduce(
         ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="The same as --layout list.")] = False,
+    list_tables: Annotated[
+        bool, typer.Option("--list", help="List the tables, with how many numbers each scale answers.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
     ] = None,
@@ -59,6 +68,11 @@ def reproduce(
     if long and layout not in (None, "list"):
         raise BadInputError(f"--long is --layout list, and --layout says {layout}; give one of them.")
     layout = "list" if long else layout
+    if list_tables:
+        _list(tables_of(paper or "all", table), json)
+        return 0
+    if paper is None:
+        raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
     wanted = tables_of(paper, table)
     if out is not None:
@@ -85,6 +99,25 @@ def reproduce(
     listed = ", ".join(f"{number} {status}" for status, number in counts.items())
     say(f"{sum(counts.values())} printed numbers: {listed or 'none'}")
     return 1 if runner.failed else 0
+
+
+def _list(tables: Sequence[PublishedTable], json: bool) -> None:
+    from dataclasses import asdict
+
+    from nco_bench.cli.output import print_json
+    from nco_bench.cli.tables import print_objects
+    from nco_bench.reproduce.listing import list_reproducible
+
+    found = list_reproducible(tables)
+    if json:
+        print_json([asdict(one) for one in found])
+        return
+    print_objects(
+        [
+            {"paper": f.paper, "table": f.table, "printed": f.printed, **f.answered, "title": f.title}
+            for f in found
+        ]
+    )
 
 
 def add_to(app: typer.Typer) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,16 +14,53 @@ from nco_bench.cli.options import (
     Jobs,
     Json,
     Results,
-    Seed,
     TimeLimit,
 )
 
+if TYPE_CHECKING:
+    from nco_bench.study import Study
+
+STUDY = "nco_bench.study"
+"""Key of the context's notes where the study's file stands."""
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options of a study's file for those that are not given; click checks them as if they were typed."""
+    if path is None or context.resilient_parsing:
+        return path
+    from nco_bench.study import read_study
+
+    given = read_study(path)
+    context.meta[STUDY] = given.pop("source")
+    param = given.pop("param", {})
+    if param:
+        given["param"] = [f"{key}={value}" for key, value in param.items()]
+    context.default_map = {key: _typed(value) for key, value in given.items()}
+    return path
+
+
+def _typed(value: Any) -> Any:
+    """Return a value as it would be typed."""
+    if isinstance(value, list):
+        return [_typed(one) for one in value]
+    return value if isinstance(value, bool) else str(value)
+
 
 def run(
+    context: typer.Context,
     solvers: Annotated[
         list[str], typer.Argument(help="Solver names, with options like lkh3:runs=10, or FILE.py.")
     ],
     data: Annotated[list[str], typer.Option("--data", help="Dataset name or file; repeatable.")],
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="TOML file with these options as keys (a study); options given here win over it.",
+            callback=_read_config,
+            is_eager=True,
+        ),
+    ] = None,
     decoding: Annotated[
         list[str] | None, typer.Option("--decoding", help="greedy, beam:16, rrc:1000, ...; repeatable.")
     ] = None,
@@ -35,7 +73,12 @@ def run(
         str | None, typer.Option("--coordinate-scale", help="auto, extrapolate or a factor.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Seed = 1234,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--seed", help="Seed, default 1234; repeatable.", min=0, max=2**32 - 1, show_default=False
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Solve everything this many times.", min=1)] = 1,
     batch_size: Annotated[str, typer.Option("--batch-size", help="auto or a number.")] = "auto",
     limit: Annotated[
@@ -51,54 +94,80 @@ def run(
     update_references: Annotated[
         bool, typer.Option("--update-references", help="Keep solutions that beat the reference.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would be solved and how long it may take; write nothing."),
+    ] = False,
     results: Results = DEFAULT_RESULTS,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:
-    """Run solvers on datasets; a second start continues where the first one stopped."""
-    from nco_bench.cli.output import RunDisplay, print_json
-    from nco_bench.cli.parsing import key_values, parse_batch_size
-    from nco_bench.cli.tables import console
-    from nco_bench.datasets.load import Places
-    from nco_bench.reports.aggregate import summarise
-    from nco_bench.reports.render_terminal import show
-    from nco_bench.reports.selection import frame_of_cells
-    from nco_bench.reports.table import build_table
-    from nco_bench.runs.environment import command_line
-    from nco_bench.runs.executors import execute
-    from nco_bench.runs.request import RunRequest, parse_limit
+    """Run solvers on datasets; a second start continues where the first one stopped.
 
-    request = RunRequest(
-        solvers=tuple(dict.fromkeys(solvers)),
-        datasets=tuple(dict.fromkeys(data)),
-        results=results,
-        places=Places.from_environment(instances),
-        decodings=tuple(dict.fromkeys(decoding or ())),
+    Every solver runs with every decoding and seed on every dataset. --config FILE takes the same keys as the options, with
+    lists where they are repeatable, and solvers: solvers = ["lkh3"], data = ["tsp100"], seed = [1, 2]. Its text is kept with
+    the records.
+    """
+    from nco_bench.cli.output import RunDisplay, print_json
+    from nco_bench.cli.parsing import key_values
+    from nco_bench.cli.tables import console
+    from nco_bench.reports.render_terminal import show
+    from nco_bench.runs.environment import command_line
+    from nco_bench.study import Study
+
+    study = Study(
+        solvers=solvers,
+        data=data,
+        decoding=decoding or (),
         weights=weights,
         logit_scale=logit_scale,
         coordinate_scale=coordinate_scale,
         device=device,
-        seed=seed,
+        seed=seed or 1234,
         repeats=repeats,
-        batch_size=parse_batch_size(batch_size),
-        limit=parse_limit(limit),
+        batch_size=batch_size,
+        limit=limit,
         time_limit=time_limit,
-        params=key_values("--param", param),
+        param=key_values("--param", param),
         jobs=jobs,
         executor=executor,
         fresh=fresh,
         update_references=update_references,
-        command=command_line(),
+        results=results,
+        instances=instances,
+        source=context.meta.get(STUDY, {}),
     )
+    if dry_run:
+        _tell_plan(study, json)
+        return 0
+    from nco_bench import api
+
     with RunDisplay() as display:
-        outcome = execute(request, display)
-    frame = frame_of_cells(results, outcome.cells, repeats, instances)
+        done = api.run_study(study, display, command=command_line())
     if json:
-        cells = [summary.as_dict() for summary in summarise(frame)]
-        print_json({"cells": cells, "run_ids": outcome.run_ids, "skipped": outcome.skipped})
+        print_json({"cells": done.cells, "run_ids": done.run_ids, "skipped": done.skipped})
     else:
-        show(build_table("main", frame), console())
-    return 1 if outcome.failed else 0
+        show(done.table, console())
+    return 1 if done.failed else 0
+
+
+def _tell_plan(study: Study, json: bool) -> None:
+    from dataclasses import asdict
+
+    from nco_bench import api
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.tables import print_objects
+
+    plan = api.plan(study, say)
+    for line in plan.skipped:
+        say(f"would skip {line}")
+    if json:
+        print_json(
+            {**asdict(plan), "to_solve": plan.to_solve, "stored": plan.stored, "seconds": plan.seconds}
+        )
+        return
+    print_objects([cell.in_short() for cell in plan.cells])
+    typer.echo(f"{plan.sentence()}, without loading weights and instances. Nothing was written.")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -19,10 +19,10 @@ def score(
     json: Json = False,
 ) -> int:
     """Score one solution of one instance; status 1 if it is infeasible."""
+    from nco_bench import api
     from nco_bench.cli.output import print_json
-    from nco_bench.runs.scoring import score_file
 
-    scored = score_file(instance_file, solution_file, convention)
+    scored = api.score(instance_file, solution_file, convention=convention)
     if json:
         print_json(scored.as_dict())
     else:

@@ -53,7 +53,7 @@ class Origin:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Instances of one problem.
 
@@ -94,6 +94,15 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.instances)
+
+    def __repr__(self) -> str:
+        """Return it in one line: a notebook would print every instance."""
+        smallest, largest = self.sizes
+        known = sum(reference is not None for reference in self.references)
+        return (
+            f"<Dataset {self.name}: {len(self):,} {self.problem} instances, "
+            f"n = {smallest:,}{f' to {largest:,}' if largest > smallest else ''}, {known:,} references>"
+        )
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(self.instances)

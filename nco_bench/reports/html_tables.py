@@ -30,6 +30,36 @@ def table_html(table: Table) -> str:
     )
 
 
+def notebook_html(table: Table) -> str:
+    """Return a table for a notebook, which brings its own style and runs no scripts: best bold, second underlined."""
+    rows = []
+    section: str | None = None
+    for row in table.rows:
+        rule = ' style="border-top:1px solid"' if section is not None and row.section != section else ""
+        section = row.section
+        rows.append(f"<tr{rule}>{''.join(map(_notebook_cell, row.cells))}</tr>")
+    groups = groups_of(table.columns)
+    upper = "".join(f'<th colspan="{len(m)}" style="text-align:center">{escape(g)}</th>' for g, m in groups)
+    lower = "".join(f'<th style="padding:2px 8px">{escape(column.title)}</th>' for column in table.columns)
+    notes = [f"{n.mark} {n.text}".strip() for n in table.notes]
+    below = "".join(f"<div>{escape(text)}</div>" for text in (table.caption, *notes))
+    head = f"<tr>{upper}</tr>" if any(g for g, _ in groups) else ""
+    return (
+        f'<div><table style="border-collapse:collapse"><thead>{head}'
+        f"<tr>{lower}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f'<div style="font-size:smaller;max-width:60em">{below}</div></div>'
+    )
+
+
+def _notebook_cell(cell: Value) -> str:
+    text = escape(cell.text + (cell.suffix if isinstance(cell, Number) else ""))
+    marks = f"<sup>{escape(','.join(cell.marks))}</sup>" if cell.marks else ""
+    if not isinstance(cell, Number):
+        return f'<td style="text-align:left;padding:2px 8px">{text}{marks}</td>'
+    tag = ("", "b", "u")[cell.rank]
+    return f'<td style="text-align:right;padding:2px 8px">{f"<{tag}>{text}</{tag}>" if tag else text}{marks}</td>'
+
+
 def plain_table(name: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a sortable table of words."""
     head = "".join(_sort_header(header, index, "") for index, header in enumerate(headers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -136,23 +137,20 @@ class ResultFrame:
         return replace(self, records=records, groups=tuple(groups))
 
     def select(self, *, datasets: Iterable[str] = (), solvers: Iterable[str] = ()) -> ResultFrame:
-        """Keep some datasets and solvers (registry names or labels); empty means all.
+        """Keep some datasets and solvers (registry names or labels, with the decoding or without); empty means all.
 
-        The name of a generated set means its instances, so ``tsp100:count=16`` keeps the first 16 of what was run as
-        ``tsp100``; a set that is asked for under two names stands there twice.
+        A name may be a pattern like ``tsp*``, which stands for all that fit it. The name of a generated set means its
+        instances, so ``tsp100:count=16`` keeps the first 16 of what was run as ``tsp100``; a set that is asked for under two
+        names stands there twice.
 
         Raises
         ------
         ResultsError
             When nothing is left.
         """
-        names = set(solvers)
-        fits = {
-            code
-            for code, group in enumerate(self.groups)
-            if not names or names & {group.cell.solver, group.cell.label}
-        }
-        asked = {printed: part for name in datasets for printed, part in [self._called(name)]}
+        names, datasets = set(solvers), list(datasets)
+        fits = {code for code, group in enumerate(self.groups) if not names or _answers(group.cell, names)}
+        asked = {printed: part for name in self.meant(datasets) for printed, part in [self._called(name)]}
         if not datasets:
             chosen = replace(self, records=self.records[np.isin(self.records["group"], list(fits))])
         else:
@@ -165,6 +163,18 @@ class ResultFrame:
                 f"there are: {'; '.join(have[:12])}{' ...' if len(have) > 12 else ''}."
             )
         return chosen
+
+    def meant(self, names: Iterable[str]) -> list[str]:
+        """Return the sets that names mean: for a pattern all that fit, each by the longest of its names that does."""
+        found: list[str] = []
+        known = {group.whole.key: group.whole for group in self.groups}.values()
+        for pattern in names:
+            fitting: list[str] = []
+            for whole in known if is_pattern(pattern) else ():
+                own = [name for name in whole.names if fnmatchcase(name, pattern)]
+                fitting += [whole.name] if whole.name in own else own
+            found += fitting or [pattern]
+        return list(dict.fromkeys(found))
 
     def _called(self, name: str) -> tuple[str, dict[int, tuple[Cell, int, int]]]:
         """Return how a set is called in tables, and the groups with records of it, as for `parts`."""
@@ -190,6 +200,17 @@ class ResultFrame:
 
 _EVER = 2**62
 """More instances than there are in any set."""
+
+
+def is_pattern(name: str) -> bool:
+    """Tell a pattern of names, such as ``tsp*``, from a name."""
+    return any(letter in name for letter in "*?[")
+
+
+def _answers(cell: Cell, names: Iterable[str]) -> bool:
+    """Whether a cell's solver answers to one of some names or patterns."""
+    own = (cell.solver, cell.label, f"{cell.label} {cell.decoding}")
+    return any(fnmatchcase(one, name) if is_pattern(name) else one == name for name in names for one in own)
 
 
 def load_frame(results: Path | Sequence[Path], instances: Path | None = None) -> ResultFrame:

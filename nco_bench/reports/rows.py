@@ -74,11 +74,14 @@ def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[Dataset
         column.cells[row_of[id(summary)]] = summary
     return (
         sorted(rows.values(), key=lambda r: (kinds[r.key], natural_key(r.name))),
-        sorted(
-            columns.values(),
-            key=lambda c: (next(iter(c.cells.values())).group.cell.problem, natural_key(c.key)),
-        ),
+        sorted(columns.values(), key=_place_of),
     )
+
+
+def _place_of(column: DatasetColumn) -> tuple[Any, ...]:
+    """Sort by problem and name, whatever short name a table prints for it."""
+    group = next(iter(column.cells.values())).group
+    return group.cell.problem, natural_key(group.whole.name), natural_key(column.key)
 
 
 def column_identity(summary: CellSummary) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A finished table.
 
@@ -167,6 +167,18 @@ class Table:
         wrong = [i for i, row in enumerate(self.rows) if len(row.cells) != len(self.columns)]
         if wrong:
             raise ValueError(f"table {self.name}: row {wrong[0]} does not have {len(self.columns)} cells")
+
+    def __repr__(self) -> str:
+        """Return it as plain text."""
+        from nco_bench.reports.render_terminal import render
+
+        return render(self).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        from nco_bench.reports.html_tables import notebook_html
+
+        return notebook_html(self)
 
 
 class Notes:

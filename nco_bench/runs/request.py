@@ -35,6 +35,8 @@ class RunRequest:
         Of a shard: first and last + 1 of the instances that all shards have together.
     fresh
         Compute again what is already stored.
+    study
+        Name and text of the file that the command took its options from, kept with the records; None without.
     """
 
     solvers: tuple[str, ...]
@@ -59,6 +61,7 @@ class RunRequest:
     fresh: bool = False
     update_references: bool = False
     command: str = ""
+    study: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,21 @@ def parse_limit(text: str | None) -> tuple[int, int | None] | None:
     if start < 0 or stop <= start:
         raise BadInputError(f"--limit {text!r}: holds no instance; they are counted from 1.")
     return start, stop
+
+
+def parse_batch_size(text: str) -> int | None:
+    """Parse ``--batch-size``; None stands for ``auto``.
+
+    Raises
+    ------
+    BadInputError
+        For anything but ``auto`` or a positive whole number.
+    """
+    if text == "auto":
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise BadInputError(f"--batch-size {text!r}: expected auto or a whole number >= 1.")
+    return int(text)
 
 
 def resolve_device(name: str) -> str:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
@@ -73,13 +73,15 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     """
     with Capture() as environment:
         datasets = load_datasets(request)
-        ready, skipped = _usable(plan_cells(request, datasets))
+        ready, skipped = usable(plan_cells(request, datasets))
         if not ready:
             raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
         for line in skipped:
             display.message(f"skipped {line}")
         outcome = RunOutcome(skipped=skipped)
-        info = {"command": request.command, "seed": request.seed}
+        info: dict[str, Any] = {"command": request.command, "seed": request.seed}
+        if request.study is not None:
+            info["study"] = request.study
         with RunWriter(request.results, {**info, "environment": environment.facts}) as writer:
 
             def when_ready() -> None:
@@ -97,7 +99,7 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     return outcome
 
 
-def _usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
+def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
     """Return the cells that can run, each with its solver, and a line for each that cannot."""
     ready, skipped = [], []
     for plan in plans:
@@ -129,7 +131,7 @@ def _run_cell(
     else:
         solver.prepare(dataset)
     try:
-        cell = _describe(request, plan, solver, index)
+        cell = describe(request, plan, solver, index)
         done: dict[tuple[int, int], float | None] = {}
         if not request.fresh:
             stored = stored_before(request.results, cell.config_sha256, request.seed, dataset)
@@ -171,7 +173,8 @@ def _run_cell(
         getattr(solver, "close", lambda: None)()
 
 
-def _describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -> Cell:
+def describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -> Cell:
+    """Return the facts of a cell; the solver is prepared."""
     choice, dataset = plan.choice, plan.dataset
     module = problem_module(dataset.problem)
     size = request.batch_size or getattr(solver, "batch_size", lambda _: 1)(dataset)
@@ -243,19 +246,24 @@ def _neighbours(indices: Sequence[int]) -> Iterator[range]:
 
 
 def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> float | None:
-    """Warm up and measure one instance alone; None where the batch size is 1 and the records say it.
+    """Warm up and measure one instance alone; None where the batch size is 1 and the records say it."""
+    if cell.batch_size == 1 and cell.kind != "neural":
+        return None
+    return time_alone(solver, dataset, request, cell.device)
+
+
+def time_alone(solver: Solver, dataset: Dataset, request: RunRequest, device: str) -> float | None:
+    """Warm up, and return the median seconds of the first instance alone; None where it cannot be solved.
 
     A first solution that takes longer than the budget is itself the measurement: warm-up no longer matters then.
     The time that a failure took says nothing.
     """
-    if cell.batch_size == 1 and cell.kind != "neural":
-        return None
     times: list[float] = []
     deadline = time.monotonic() + LATENCY_BUDGET_SECONDS
     instance = dataset.instances[0]
     for _ in range(1 + LATENCY_REPEATS):
         batch = solve_batch(
-            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=cell.device,
+            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=device,
             progress=lambda _: None,
         )  # fmt: skip
         if not isinstance(batch.outcomes[0], Failure):
@@ -381,9 +389,11 @@ class _CellWorker:
         if not self._better:
             return
         stored = "" if self._request.update_references else "; --update-references keeps them"
-        self._display.message(
-            f"{self._cell.label} beats {len(self._better)} references of {self._dataset.name}{stored}"
-        )
+        first = sum(self._dataset.references[position] is None for position in self._better)
+        beaten = f"beats {len(self._better) - first}" if len(self._better) > first else ""
+        found = f"finds {first} new" if first else ""
+        told = " and ".join(filter(None, (beaten, found)))
+        self._display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
         if self._request.update_references:
             for kept in offer(self._dataset, self._better, self._request.places.instances):
                 if kept.status == "refused":

@@ -1,15 +1,15 @@
-"""Scoring one solution file against one instance file, for ``nco-bench score``."""
+"""Scoring one solution of one instance, from files or from memory."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from nco_bench.datasets import catalog
-from nco_bench.datasets.dataset import content_sha256
-from nco_bench.datasets.formats import read_solution
-from nco_bench.datasets.load import load_path
+from nco_bench.datasets.dataset import Dataset, content_sha256
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems import problem as problem_module
@@ -43,38 +43,54 @@ class Scored:
         return f"cost {self.cost:.10g} ({self.convention}){gap}"
 
 
-def score_file(instance_file: Path, solution_file: Path, convention: str | None) -> Scored:
+def score_instance(given: Instance | Dataset, solution: ArrayLike, convention: str | None = None) -> Scored:
     """Score a solution.
 
     Parameters
     ----------
-    instance_file
-        A file with one instance.
-    solution_file
-        ``.tour``, ``.sol``, or a JSON list of node indices from 0.
+    given
+        An instance, or a dataset with one, whose reference counts.
+    solution
+        ``(L,)`` nodes.
     convention
-        Another distance convention than the file's own, or None; the reference then no longer applies.
+        Another distance convention than the instance's own, or None; the reference then no longer applies.
 
     Raises
     ------
     BadInputError
-        For unreadable files, or a file with several instances.
+        For a dataset with several instances, or a solution that is no list of whole numbers.
     """
-    dataset = load_path(instance_file)
-    if len(dataset) != 1:
-        raise BadInputError(f"{instance_file}: holds {len(dataset)} instances; score takes a file with one.")
-    instance = dataset.instances[0]
-    solution = read_solution(solution_file, instance)
-    stored = dataset.references[0]
+    instance = only(given)
+    stored = given.references[0] if isinstance(given, Dataset) else None
+    nodes = np.asarray(solution)
+    if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
+        raise BadInputError(
+            f"{instance.name}: the solution has shape {nodes.shape} and type {nodes.dtype}; expected a list of node indices."
+        )
     known = published_value(instance) if stored is None else stored.cost
     if convention is not None and convention != instance.convention:
         instance = replace(instance, convention=convention)  # type: ignore[type-var]
         known = None
-    module = problem_module(dataset.problem)
-    wrong = module.violations(instance, solution)
-    cost = None if wrong else module.score(instance, solution)
+    module = problem_module(instance.problem)
+    wrong = module.violations(instance, nodes)
+    cost = None if wrong else module.score(instance, nodes)
     gap = None if cost is None or known is None else gap_percent(cost, known, module.OBJECTIVE)
     return Scored(cost, not wrong, wrong, instance.convention, known, gap)
+
+
+def only(given: Instance | Dataset) -> Instance:
+    """Return an instance, or the one that a dataset holds.
+
+    Raises
+    ------
+    BadInputError
+        For a dataset with several.
+    """
+    if not isinstance(given, Dataset):
+        return given
+    if len(given) != 1:
+        raise BadInputError(f"{given.name}: holds {len(given)} instances; score takes one.")
+    return given.instances[0]
 
 
 def published_value(instance: Instance) -> float | None:

@@ -101,23 +101,45 @@ def register(
 ) -> Callable[[C], C]:
     """Register a class of a user's file as a solver.
 
+    The version of a solver that is defined in a notebook or a script holds the hash of its class, so that an edited one is
+    not answered with the records of the old one.
+
     Raises
     ------
     BadInputError
-        If the name is taken by a built-in solver.
+        If the name is taken by a built-in solver, or the class stands within a function.
     """
     if name in builtin_solvers():
         raise BadInputError(f"The solver name {name!r} is taken by a built-in solver; choose another.")
 
     def decorate(cls: C) -> C:
+        if "<locals>" in cls.__qualname__:
+            raise BadInputError(
+                f"The solver {name!r} is a class within a function; define it at the top of its file."
+            )
+        # A file's solver gets the file's hash when it is loaded; that of a notebook or script has no file to load.
+        mine = f"{version}-{_source_sha256(cls)[:8]}" if cls.__module__ == "__main__" else version
         info = SolverInfo(
             name, f"{cls.__module__}:{cls.__qualname__}", tuple(problems), "external", paper,
-            decodings=decodings, version=version,
+            decodings=decodings, version=mine,
         )  # fmt: skip
         _registered[name] = info
         return cls
 
     return decorate
+
+
+def _source_sha256(cls: type) -> str:
+    """Hash a class's source, or its code where that is not at hand: an edited solver is another solver."""
+    import inspect
+    import marshal
+
+    try:
+        source = inspect.getsource(cls).encode()
+    except (OSError, TypeError):
+        methods = sorted((key, value) for key, value in vars(cls).items() if inspect.isfunction(value))
+        source = b"".join(key.encode() + marshal.dumps(value.__code__) for key, value in methods)
+    return hashlib.sha256(source).hexdigest()
 
 
 def builtin_solvers() -> dict[str, SolverInfo]:

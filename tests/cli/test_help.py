@@ -19,8 +19,10 @@ PROGRAM = [sys.executable, "-m", "nco_bench"]
 
 @pytest.mark.parametrize("words", [words for words, _ in all_commands()])
 def test_help_ends_with_three_examples_that_parse_and_has_types_in_words(
-    words: str, capsys: pytest.CaptureFixture[str]
+    words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text('solvers = ["lkh3"]\ndata = ["tsp100"]\n')  # an example reads it
     assert run([*words.split(), "--help"]) == 0
     lines = capsys.readouterr().out.rstrip().splitlines()
     at = lines.index("  Examples:")

@@ -1,0 +1,361 @@
+"""The Python API, which the command line itself uses; what ``import nco_bench`` offers comes from here.
+
+Names, options and defaults are those of the command line; folders default to the environment's. A user's mistake raises
+`nco_bench.errors.NcoBenchError` with the line that the command line would print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.formats import read_solution
+from nco_bench.datasets.load import Places, load_dataset, load_path
+from nco_bench.problems import Instance
+from nco_bench.reports import compare as comparing
+from nco_bench.reports.aggregate import summarise
+from nco_bench.reports.load import ResultFrame, load_frame
+from nco_bench.reports.selection import frame_of_cells, with_aliases
+from nco_bench.reports.table import Table, build_table
+from nco_bench.reports.tidy import tidy
+from nco_bench.runs.executors import QuietDisplay, execute
+from nco_bench.runs.planning import Plan
+from nco_bench.runs.planning import plan as plan_requests
+from nco_bench.runs.runner import Display, RunOutcome
+from nco_bench.runs.scoring import Scored, only, score_instance
+from nco_bench.runs.verify import Verified
+from nco_bench.runs.verify import verify as verify_runs
+from nco_bench.solvers.base import Solver as Solver
+from nco_bench.solvers.registry import register as register
+from nco_bench.study import Study as Study
+from nco_bench.study import results_folder
+
+Names = str | Sequence[str]
+Folder = str | Path
+Folders = Folder | Sequence[Folder]
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult:
+    """What a run was asked for, whether it was computed now or stored before; shows itself as its main table.
+
+    Attributes
+    ----------
+    run_ids
+        Folders written now.
+    failed
+        Instances that failed now.
+    skipped
+        A line for each solver that cannot run on a dataset.
+    frame
+        The records, for `nco_bench.reports`.
+    """
+
+    run_ids: tuple[str, ...]
+    failed: int
+    skipped: tuple[str, ...]
+    frame: ResultFrame
+
+    @cached_property
+    def table(self) -> Table:
+        """Cost, gap and time, as ``nco-bench run`` prints them."""
+        return build_table("main", self.frame)
+
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """A row per instance and repeat, as `records` gives them."""
+        return tidy(self.frame)
+
+    @cached_property
+    def cells(self) -> list[dict[str, Any]]:
+        """A dict per solver, decoding, dataset and seed: the cells of ``nco-bench run --json``."""
+        return [summary.as_dict() for summary in summarise(self.frame)]
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+def load(name: Folder, *, instances: Folder | None = None) -> Dataset:
+    """Load a dataset by name (``tsp100``, ``tsplib/berlin52``, ``cvrplib:X``) or from a file of any supported format.
+
+    Parameters
+    ----------
+    name
+        Generated sets are made on the spot where they are not stored.
+    instances
+        Folder of stored sets and of the reference ledger.
+
+    Returns
+    -------
+    Dataset
+        ``instances`` and ``references``, one each per instance, with the best solutions known here.
+
+    Raises
+    ------
+    UnknownNameError, BadInputError
+        For a name that nothing answers to, or a damaged file.
+    """
+    return load_dataset(str(name), _places(instances))
+
+
+def run(
+    solvers: Names,
+    data: Names,
+    *,
+    decoding: Names = (),
+    weights: str | None = None,
+    logit_scale: str | None = None,
+    coordinate_scale: str | float | None = None,
+    device: str = "auto",
+    seed: int | Sequence[int] = 1234,
+    repeats: int = 1,
+    batch_size: str | int = "auto",
+    limit: str | int | None = None,
+    time_limit: float | None = None,
+    param: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    fresh: bool = False,
+    update_references: bool = False,
+    results: Folder | None = None,
+    instances: Folder | None = None,
+) -> RunResult:
+    """Run solvers on datasets; what is stored is not computed again.
+
+    The parameters are the options of ``nco-bench run``, see `Study`. With ``jobs`` above 1, a script must start under
+    ``if __name__ == "__main__":``, as for every Python program that starts processes.
+
+    Returns
+    -------
+    RunResult
+        With ``table``, ``records`` and ``cells``.
+
+    Raises
+    ------
+    NcoBenchError
+        For a user's mistake; an instance that a solver fails on is a record, and raises nothing.
+    """
+    study = Study(
+        solvers=_list(solvers),
+        data=_list(data),
+        decoding=_list(decoding),
+        weights=weights,
+        logit_scale=logit_scale,
+        coordinate_scale=coordinate_scale,
+        device=device,
+        seed=seed,
+        repeats=repeats,
+        batch_size=batch_size,
+        limit=limit,
+        time_limit=time_limit,
+        param=param or {},
+        jobs=jobs,
+        fresh=fresh,
+        update_references=update_references,
+        results=results,
+        instances=instances,
+    )
+    return run_study(study)
+
+
+def run_study(study: Study, display: Display | None = None, *, command: str = "") -> RunResult:
+    """Run a study; `run` and ``nco-bench run`` end here.
+
+    Parameters
+    ----------
+    study
+        What to run.
+    display
+        Who is told of the progress; by default only failures are told, on stderr.
+    command
+        What stands in the records as the command; by default the call of `run` that does the same.
+    """
+    outcome = RunOutcome()
+    requests = study.requests(command)
+    for request in requests:
+        done = execute(request, display or QuietDisplay())
+        outcome.run_ids += done.run_ids
+        outcome.cells += done.cells
+        outcome.failed += done.failed
+        outcome.skipped += [line for line in done.skipped if line not in outcome.skipped]
+    first = requests[0]
+    frame = frame_of_cells(first.results, outcome.cells, first.repeats, first.places.instances)
+    return RunResult(tuple(outcome.run_ids), outcome.failed, tuple(outcome.skipped), frame)
+
+
+def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
+    """Say what a study would solve, what is stored, and how long it may take; nothing is written.
+
+    Parameters
+    ----------
+    study
+        What would be run.
+    tell
+        Called with a line before an instance is solved for the estimate, which is done where no record tells the time.
+    """
+    return plan_requests(study.requests(), tell or (lambda _: None))
+
+
+def frame(
+    *,
+    data: Names = (),
+    solver: Names = (),
+    results: Folders | None = None,
+    instances: Folder | None = None,
+    alias: Mapping[str, str] | None = None,
+) -> ResultFrame:
+    """Read stored records in the form that tables and plots are made of; parameters as `records` and `table`."""
+    places = _places(instances)
+    found = load_frame([results_folder(one) for one in _folders(results)], places.instances)
+    if data or solver:
+        found = found.select(datasets=_list(data), solvers=_list(solver))
+    return with_aliases(found, alias or {})
+
+
+def records(
+    *,
+    data: Names = (),
+    solver: Names = (),
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> pd.DataFrame:
+    """Return stored records, a row per instance and repeat.
+
+    Parameters
+    ----------
+    data, solver
+        Names, or patterns like ``tsp*``, of what to keep; none means all.
+    results
+        Folder of runs, or several.
+    instances
+        Folder of the reference ledger, which the gaps are to.
+
+    Returns
+    -------
+    DataFrame
+        Columns as `nco_bench.reports.tidy.tidy` says: solver, decoding, dataset, seed, instance, status, cost, reference,
+        gap_percent, seconds and more.
+
+    Raises
+    ------
+    ResultsError
+        Where nothing is stored.
+    """
+    return tidy(frame(data=data, solver=solver, results=results, instances=instances))
+
+
+def table(
+    name: str = "main",
+    *,
+    data: Names = (),
+    solver: Names = (),
+    gap: str = "mean-of-gaps",
+    alias: Mapping[str, str] | None = None,
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> Table:
+    """Make a table of stored records, as ``nco-bench report`` does; it shows itself in a notebook, and prints as text.
+
+    Parameters
+    ----------
+    name
+        ``main``, ``gaps``, ``times``, ``instances`` or ``tasks``.
+    data, solver, results, instances
+        As `records`.
+    gap
+        ``mean-of-gaps`` or ``gap-of-means``.
+    alias
+        Dataset to the short name that the table prints for it.
+
+    Raises
+    ------
+    UnknownNameError, ResultsError
+        For another table, or where nothing is stored.
+    """
+    found = frame(data=data, solver=solver, results=results, instances=instances, alias=alias)
+    return build_table(name, found, gap=gap)
+
+
+def compare(
+    solver_a: str,
+    solver_b: str,
+    data: str,
+    *,
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> comparing.Comparison:
+    """Compare two solvers on a dataset, paired by instance: difference with its interval, wins, ties, losses, Wilcoxon.
+
+    Parameters
+    ----------
+    solver_a, solver_b
+        Rows of the main table, or solvers' names.
+    data
+        Dataset that both were run on.
+    results, instances
+        As `records`.
+    """
+    return comparing.compare(frame(results=results, instances=instances), solver_a, solver_b, data)
+
+
+def score(
+    instance: Folder | Instance | Dataset, solution: Folder | ArrayLike, *, convention: str | None = None
+) -> Scored:
+    """Score a solution: cost in float64 from the raw instance, or what makes it infeasible.
+
+    Parameters
+    ----------
+    instance
+        A file or a name of a dataset with one instance, such a dataset, or an instance of one.
+    solution
+        A ``.tour``, ``.sol`` or JSON file, or nodes: ``(n,)`` for a tour, with 0 for each depot visit for the CVRP.
+    convention
+        Another distance convention than the instance's own.
+
+    Raises
+    ------
+    BadInputError
+        For unreadable files, or a dataset with several instances.
+    """
+    if isinstance(instance, str | Path):
+        path = Path(instance)
+        instance = load_path(path) if path.is_file() or path.suffix else load(instance)
+    if isinstance(solution, str | Path):
+        solution = read_solution(Path(solution), only(instance))
+    return score_instance(instance, solution, convention)
+
+
+def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder | None = None) -> Verified:
+    """Score stored solutions again and check every hash; ``findings`` is empty where all holds.
+
+    Parameters
+    ----------
+    runs
+        Ids; none means all.
+    results, instances
+        Folders of the runs and of the datasets.
+    """
+    return verify_runs(results_folder(results), tuple(_list(runs)), _places(instances))
+
+
+def _places(instances: Folder | None) -> Places:
+    return Places.from_environment(None if instances is None else Path(instances))
+
+
+def _list(names: Names) -> list[str]:
+    return [names] if isinstance(names, str) else [str(name) for name in names]
+
+
+def _folders(results: Folders | None) -> list[Folder | None]:
+    if results is None or isinstance(results, str | Path):
+        return [results]
+    return list(results)

@@ -1,0 +1,325 @@
+"""Stored runs as things to list, remove and bring together: whole folders, never half of one.
+
+A folder arrives, and leaves, by a rename: readers find a run whole or not at all. What is on its way stands in a hidden
+folder one level too deep for them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from nco_bench.errors import ResultsError, UnknownNameError
+from nco_bench.runs.records import Run, find_runs
+from nco_bench.runs.store import STAMP_FORMAT
+
+ASIDE = ".moving"
+"""Folder, within a results folder, of runs that arrive or leave."""
+COPY_ORDER = ("records.jsonl", "traces.jsonl", "cells.jsonl", "solutions.bin", "run.json")
+"""What speaks of something is copied before it: a run that is still being written then arrives sound, if not finished."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is to be told of a run in one line.
+
+    Attributes
+    ----------
+    run, folder
+        Its id, and where it is.
+    started
+        Date and time (UTC), as its id says; empty for an id that does not.
+    solvers, datasets
+        Labels with decodings, and names, in their order.
+    seeds
+        Of its cells.
+    records
+        Number of its records.
+    statuses
+        Number by status, of those that occur.
+    megabytes
+        Size of its files in 10^6 bytes.
+    command
+        That made it.
+    version
+        Of nco-bench.
+    study
+        File of ``run --config`` that it belongs to, or None.
+    """
+
+    run: str
+    folder: str
+    started: str
+    solvers: tuple[str, ...]
+    datasets: tuple[str, ...]
+    seeds: tuple[int, ...]
+    records: int
+    statuses: dict[str, int]
+    megabytes: float
+    command: str
+    version: str
+    study: str | None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What `merge` did: ids of the runs that arrived, that went on since they were last merged, and that were there."""
+
+    added: tuple[str, ...]
+    extended: tuple[str, ...]
+    present: tuple[str, ...]
+
+
+def facts_of(run: Run) -> RunFacts:
+    """Gather what is to be told of a run."""
+    cells = run.cells()
+    statuses = Counter(str(record.get("status")) for record in run.raw_records())
+    study = run.info.get("study") or {}
+    return RunFacts(
+        run=run.run_id,
+        folder=str(run.folder),
+        started=_started(run.run_id),
+        solvers=tuple(dict.fromkeys(f"{c.label} {c.decoding}".strip() for c in cells)),
+        datasets=tuple(dict.fromkeys(c.dataset for c in cells)),
+        seeds=tuple(dict.fromkeys(c.seed for c in cells)),
+        records=statuses.total(),
+        statuses=dict(sorted(statuses.items())),
+        megabytes=round(sum(p.stat().st_size for p in run.folder.iterdir() if p.is_file()) / 1e6, 3),
+        command=str(run.info.get("command") or ""),
+        version=str(run.info.get("version") or ""),
+        study=study.get("file"),
+    )
+
+
+def is_about(facts: RunFacts, datasets: Sequence[str], solvers: Sequence[str]) -> bool:
+    """Whether a run is of some of the datasets and solvers, names or patterns; none means all."""
+    own = (*facts.solvers, *(label.split(" ")[0].split(":")[0] for label in facts.solvers))
+    pairs = ((facts.datasets, datasets), (own, solvers))
+    return all(
+        not wanted
+        or any(fnmatchcase(name, pattern) or name == pattern for name in names for pattern in wanted)
+        for names, wanted in pairs
+    )
+
+
+def details_of(run: Run) -> dict[str, Any]:
+    """Return all that a run's files say, its records counted by cell."""
+    counts: dict[int, Counter[str]] = {}
+    for record in run.raw_records():
+        counts.setdefault(int(record["cell"]), Counter())[str(record["status"])] += 1
+    cells = [
+        {
+            "solver": f"{c.label} {c.decoding}".strip(),
+            "dataset": c.dataset,
+            "seed": c.seed,
+            "records": dict(sorted(counts.get(c.cell, Counter()).items())),
+            "seconds": c.seconds_total,
+            "device": c.device,
+            "batch_size": c.batch_size,
+            "weights": (c.weights or {}).get("name"),
+            "options": {key: value for key, value in c.options.items() if value not in (None, {}, "")},
+            "notes": c.notes,
+            "config_sha256": c.config_sha256,
+            "dataset_sha256": c.dataset_sha256,
+        }
+        for c in run.cells()
+    ]
+    return {
+        "run": run.run_id,
+        "folder": str(run.folder),
+        "command": run.info.get("command"),
+        "version": run.info.get("version"),
+        "schema": run.info.get("schema"),
+        "environment": run.info.get("environment") or {},
+        "study": run.info.get("study"),
+        "cells": cells,
+    }
+
+
+def pick(folders: Sequence[Path], names: Sequence[str]) -> list[Run]:
+    """Find runs by id, by the beginning of an id that fits one run alone, or by a pattern with ``*``.
+
+    Parameters
+    ----------
+    folders
+        Folders of runs.
+    names
+        None means all.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name that no run answers to.
+    ResultsError
+        For a beginning that fits several, or where there are no runs at all.
+    """
+    known = {run.run_id: run for folder in dict.fromkeys(folders) for run in find_runs(folder)}
+    if not known:
+        raise ResultsError(f"{', '.join(map(str, folders))}: no runs here; 'nco-bench run' makes them.")
+    chosen: dict[str, Run] = {}
+    for name in names or ("*",):
+        fitting = [one for one in known if one == name or fnmatchcase(one, name)]
+        fitting = fitting or [one for one in known if name and one.startswith(name)]
+        if not fitting:
+            raise UnknownNameError("run", name, known, "See 'nco-bench runs list'.")
+        if len(fitting) > 1 and not any(letter in name for letter in "*?["):
+            raise ResultsError(
+                f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:4])}; add letters, or '*' for all."
+            )
+        chosen |= {one: known[one] for one in fitting}
+    return [chosen[one] for one in sorted(chosen)]
+
+
+def remove(runs: Sequence[Run]) -> None:
+    """Remove whole runs; one that a process of this machine is still writing stops it all before anything is gone.
+
+    Raises
+    ------
+    ResultsError
+        For a run that is being written, or a folder that cannot be.
+    """
+    for run in runs:
+        writer = _writer(run.folder)
+        if writer is not None:
+            raise ResultsError(
+                f"{run.run_id}: process {writer} is writing it; nothing was removed. Stop the process first."
+            )
+    for run in runs:
+        aside = run.folder.parent / ASIDE
+        leaving = aside / f"{run.run_id}.old"
+        try:
+            aside.mkdir(exist_ok=True)
+            os.replace(run.folder, leaving)
+            _clear(leaving)
+        except OSError as error:
+            raise ResultsError(f"{run.folder}: cannot be removed ({error.strerror}).") from error
+
+
+def merge(sources: Sequence[Path], results: Path) -> Merged:
+    """Copy the runs of other folders into one; nothing is lost and nothing is there twice.
+
+    A run is known by its id. One that is there already stays as it is, unless the copy elsewhere went on since: then the
+    longer one takes its place. What two runs both computed stays in both, as it was measured; every reader counts the later.
+
+    Parameters
+    ----------
+    sources
+        Folders of runs, or single runs.
+    results
+        Folder that they go to; made if absent.
+
+    Raises
+    ------
+    ResultsError
+        For a source without runs, or two runs of one id that say different things; then nothing is copied.
+    """
+    found = [run for source in sources for run in _runs_in(source, results)]
+    added: dict[str, Run] = {}
+    extended: dict[str, Run] = {}
+    present: list[str] = []
+    for run in found:
+        there = added.get(run.run_id) or extended.get(run.run_id)
+        target = there.folder if there is not None else results / run.run_id
+        relation = "new" if not target.exists() else _compare(run.folder, target)
+        if relation == "new":
+            added[run.run_id] = run
+        elif relation == "longer":
+            (added if run.run_id in added else extended)[run.run_id] = run
+        else:
+            present.append(run.run_id)
+    for run in (*added.values(), *extended.values()):
+        _bring(run, results)
+    unchanged = dict.fromkeys(one for one in present if one not in added and one not in extended)
+    return Merged(tuple(added), tuple(extended), tuple(unchanged))
+
+
+def _runs_in(source: Path, results: Path) -> list[Run]:
+    if source.resolve() == results.resolve():
+        raise ResultsError(f"{source}: is the folder that the runs would go to; name another one.")
+    runs = [Run(source)] if (source / "run.json").is_file() else find_runs(source)
+    if not runs:
+        raise ResultsError(f"{source}: holds no runs; name a folder of runs, or a run's own folder.")
+    return runs
+
+
+def _compare(one: Path, other: Path) -> str:
+    """Return whether a run is the ``same`` as another of its id, ``longer`` or ``shorter``; all files only ever grow."""
+    relations = set()
+    for name in COPY_ORDER[:-1]:  # run.json is replaced by a fuller one while the run goes on
+        first, second = _bytes(one / name), _bytes(other / name)
+        if first != second:
+            grown, base = (first, second) if len(first) > len(second) else (second, first)
+            relations.add(
+                "different" if not grown.startswith(base) else "longer" if grown is first else "shorter"
+            )
+    if relations <= {"longer"} or relations <= {"shorter"}:
+        return relations.pop() if relations else "same"
+    raise ResultsError(
+        f"{one} and {other} are runs of one id that say different things; nothing was copied. Move one of them away."
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _bring(run: Run, results: Path) -> None:
+    """Copy a run beside its place and rename it."""
+    target, aside = results / run.run_id, results / ASIDE
+    arriving, leaving = aside / run.run_id, aside / f"{run.run_id}.old"
+    try:
+        shutil.rmtree(arriving, ignore_errors=True)  # of a merge that was killed
+        arriving.mkdir(parents=True)
+        names = [p.name for p in run.folder.iterdir() if p.is_file()]
+        for name in sorted(names, key=lambda n: COPY_ORDER.index(n) if n in COPY_ORDER else len(COPY_ORDER)):
+            shutil.copy2(run.folder / name, arriving / name)
+        if target.exists():
+            os.replace(target, leaving)
+        os.replace(arriving, target)
+        _clear(leaving)
+    except OSError as error:
+        raise ResultsError(
+            f"{target}: cannot be written ({error.strerror}); start the same command again to go on."
+        ) from error
+
+
+def _clear(leaving: Path) -> None:
+    """Delete what was put aside, and the folder for it where nothing else is in it."""
+    if leaving.exists():
+        shutil.rmtree(leaving)
+    with suppress(OSError):
+        leaving.parent.rmdir()
+
+
+def _writer(folder: Path) -> int | None:
+    """Return the process of this machine that holds a file of a run open for writing, or None."""
+    import psutil
+
+    inside = str(folder.resolve()) + os.sep
+    for process in psutil.process_iter():
+        try:
+            opened = process.open_files()
+        except (psutil.Error, OSError):
+            continue
+        if any(file.path.startswith(inside) and getattr(file, "mode", "w") != "r" for file in opened):
+            return int(process.pid)
+    return None
+
+
+def _started(run_id: str) -> str:
+    try:
+        stamp = datetime.strptime(run_id[:22], STAMP_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return ""
+    return f"{stamp:%Y-%m-%d %H:%M:%S}"
