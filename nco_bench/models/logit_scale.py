@@ -124,11 +124,6 @@ SELF_ATTENTION_SCALES = frozenset({"eie", "eie-exact", "ln-n-over-d", "ln-n-over
 """EIE and its rivals: by default they act on the encoder alone, see the text above."""
 
 
-def register(name: str, scale: LogitScale) -> None:
-    """Make a scale known under `name`, for plugins and learned scales."""
-    SCALES[name] = scale
-
-
 def logit_scale(text: str) -> LogitScale:
     """Return the scale that ``NAME`` or ``NAME:at=PLACE`` means.
 

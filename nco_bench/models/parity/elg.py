@@ -25,8 +25,6 @@ from nco_bench.models.registry import load_official
 STEPS = ("first", "mid", "late")
 """Names of the steps that ``expected.steps`` numbers; others are called by their number, as ``step7``."""
 
-PROBABILITY_TOLERANCE = 5e-4
-
 
 def check(fixture: Fixture) -> ParityResult:
     """Compare what an ELG fixture holds."""
