@@ -7,8 +7,6 @@ touches pyplot or the global state of matplotlib.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Reference
 from nco_bench.errors import BadInputError, MissingDependencyError
+from nco_bench.files import READABLE, replacing
 from nco_bench.problems import Instance, problem
 from nco_bench.problems.cvrp import CVRPInstance, routes
 from nco_bench.problems.tsp import TSPInstance
@@ -246,18 +245,9 @@ def _save(figure: Figure, target: Path, dpi: int) -> Path:
 
     suffix = target.suffix.lower()
     metadata: dict[str, Any] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[suffix]
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=suffix)
-        os.close(handle)
-        try:
-            with rc_context({"svg.hashsalt": "nco-bench"}):
-                figure.savefig(temporary, dpi=dpi, format=suffix[1:], metadata=metadata)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise BadInputError(f"{target}: cannot be written ({error.strerror or error}).") from error
+    with (
+        replacing(target, BadInputError, sync=False, mode=READABLE) as temporary,
+        rc_context({"svg.hashsalt": "nco-bench"}),
+    ):
+        figure.savefig(temporary, dpi=dpi, format=suffix[1:], metadata=metadata)
     return target
