@@ -184,9 +184,9 @@ def _parsed(text: str) -> tuple[str, str | None]:
     name, colon, rest = text.partition(":")
     if not colon:
         return name, None
-    key, _, place = rest.partition("=")
-    if key != "at":
+    if not rest.startswith("at="):
         raise BadInputError(f"--logit-scale {text}: expected NAME or NAME:at={'|'.join(PLACES)}.")
+    place = rest.removeprefix("at=")
     if place not in PLACES:
         raise UnknownNameError(f"place of logit scale {name}", place, PLACES)
     return name, place

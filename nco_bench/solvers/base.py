@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import UnknownNameError
 from nco_bench.problems import Instance
+from nco_bench.settings import parse
 
 Progress = Callable[[int], None]
 """Called with the number of instances of the batch that are done so far."""
@@ -186,18 +187,5 @@ def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]
             raise UnknownNameError(
                 f"parameter of {solver}", key, known, hint=f"See 'nco-bench show {solver}'."
             )
-        values[key] = _parse(solver, key, text, known[key][0])
+        values[key] = parse(f"{solver}: parameter {key}", text, known[key][0])
     return values
-
-
-def _parse(solver: str, key: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        if text.lower() in ("1", "true", "yes", "on"):
-            return True
-        if text.lower() in ("0", "false", "no", "off"):
-            return False
-        raise BadInputError(f"{solver}: parameter {key}={text!r} is neither true nor false.")
-    try:
-        return kind(text)
-    except ValueError:
-        raise BadInputError(f"{solver}: parameter {key}={text!r} is not {kind.__name__}.") from None
