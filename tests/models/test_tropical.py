@@ -11,7 +11,6 @@ from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
 from nco_bench.models import tropical
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.task_networks import build_task_network, step_signal
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.models.tropical import (
@@ -23,6 +22,7 @@ from nco_bench.models.tropical import (
     hilbert_scores,
     max_plus,
 )
+from nco_bench.parity import check_fixture
 
 FIXTURES = (
     "vanilla", "adaptive", "tropical", "tropical-qkv", "tropical-norm", "tropical-asym", "tropical-noproj",

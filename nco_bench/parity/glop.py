@@ -24,9 +24,9 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.encode_once import RoutingNodes
 from nco_bench.models.glop import Glop, both_ways, build, config_of, from_official
 from nco_bench.models.glop_partition import SMALLEST, affinities
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
 
 SETTINGS: dict[str, dict[str, bool]] = {
     "aug": {},

@@ -10,9 +10,9 @@ from nco_bench.decoding.multistart import trajectory_lengths
 from nco_bench.decoding.trajectory_beam import final_beams
 from nco_bench.errors import BadInputError
 from nco_bench.models.am import Am, AmConfig, build, from_official
-from nco_bench.models.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients, replay, shared_demand
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
 
 PRETRAINED_SHARE = 0.95
 """Of the tours with trained weights: a tie in float32 may turn one."""

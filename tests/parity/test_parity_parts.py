@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from nco_bench.cli import app
 from nco_bench.errors import BadInputError
-from nco_bench.models.parity import check_fixture
+from nco_bench.parity import check_fixture
 
 PARTS = [
     ("am-tsp", "beam5"),

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from nco_bench.errors import BadInputError
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.models.task_networks import (
     EncoderLayer,
     TaskNetwork,
@@ -15,6 +14,7 @@ from nco_bench.models.task_networks import (
 )
 from nco_bench.models.tropical import VARIANTS as TRAINED
 from nco_bench.models.tropical import TropicalAttention, TropicalOptions
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 
 VARIANTS = {
     "tropical": TRAINED[""],

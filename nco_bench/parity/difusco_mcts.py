@@ -10,7 +10,7 @@ from torch import Tensor
 from nco_bench.decoding import edge_map_mcts_kernels as kernels
 from nco_bench.decoding.edge_map import edge_map, lengths
 from nco_bench.decoding.edge_map_mcts import Budget, Heat, Search, begin, prepare, stages, tour_of
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 
 WEIGHT_TOLERANCE = 1e-9
 

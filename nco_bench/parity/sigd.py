@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from nco_bench.decoding.beam import beam
 from nco_bench.decoding.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.training import Trainer, compare_losses, compare_parameters
 from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import load_official
 from nco_bench.models.sigd import Sigd, SigdConfig, SigdLehd, build, from_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
 
 
 def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:

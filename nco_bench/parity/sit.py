@@ -19,8 +19,11 @@ from nco_bench.decoding.segments import (
     rotate_routes,
     sort_by_angle,
 )
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.lehd import (
+from nco_bench.models.path import path_state
+from nco_bench.models.registry import load_official
+from nco_bench.models.sit import Sit, SitConfig, build, from_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.lehd import (
     cvrp_rows,
     joined,
     node_flags,
@@ -31,16 +34,13 @@ from nco_bench.models.parity.lehd import (
     tsp_label_segment,
     tsp_rows,
 )
-from nco_bench.models.parity.training import (
+from nco_bench.parity.training import (
     Trainer,
     compare_losses,
     compare_parameters,
     floored,
     tsp_segment,
 )
-from nco_bench.models.path import path_state
-from nco_bench.models.registry import load_official
-from nco_bench.models.sit import Sit, SitConfig, build, from_official
 
 
 def policy_of(fixture: Fixture, problem: str) -> Sit:

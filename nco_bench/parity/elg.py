@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from nco_bench.decoding.encode_once import Demands, RoutingProblem, cvrp_demands
 from nco_bench.models.elg import Elg, ElgConfig, Encoded, build, from_official
 from nco_bench.models.encode_once import RouteState
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.pomo import (
+from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.pomo import (
     check_augmentation,
     check_forced,
     check_greedy,
@@ -19,8 +20,7 @@ from nco_bench.models.parity.pomo import (
     official_rows,
     transform_major,
 )
-from nco_bench.models.parity.trajectories import compare_gradients, replay, shared_demand
-from nco_bench.models.registry import load_official
+from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
 
 STEPS = ("first", "mid", "late")
 """Names of the steps that ``expected.steps`` numbers; others are called by their number, as ``step7``."""

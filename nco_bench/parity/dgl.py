@@ -17,9 +17,9 @@ from nco_bench.errors import BadInputError
 from nco_bench.models.dgl import Dgl, DglConfig, build, from_official
 from nco_bench.models.encode_once import RoutingNodes
 from nco_bench.models.local_view import Options
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
 
 MOST_CAPACITY = 10_000
 

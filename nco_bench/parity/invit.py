@@ -16,9 +16,9 @@ from nco_bench.decoding.turns import turned
 from nco_bench.models.encode_once import RoutingNodes
 from nco_bench.models.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
 from nco_bench.models.local_view import Options, Walk
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
 
 BOX_POINTS = 5
 """How many points of the fixture's normalisation check make the box."""

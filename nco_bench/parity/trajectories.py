@@ -19,7 +19,7 @@ from nco_bench.decoding.encode_once import (
     roll_out,
 )
 from nco_bench.models.encode_once import EncodeOncePolicy
-from nco_bench.models.parity.fixture import Checks, Fixture
+from nco_bench.parity.fixture import Checks, Fixture
 
 GRADIENT_TOLERANCE = 1e-3
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]

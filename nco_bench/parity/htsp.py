@@ -22,9 +22,9 @@ from nco_bench.decoding.hierarchical import (
 )
 from nco_bench.models.encode_once import RouteState
 from nco_bench.models.htsp import LOWER, Htsp, build, config_of, from_official
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
 
 
 def check(fixture: Fixture) -> ParityResult:

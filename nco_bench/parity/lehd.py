@@ -19,8 +19,10 @@ from nco_bench.decoding.segments import (
     rotate_routes,
 )
 from nco_bench.models.lehd import Lehd, LehdConfig, build, from_official
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.training import (
+from nco_bench.models.path import PathPolicy, path_state
+from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.training import (
     Trainer,
     compare_losses,
     compare_parameters,
@@ -28,8 +30,6 @@ from nco_bench.models.parity.training import (
     floored,
     tsp_segment,
 )
-from nco_bench.models.path import PathPolicy, path_state
-from nco_bench.models.registry import load_official
 
 
 def policy_of(fixture: Fixture, problem: str) -> Lehd:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
-from nco_bench.models.parity import check_fixture
+from nco_bench.parity import check_fixture
 
 FIXTURES = [
     "lehd-tsp", "lehd-cvrp", "bq-tsp", "bq-cvrp", "esf-tsp", "sigd-tsp", "sigd-cvrp",

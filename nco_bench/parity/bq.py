@@ -21,10 +21,10 @@ from nco_bench.decoding.problem import (
 )
 from nco_bench.models.bq import Bq, BqConfig, build, from_official
 from nco_bench.models.logit_scale import esf, log_ratio, none
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.training import Trainer, compare_losses, compare_parameters
 from nco_bench.models.path import PathNodes, path_state
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
 
 
 def policy_of(fixture: Fixture, config: BqConfig) -> Bq:

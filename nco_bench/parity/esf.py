@@ -17,11 +17,11 @@ from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
 from nco_bench.errors import BadInputError
 from nco_bench.models.encode_once import Glimpse, RouteState, RoutingNodes
 from nco_bench.models.logit_scale import ScaleContext, esf
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.pomo import lengths_of, official_rows
-from nco_bench.models.parity.trajectories import replay
 from nco_bench.models.pomo import InstanceNorm, Pomo, PomoConfig, build
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.pomo import lengths_of, official_rows
+from nco_bench.parity.trajectories import replay
 
 NORMS = ("instance", "batch_no_track")
 """POMO's normalisation of each instance, which stands where none is named; Omni-VRP's over batch and nodes together."""

@@ -28,9 +28,9 @@ from nco_bench.models.difusco import (
     transition,
     waves,
 )
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.models.parity.trajectories import compare_gradients
 from nco_bench.models.registry import load_official
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
 
 TIMES = [0, 1, 2, 10, 100, 500, 900, 999, 1000]
 """Where a fixture without ``input.times`` holds the shares of signal left."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from nco_bench.models.parity import check_fixture
+from nco_bench.parity import check_fixture
 from nco_bench.problems.tasks import TASKS
 from nco_bench.problems.tasks.arrange import pair_tokens, positions
 from nco_bench.problems.tasks.quickselect import normalised

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 from nco_bench.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from nco_bench.models.parity.fixture import ParityResult
+    from nco_bench.parity.fixture import ParityResult
 
 # What the fixture's JSON calls the model (lower case, without its problem) -> "module:function".
 CHECKERS: dict[str, str] = {
-    "am": "nco_bench.models.parity.am:check",
-    "pomo": "nco_bench.models.parity.pomo:check",
-    "elg": "nco_bench.models.parity.elg:check",
-    "invit": "nco_bench.models.parity.invit:check",
-    "dgl": "nco_bench.models.parity.dgl:check",
-    "glop": "nco_bench.models.parity.glop:check",
-    "difusco": "nco_bench.models.parity.difusco:check",
-    "difusco-tsp-mcts": "nco_bench.models.parity.difusco_mcts:check",
-    "htsp": "nco_bench.models.parity.htsp:check",
-    "lehd": "nco_bench.models.parity.lehd:check",
-    "bq-nco": "nco_bench.models.parity.bq:check",
-    "esf-tsp": "nco_bench.models.parity.bq:check_esf",
-    "esf": "nco_bench.models.parity.esf:check",
-    "sigd": "nco_bench.models.parity.sigd:check",
-    "sigd (lehd variant)": "nco_bench.models.parity.sigd:check",
-    "sil": "nco_bench.models.parity.sit:check",
-    "tasks": "nco_bench.models.parity.tasks:check",
-    "tropical": "nco_bench.models.parity.tropical:check",
+    "am": "nco_bench.parity.am:check",
+    "pomo": "nco_bench.parity.pomo:check",
+    "elg": "nco_bench.parity.elg:check",
+    "invit": "nco_bench.parity.invit:check",
+    "dgl": "nco_bench.parity.dgl:check",
+    "glop": "nco_bench.parity.glop:check",
+    "difusco": "nco_bench.parity.difusco:check",
+    "difusco-tsp-mcts": "nco_bench.parity.difusco_mcts:check",
+    "htsp": "nco_bench.parity.htsp:check",
+    "lehd": "nco_bench.parity.lehd:check",
+    "bq-nco": "nco_bench.parity.bq:check",
+    "esf-tsp": "nco_bench.parity.bq:check_esf",
+    "esf": "nco_bench.parity.esf:check",
+    "sigd": "nco_bench.parity.sigd:check",
+    "sigd (lehd variant)": "nco_bench.parity.sigd:check",
+    "sil": "nco_bench.parity.sit:check",
+    "tasks": "nco_bench.parity.tasks:check",
+    "tropical": "nco_bench.parity.tropical:check",
 }
 
 
@@ -52,7 +52,7 @@ def check_fixture(path: Path | str) -> ParityResult:
     UnknownNameError
         If no checker answers to its model.
     """
-    from nco_bench.models.parity.fixture import read_fixture
+    from nco_bench.parity.fixture import read_fixture
 
     fixture = read_fixture(path)
     module, _, function = _checker(fixture.meta).partition(":")

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.models.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.problems.tasks import (
     balanced_partition,
     bin_packing,

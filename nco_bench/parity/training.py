@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from nco_bench.decoding.problem import shares
 from nco_bench.decoding.segments import Routes
-from nco_bench.models.parity.fixture import Checks, Fixture
 from nco_bench.models.path import PathNodes, PathPolicy, PathState, path_state
+from nco_bench.parity.fixture import Checks, Fixture
 
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
