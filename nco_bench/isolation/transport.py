@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.isolation.outcomes import Outcome, Solved
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Outcome, Solved
 
 LENGTH = struct.Struct("<Q")
 

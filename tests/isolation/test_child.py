@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from nco_bench.errors import SolverFailedError
+from nco_bench.isolation import child as child_module
+from nco_bench.isolation.child import ChildProcess
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers import child as child_module
 from nco_bench.solvers.base import Failure, Solved
-from nco_bench.solvers.child import ChildProcess
 
 BATCH = [TSPInstance(f"i{j}", np.random.default_rng(j).random((4 + j, 2))) for j in range(8)]
 
@@ -114,7 +114,7 @@ def test_no_child_outlives_a_parent_that_is_killed(how):
     code = (
         "import sys, threading, time\n"
         "from nco_bench.problems.tsp import TSPInstance\n"
-        "from nco_bench.solvers.child import ChildProcess\n"
+        "from nco_bench.isolation.child import ChildProcess\n"
         "import numpy as np\n"
         "def work():\n"
         "    child = ChildProcess('child_targets:misbehave', {'what': {0: 'hang'}})\n"

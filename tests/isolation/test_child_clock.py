@@ -10,11 +10,11 @@ import numpy as np
 import psutil
 import pytest
 
+from nco_bench.isolation.child import ChildProcess
+from nco_bench.isolation.clock import descendants, waited_seconds
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.runs.clock import PeakMemory
 from nco_bench.solvers.base import Solved
-from nco_bench.solvers.child import ChildProcess
-from nco_bench.solvers.child_clock import descendants, waited_seconds
 
 BURN = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
 

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import SolverFailedError
-from nco_bench.problems.cvrp import CVRPInstance
-from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Failure, Solved
-from nco_bench.solvers.child import ChildProcess
-from nco_bench.solvers.child_start import Forked, may_fork
-from nco_bench.solvers.child_transport import (
+from nco_bench.isolation.child import ChildProcess
+from nco_bench.isolation.start import Forked, may_fork
+from nco_bench.isolation.transport import (
     pack_instances,
     pack_outcomes,
     unpack_instances,
     unpack_outcomes,
 )
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.base import Failure, Solved
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 BATCH = [TSPInstance(f"i{j}", np.random.default_rng(j).random((5, 2))) for j in range(3)]
@@ -33,8 +33,8 @@ ARGUMENTS = {"seed": 7, "time_limit": None, "kill_after": None, "progress": lamb
 FORKS_OR_NOT = """
 import sys, threading
 import numpy as np
-from nco_bench.solvers.child import ChildProcess
-from nco_bench.solvers.child_start import Forked
+from nco_bench.isolation.child import ChildProcess
+from nco_bench.isolation.start import Forked
 {before}
 child = ChildProcess("child_targets:who_am_i", {{}})
 child.start()

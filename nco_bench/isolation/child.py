@@ -1,8 +1,8 @@
 """Native code in a process of its own: a crash, a hang or nonsense costs one instance, never the run.
 
-`ChildProcess` is the parent's side. It starts a child (see `child_start`: a fork where that is safe, else a fresh
+`ChildProcess` is the parent's side. It starts a child (see `start`: a fork where that is safe, else a fresh
 interpreter) that imports one module with a function ``solve(instance, seed, time_limit, params)``, and sends it chunks
-of instances, packed by `child_transport`. The child reports what is done every 50 ms and writes the index of the
+of instances, packed by `transport`. The child reports what is done every 50 ms and writes the index of the
 instance in hand into a shared page, so that when it dies the parent knows which instance did it, without a message per
 instance.
 
@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nco_bench.errors import SolverFailedError
-from nco_bench.problems import Instance
-from nco_bench.solvers.base import Failure, Outcome, Progress
-from nco_bench.solvers.child_clock import Patience
-from nco_bench.solvers.child_main import FLUSH_SECONDS, describe_exit, log_tail, serve
-from nco_bench.solvers.child_start import Process, fork, may_fork, spawn
-from nco_bench.solvers.child_transport import (
+from nco_bench.isolation.clock import Patience
+from nco_bench.isolation.main import FLUSH_SECONDS, describe_exit, log_tail, serve
+from nco_bench.isolation.outcomes import Failure, Outcome, Progress
+from nco_bench.isolation.start import Process, fork, may_fork, spawn
+from nco_bench.isolation.transport import (
     framed,
     pack_instances,
     receive,
@@ -42,7 +41,8 @@ from nco_bench.solvers.child_transport import (
     send_what_fits,
     unpack_outcomes,
 )
-from nco_bench.solvers.child_work import Ahead, Chunk, Limits, Steps, Work, next_chunk
+from nco_bench.isolation.work import Ahead, Chunk, Limits, Steps, Work, next_chunk
+from nco_bench.problems import Instance
 
 START_SECONDS = 300.0
 SEND_BUFFER_BYTES = 2**20
@@ -300,7 +300,7 @@ class ChildProcess:
         arguments = (*ends, os.getpid(), threading.current_thread() is threading.main_thread())
         process = fork(lambda: serve(*arguments), folder, ends) if self._forks and may_fork() else None
         if process is None:
-            code = f"from nco_bench.solvers.child_main import serve; serve{arguments}"
+            code = f"from nco_bench.isolation.main import serve; serve{arguments}"
             process = spawn(code, folder, ends)
         self._process = process
         theirs.close()

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from nco_bench.isolation.outcomes import Failure, Outcome, Solved
+from nco_bench.isolation.transport import new_solved, pack_outcomes, receive, send, unpack_instances
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Failure, Outcome, Solved
-from nco_bench.solvers.child_transport import new_solved, pack_outcomes, receive, send, unpack_instances
 
 FLUSH_SECONDS = 0.05
 TAIL_CHARACTERS = 400

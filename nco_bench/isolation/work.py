@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
+from nco_bench.isolation.outcomes import Outcome
 from nco_bench.problems import Instance
-from nco_bench.solvers.base import Outcome
 
 CHUNK_INSTANCES = 512
 CHUNK_NODES = 200_000
