@@ -18,7 +18,7 @@ def parity(
     """Import official weights and compare with official outputs; status 1 if one differs."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.errors import NcoBenchError
-    from nco_bench.models.parity import check_fixture
+    from nco_bench.parity import check_fixture
 
     results = []
     refused = []

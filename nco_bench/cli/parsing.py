@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from nco_bench.errors import BadInputError
+from nco_bench.settings import pairs
 
 
 def key_values(option: str, items: list[str] | None) -> dict[str, str]:
@@ -17,16 +18,7 @@ def key_values(option: str, items: list[str] | None) -> dict[str, str]:
     BadInputError
         For an item without ``=``, or a key that is given twice.
     """
-    out: dict[str, str] = {}
-    for item in items or []:
-        key, equals, value = item.partition("=")
-        name = key.replace("-", "_")
-        if not equals or not key:
-            raise BadInputError(f"{option} {item!r}: expected KEY=VALUE.")
-        if name in out:
-            raise BadInputError(f"{option} {item!r}: {key} is given twice; keep one.")
-        out[name] = value
-    return out
+    return pairs(option, items or [])
 
 
 def parse_aliases(items: list[str] | None) -> dict[str, str]:

@@ -59,9 +59,10 @@ def report(
     from nco_bench.cli.parsing import form_of, one_of, parse_aliases
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
+    from nco_bench.files import READABLE, write
     from nco_bench.reports.render_terminal import show
     from nco_bench.reports.table import build_table
-    from nco_bench.reports.writing import render, write_text
+    from nco_bench.reports.writing import render
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:
@@ -77,7 +78,7 @@ def report(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_text(out, text)
+        write(out, text, sync=False, mode=READABLE)
         say(f"written to {out}")
 
 

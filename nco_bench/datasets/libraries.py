@@ -32,11 +32,6 @@ PUBLISHED_DIGITS = 0.011
 Rule = Callable[[Entry], bool]
 
 
-def _named(names: str) -> Rule:
-    wanted = frozenset(names.split())
-    return lambda entry: entry.name in wanted
-
-
 def _pens(low: int, high: int) -> Rule:
     return lambda e: e.edge_weight_type == "EUC_2D" and e.name != "linhp318" and low <= e.n <= high
 

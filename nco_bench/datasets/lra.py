@@ -20,6 +20,7 @@ from urllib.error import HTTPError
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.lra_files import PATHFINDER_FOLDER, RETRIEVAL_FILES, SPLITS, read_task
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.files import replacing
 from nco_bench.problems.lra import LRAInstance, pathfinder
 from nco_bench.problems.lra.listops import LONGEST, SMALLEST_LONGEST, distinct
 
@@ -251,15 +252,13 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
     """Download one archive beside its place, check it, and move it there."""
     file, url, md5 = ARCHIVES[task]
     target = instances_dir / FOLDER / file
-    part = target.with_name(f".{file}.part")
+    asked = request.Request(url, headers={"User-Agent": "nco-bench"})
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        asked = request.Request(url, headers={"User-Agent": "nco-bench"})
-        with request.urlopen(asked, timeout=timeout_s) as answer, part.open("wb") as out:
-            while piece := answer.read(PIECE):
-                out.write(piece)
-        _refuse_other(part, md5)
-        part.replace(target)
+        with replacing(target, None, sync=False) as part:
+            with request.urlopen(asked, timeout=timeout_s) as answer, part.open("wb") as out:
+                while piece := answer.read(PIECE):
+                    out.write(piece)
+            _refuse_other(part, md5)
     except HTTPError as error:
         raise BadInputError(
             f"{url}: the site answered {error.code} {error.reason}; {_by_hand(target)}."
@@ -267,8 +266,6 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
     except OSError as error:  # URLError, timeouts, resets, a full disk
         reason: Any = getattr(error, "reason", error)
         raise UnreachableError(f"cannot fetch {url} ({reason}); when offline, {_by_hand(target)}.") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _by_hand(target: Path) -> str:

@@ -20,6 +20,7 @@ from nco_bench.datasets import kool, lra, packing, tasks
 from nco_bench.datasets.generators import GENERATORS
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.distributions import DISTRIBUTIONS
+from nco_bench.settings import pairs, parse
 
 DEFAULT_SEED = 1234
 """Kool et al.'s test seed, kept as the default."""
@@ -205,21 +206,9 @@ def _sort_parts(name: str, parts: list[str], problem: str) -> tuple[str, dict[st
     if bare:
         generator.canonical_distribution(base)
     own = generator.distribution_parameters(base)
-    settings: dict[str, str] = {}
-    distribution = base
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals:
-            continue
-        if key in settings:
-            raise BadInputError(f"{name!r}: {key} is given twice.")
-        if key in own:
-            distribution += f":{part}"
-        elif key in (*generator.parameters, "seed", "count"):
-            settings[key] = value
-        else:
-            known = [*generator.parameters, *own, "seed", "count"]
-            raise UnknownNameError(f"part of dataset name {name!r}:", key, known)
+    known = [*generator.parameters, *own, "seed", "count"]
+    settings = pairs(repr(name), (part for part in parts if "=" in part), _kind(name), known)
+    distribution = ":".join([base, *(f"{key}={settings.pop(key)}" for key in list(settings) if key in own)])
     return distribution, settings
 
 
@@ -233,14 +222,7 @@ def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> Gene
     problems = {"tsp": "tsp", "vrp": "cvrp", "cvrp": "cvrp"}
     if short_name not in problems or not size:
         return None
-    settings: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if key not in ("seed", "count") or not equals:
-            raise UnknownNameError(f"part of dataset name {name!r}:", key, ["seed", "count"])
-        if key in settings:
-            raise BadInputError(f"{name!r}: {key} is given twice.")
-        settings[key] = value
+    settings = pairs(repr(name), parts, _kind(name), ["seed", "count"])
     count, seed = (_take_int(name, settings, key) for key in ("count", "seed"))
     problem, n = problems[short_name], int(size)
     chosen_count = kool.COUNT if count is None else count
@@ -252,11 +234,11 @@ def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> Gene
 
 def _take_int(name: str, settings: dict[str, str], key: str) -> int | None:
     text = settings.pop(key, None)
-    if text is None:
-        return None
-    if not re.fullmatch(r"-?\d{1,18}", text):
-        raise BadInputError(f"{name!r}: {key} is {text!r}; expected a whole number.")
-    return int(text)
+    return None if text is None else parse(f"{name!r}: {key}", text, int)
+
+
+def _kind(name: str) -> str:
+    return f"part of dataset name {name!r}:"
 
 
 def generated_aliases() -> tuple[str, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.files import READABLE, replacing, write
 from nco_bench.problems import Instance
 from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.bpp3d import BPP3DInstance
@@ -124,12 +123,8 @@ def save_dataset(dataset: Dataset, path: Path) -> Path:
         },
         "references": reference_summary(dataset),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        manifest["npz_sha256"] = _write_npz(path, arrays)
-        _write_atomic(path.with_suffix(".json"), (json.dumps(manifest, indent=1) + "\n").encode())
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    manifest["npz_sha256"] = _write_npz(path, arrays)
+    write(path.with_suffix(".json"), json.dumps(manifest, indent=1) + "\n", BadInputError, mode=READABLE)
     return path
 
 
@@ -277,35 +272,12 @@ def _unpack_references(arrays: Arrays, count: int) -> tuple[Reference | None, ..
 
 
 def _write_npz(path: Path, arrays: Arrays) -> str:
-    """Write beside the target, rename, and return the SHA-256 of the file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
+    """Write a dataset's arrays, and return the SHA-256 of the file."""
+    with replacing(path, BadInputError, mode=READABLE) as temporary:
+        with temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        with open(temporary, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.chmod(temporary, 0o644)  # mkstemp keeps files private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return digest
-
-
-def _write_atomic(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp keeps files private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with temporary.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.tasks import TASKS, Task, generate, task
 from nco_bench.problems.tasks.table import STREAM_VERSION, check
+from nco_bench.settings import pairs
 
 if TYPE_CHECKING:
     from nco_bench.datasets.names import GenerationSpec
@@ -78,21 +79,13 @@ def describe(
 
 def read_parts(name: str, parts: list[str]) -> tuple[str, dict[str, str]]:
     """Split what follows the task into the setting and ``KEY=VALUE`` parts."""
-    setting: str | None = None
-    values: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals:
-            if setting is not None or not part:
-                raise BadInputError(f"{name!r}: expected at most one setting and then KEY=VALUE parts.")
-            setting = part
-        elif key not in ("n", "variant", "seed", "count"):
-            raise UnknownNameError(f"part of dataset name {name!r}:", key, ["n", "variant", "seed", "count"])
-        elif key in values:
-            raise BadInputError(f"{name!r}: {key} is given twice.")
-        else:
-            values[key] = value
-    return setting or "id", values
+    bare = [part for part in parts if "=" not in part]
+    if len(bare) > 1 or "" in bare:
+        raise BadInputError(f"{name!r}: expected at most one setting and then KEY=VALUE parts.")
+    keyed = (part for part in parts if "=" in part)
+    known = ("n", "variant", "seed", "count")
+    values = pairs(repr(name), keyed, f"part of dataset name {name!r}:", known)
+    return bare[0] if bare else "id", values
 
 
 def canonical_name(spec: GenerationSpec, default_seed: int) -> str:

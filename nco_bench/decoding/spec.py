@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.settings import pairs, parse
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,8 @@ def parse_decoding(text: str) -> Decoding:
 def _options(text: str, name: str, options: list[str]) -> dict[str, int | str]:
     known = DECODINGS[name].options
     found: dict[str, int | str] = {"init": INITIAL[name]} if name in INITIAL else {}
-    for option in options:
-        key, equals, value = option.strip().partition("=")
-        if key not in known:
-            raise UnknownNameError(f"option of decoding {name}", key, known)
-        if not equals:
-            raise BadInputError(f"Decoding {text!r}: option {key} needs a value, {key}=...")
+    given = pairs(f"Decoding {text!r}", map(str.strip, options), f"option of decoding {name}", known)
+    for key, value in given.items():
         if key == "init":
             if value not in INITIALS:
                 raise UnknownNameError(f"initial solution in decoding {text!r}", value, INITIALS)
@@ -162,12 +159,5 @@ def _options(text: str, name: str, options: list[str]) -> dict[str, int | str]:
 
 
 def _integer(text: str, what: str, value: str, *, least: int) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        raise BadInputError(f"Decoding {text!r}: {what} is {value!r}, expected a whole number.") from None
-    if number < least:
-        raise BadInputError(f"Decoding {text!r}: {what} is {number}, expected at least {least}.")
-    if number > MOST:
-        raise BadInputError(f"Decoding {text!r}: {what} is {number}, expected at most {MOST:,}.")
+    number: int = parse(f"Decoding {text!r}: {what}", value, int, low=least, high=MOST)
     return number

@@ -124,11 +124,6 @@ SELF_ATTENTION_SCALES = frozenset({"eie", "eie-exact", "ln-n-over-d", "ln-n-over
 """EIE and its rivals: by default they act on the encoder alone, see the text above."""
 
 
-def register(name: str, scale: LogitScale) -> None:
-    """Make a scale known under `name`, for plugins and learned scales."""
-    SCALES[name] = scale
-
-
 def logit_scale(text: str) -> LogitScale:
     """Return the scale that ``NAME`` or ``NAME:at=PLACE`` means.
 
@@ -189,9 +184,9 @@ def _parsed(text: str) -> tuple[str, str | None]:
     name, colon, rest = text.partition(":")
     if not colon:
         return name, None
-    key, _, place = rest.partition("=")
-    if key != "at":
+    if not rest.startswith("at="):
         raise BadInputError(f"--logit-scale {text}: expected NAME or NAME:at={'|'.join(PLACES)}.")
+    place = rest.removeprefix("at=")
     if place not in PLACES:
         raise UnknownNameError(f"place of logit scale {name}", place, PLACES)
     return name, place

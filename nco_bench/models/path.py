@@ -15,7 +15,7 @@ A policy is a ``torch.nn.Module`` with two methods:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -151,8 +151,3 @@ def path_state(
         closed=closed,
         instance_size=nodes.instance_size,
     )
-
-
-def scaled(nodes: PathNodes, factor: float) -> PathNodes:
-    """Multiply all coordinates by `factor` (the stretch of PENS, section 5; 1 leaves the nodes as they are)."""
-    return nodes if factor == 1.0 else replace(nodes, coords=torch.mul(nodes.coords, factor))

@@ -21,7 +21,7 @@ Sources
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.invit_distributions import invit_clustered, invit_explosion, invit_implosion
+from nco_bench.settings import pairs, parse
 
 FloatArray = NDArray[np.float64]
 
@@ -203,14 +204,7 @@ class Parameter:
 
     def parse(self, place: str, text: str) -> float:
         """Read a value; raises `BadInputError` naming `place`."""
-        kind = type(self.default)
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not self.low <= value <= self.high:
-            noun = "a whole number" if kind is int else "a number"
-            raise BadInputError(f"{place} is {text!r}; expected {noun} in [{self.low:g}, {self.high:g}].")
+        value: float = parse(place, text, type(self.default), low=self.low, high=self.high)
         return value
 
 
@@ -358,31 +352,15 @@ def parse_distribution(text: str) -> Sampler:
         For a value that is no number or out of range, or a parameter given twice.
     """
     name, *settings = text.split(":")
-    pairs = []
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise BadInputError(f"distribution {text!r}: {setting!r} is not of the form NAME=VALUE.")
-        pairs.append((key, value))
-    return make_sampler(name, pairs)
-
-
-def make_sampler(name: str, settings: Iterable[tuple[str, str]] = ()) -> Sampler:
-    """Return the distribution `name` with `settings`, given as text; raises as `parse_distribution` does."""
     if name not in DISTRIBUTIONS:
         raise UnknownNameError(
             "distribution", name, DISTRIBUTIONS, hint="See 'nco-bench list distributions'."
         )
     known = DISTRIBUTIONS[name].parameters
-    given: dict[str, float] = {}
-    for key, value in settings:
-        if key not in known:
-            if not known:
-                raise BadInputError(f"distribution {name!r} has no parameters, got {key!r}; leave it out.")
-            raise UnknownNameError(f"parameter of distribution {name!r}:", key, known)
-        if key in given:
-            raise BadInputError(f"distribution {name!r}: {key} is given twice.")
-        given[key] = known[key].parse(f"{key} of distribution {name!r}", value)
+    if settings and not known:
+        raise BadInputError(f"distribution {name!r} has no parameters, got {settings[0]!r}; leave it out.")
+    texts = pairs(f"distribution {text!r}", settings, f"parameter of distribution {name!r}:", known)
+    given = {key: known[key].parse(f"{key} of distribution {name!r}", value) for key, value in texts.items()}
     changed = [(key, given[key]) for key in known if key in given and given[key] != known[key].default]
     canonical = ":".join([name, *(f"{key}={value:.15g}" for key, value in changed)])
     return Sampler(canonical, name, tuple(changed))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError
+from nco_bench.files import write
 from nco_bench.reports.figures import STYLE, checked_target, figure, legend, look
 
 Map = NDArray[np.floating]
@@ -139,7 +140,4 @@ def _write_scores(curves: Sequence[LengthCurve], score: str, target: Path) -> No
     """Write the numbers of a sweep, a line per method and length; raises `ResultsError`."""
     lines = [f"method,n,{score}"]
     lines += [f"{curve.label},{n},{curve.scores[n]:.6g}" for curve in curves for n in sorted(curve.scores)]
-    try:
-        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"{target}: cannot be written ({error.strerror}); choose another --out.") from None
+    write(target, "\n".join(lines) + "\n", sync=False)

@@ -158,7 +158,7 @@ def _decoded(pieces: Sequence[Piece]) -> Iterable[Block]:
     """Decode pieces in their order, in several processes where that is faster."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if cores > 1 and sum(piece.stop - piece.start for piece in pieces) >= PARALLEL_BYTES:
-        from nco_bench.solvers.child_start import may_fork
+        from nco_bench.isolation.start import may_fork
 
         if may_fork():
             return decoded_by(min(cores, MOST_PROCESSES), pieces)

@@ -7,8 +7,6 @@ Nothing here touches pyplot or matplotlib's global state.
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nco_bench.errors import BadInputError, MissingDependencyError, ResultsError
+from nco_bench.errors import BadInputError, MissingDependencyError
+from nco_bench.files import READABLE, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,18 +145,8 @@ def _save(fig: Figure, target: Path) -> None:
     metadata: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
         target.suffix.lower(), {}
     )
-    temporary = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.stem, suffix=target.suffix)
-        os.close(handle)
-        fig.savefig(temporary, dpi=300, metadata=metadata)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise ResultsError(f"{target}: cannot be written ({error.strerror}).") from error
+    with replacing(target, sync=False, mode=READABLE) as temporary:
+        fig.savefig(temporary, dpi=300, format=target.suffix[1:].lower() or "png", metadata=metadata)
 
 
 def legend(fig: Figure, axes: Sequence[Axes]) -> None:

@@ -7,10 +7,7 @@ touches pyplot or the global state of matplotlib.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Reference
 from nco_bench.errors import BadInputError, MissingDependencyError
+from nco_bench.files import READABLE, replacing
 from nco_bench.problems import Instance, problem
 from nco_bench.problems.cvrp import CVRPInstance, routes
 from nco_bench.problems.tsp import TSPInstance
@@ -98,31 +96,6 @@ def draw(
     axes = figure.add_axes((0.02, 0.02, 0.96, top - 0.02))
     _draw_on(axes, instance, solution, size_inches, colour or ROUTE_COLOURS[0])
     axes.set_title(text, fontsize=9)
-    return _save(figure, target, dpi)
-
-
-def draw_gallery(
-    instances: Sequence[Instance],
-    path: Path | str,
-    titles: Sequence[str] = (),
-    *,
-    columns: int = 3,
-    panel_inches: float = 2.6,
-    dpi: int = 150,
-) -> Path:
-    """Draw several instances side by side, such as one per distribution; raises as `draw` does."""
-    if not instances:
-        raise BadInputError("a gallery needs at least one instance.")
-    target = _target(path)
-    rows = -(-len(instances) // columns)
-    figure = _figure(columns * panel_inches, rows * panel_inches * 1.08)
-    for i, instance in enumerate(instances):
-        axes = figure.add_subplot(rows, columns, i + 1)
-        _draw_on(axes, instance, None, panel_inches)
-        axes.set_title(titles[i] if i < len(titles) else instance.name, fontsize=9)
-    figure.subplots_adjust(
-        left=0.02, right=0.98, bottom=0.02, top=1 - 0.25 / (rows * panel_inches), hspace=0.15, wspace=0.06
-    )
     return _save(figure, target, dpi)
 
 
@@ -272,18 +245,9 @@ def _save(figure: Figure, target: Path, dpi: int) -> Path:
 
     suffix = target.suffix.lower()
     metadata: dict[str, Any] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}[suffix]
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=suffix)
-        os.close(handle)
-        try:
-            with rc_context({"svg.hashsalt": "nco-bench"}):
-                figure.savefig(temporary, dpi=dpi, format=suffix[1:], metadata=metadata)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise BadInputError(f"{target}: cannot be written ({error.strerror or error}).") from error
+    with (
+        replacing(target, BadInputError, sync=False, mode=READABLE) as temporary,
+        rc_context({"svg.hashsalt": "nco-bench"}),
+    ):
+        figure.savefig(temporary, dpi=dpi, format=suffix[1:], metadata=metadata)
     return target

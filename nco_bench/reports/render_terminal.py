@@ -31,11 +31,6 @@ def render(table: Table, width: int = DEFAULT_WIDTH) -> str:
     return "\n".join(line.plain.rstrip() for line in _lines(table, width)) + "\n"
 
 
-def cell_text(cell: Value) -> str:
-    """A cell as it is printed, marks behind a number."""
-    return _body(cell) + _marks(cell)
-
-
 def _body(cell: Value) -> str:
     return f"{cell.text}{cell.suffix}" if isinstance(cell, Number) else cell.text
 

@@ -1,13 +1,8 @@
-"""From a table's name and an output format to text, and text to a file."""
+"""From a table's name and an output format to text."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 from nco_bench.datasets.load import Places
-from nco_bench.errors import ResultsError
 from nco_bench.reports import render_csv, render_json, render_latex, render_markdown, render_terminal
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.table import build_table
@@ -46,25 +41,3 @@ def render(
         return render_terminal.render(table)
     renderers = {"markdown": render_markdown.render, "csv": render_csv.render, "json": render_json.render}
     return renderers[form](table)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises
-    ------
-    ResultsError
-        When the place cannot be written.
-    """
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp keeps files private
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise ResultsError(f"{path}: cannot be written ({error.strerror}).") from error

@@ -158,19 +158,6 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
     ]
 
 
-def uncovered(table: PublishedTable) -> list[str]:
-    """Return what is wrong with the preset of a table: a line per printed number without exactly one way to get it."""
-    preset = load_preset(table.paper, table.number)
-    found = []
-    for scale in SCALES:
-        for cell in numeric_cells(table):
-            try:
-                preset.cell(cell, scale)
-            except NcoBenchError as error:
-                found.append(f"{scale}: {error}")
-    return found
-
-
 def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     preset = load_preset(table.paper, table.number)
     sheet = _Sheet(table, preset)

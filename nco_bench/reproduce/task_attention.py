@@ -19,6 +19,7 @@ from nco_bench.models.task_table import PUBLISHED_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task, generate
 from nco_bench.reports.attention import LengthCurve, MapRow, length_maps, length_sweep
 from nco_bench.reports.figures import checked_target
+from nco_bench.settings import pairs
 from nco_bench.solvers.task_scores import score_network, score_of
 from nco_bench.solvers.tasks import load_network
 
@@ -73,13 +74,7 @@ def draw(
 
 def _options(solver: str) -> tuple[str, dict[str, str]]:
     name, *parts = solver.split(":")
-    options = dict(part.partition("=")[::2] for part in parts)
-    for key in options:
-        if key not in PARTS:
-            raise UnknownNameError(f"option of plot attention {name}", key, PARTS)
-    if not options.get("head", "0").isdigit():
-        raise BadInputError(f"head={options['head']}: expected 0 or 1.")
-    return name, options
+    return name, pairs(f"plot attention {solver}", parts, f"option of plot attention {name}", PARTS)
 
 
 def _task(data: str) -> Task:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
+from nco_bench.files import READABLE, write
 from nco_bench.reports import render_csv, render_json, render_latex, render_markdown
-from nco_bench.reports.writing import write_text
 from nco_bench.reproduce.layout import laid_out
 from nco_bench.reproduce.reproducing import Reproduction
 from nco_bench.reproduce.tables import table_name
@@ -68,6 +68,6 @@ def write_tables(
     paths = []
     for reproduction in reproductions:
         path = folder / f"{table_name(reproduction)}{SUFFIXES[form]}"
-        write_text(path, render(form, reproduction, layout))
+        write(path, render(form, reproduction, layout), sync=False, mode=READABLE)
         paths.append(path)
     return paths

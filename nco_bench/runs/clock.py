@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from nco_bench.solvers.child_clock import descendants
+from nco_bench.isolation.clock import descendants
 
 T = TypeVar("T")
 CHILD_SAMPLE_SECONDS = 0.5

@@ -74,13 +74,6 @@ class Capture:
                 process.communicate()
 
 
-def capture() -> dict[str, Any]:
-    """Return what a reader needs to judge a time: processor, memory, threads, versions, GPU, code revision."""
-    with Capture() as environment:
-        environment.finish()
-    return environment.facts
-
-
 def package_versions() -> dict[str, str]:
     """Return versions of the installed packages that can move a number.
 

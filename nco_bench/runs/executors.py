@@ -16,10 +16,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
+from nco_bench.isolation.main import death_signal
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
-from nco_bench.solvers.child_main import death_signal
 
 EXECUTORS = ("local", "slurm")
 STOP_SECONDS = 10.0

@@ -20,6 +20,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.names import specify
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.files import write
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
 from nco_bench.runs.judge import gap_percent
@@ -141,5 +142,5 @@ def _quality(
     ]
     gaps = [one for one in pairs if one is not None]
     gap, measured = float(np.mean(gaps)), f"{check} on {len(gaps)} instances of {file.name}"
-    path.write_text(json.dumps({"gap_percent": gap, "measured": measured}) + "\n", encoding="utf-8")
+    write(path, json.dumps({"gap_percent": gap, "measured": measured}) + "\n", BadInputError)
     return gap, measured

@@ -221,10 +221,3 @@ def availability(info: SolverInfo) -> Availability:
         what = missing[0] if " " in missing[0] else f"not installed for {' and '.join(missing)}"
         text = f"{what}: {info.install}" if info.install else what
     return Availability(info.name, backends, text, info.licence, info.install)
-
-
-def check_all() -> list[Availability]:
-    """Return the availability of every classical solver, in the order of the table."""
-    from nco_bench.solvers.classical.table import CLASSICAL
-
-    return [availability(info) for info in CLASSICAL]

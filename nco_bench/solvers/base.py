@@ -6,60 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import UnknownNameError
+from nco_bench.isolation.outcomes import Failure, Outcome, Progress, Solved
 from nco_bench.problems import Instance
+from nco_bench.settings import parse
 
-Progress = Callable[[int], None]
-"""Called with the number of instances of the batch that are done so far."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What a solver returns in place of a solution for an instance that it could not solve.
-
-    Attributes
-    ----------
-    status
-        ``failed`` (crash, nonsense), ``timeout`` (nothing found in time) or ``oom``.
-    message
-        One line for the record: the cause, with the end of the program's stderr where there is one.
-    traceback
-        Where it happened, for ``--debug``; empty where nobody knows.
-    """
-
-    status: str
-    message: str
-    traceback: str = ""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """A solution with facts about how it was found; a solver may return a bare array instead.
-
-    Attributes
-    ----------
-    solution
-        Integer array, see the problem's module.
-    optimal
-        True if the solver proved optimality.
-    seconds
-        Time of this instance alone, where the solver solves a batch one by one and clocks itself; the runner
-        uses it to split the batch time and never lets the sum exceed the time it measured.
-    trace
-        Anytime solvers: (seconds, cost as the solver sees it) pairs; kept for plots, never for tables.
-    """
-
-    solution: NDArray[np.integer]
-    optimal: bool = False
-    seconds: float | None = None
-    trace: tuple[tuple[float, float], ...] = ()
-
-
-Outcome = NDArray[np.integer] | Solved | Failure
+__all__ = [
+    "Begins", "Failure", "Outcome", "Progress", "Solved", "Solver", "SolverOptions", "one_by_one", "read_params",
+]  # fmt: skip
 
 
 class Solver(Protocol):
@@ -186,18 +141,5 @@ def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]
             raise UnknownNameError(
                 f"parameter of {solver}", key, known, hint=f"See 'nco-bench show {solver}'."
             )
-        values[key] = _parse(solver, key, text, known[key][0])
+        values[key] = parse(f"{solver}: parameter {key}", text, known[key][0])
     return values
-
-
-def _parse(solver: str, key: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        if text.lower() in ("1", "true", "yes", "on"):
-            return True
-        if text.lower() in ("0", "false", "no", "off"):
-            return False
-        raise BadInputError(f"{solver}: parameter {key}={text!r} is neither true nor false.")
-    try:
-        return kind(text)
-    except ValueError:
-        raise BadInputError(f"{solver}: parameter {key}={text!r} is not {kind.__name__}.") from None

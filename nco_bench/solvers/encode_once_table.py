@@ -14,13 +14,6 @@ DECODINGS = {
 }
 """The default first."""
 
-PAPER_NAMES = {
-    "greedy": "single trajec.",
-    "multistart": "no aug.",
-    "multistart+x8": "aug x8",
-}
-"""What the tables of POMO and ELG call decodings."""
-
 PARAMS = (
     (
         "loads",

@@ -37,9 +37,9 @@ import orjson
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.isolation.program import ExternalProcess, NoAnswerError
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Failure, Outcome, Progress, Solved, SolverOptions
-from nco_bench.solvers.external_process import ExternalProcess, NoAnswerError
 from nco_bench.solvers.registry import SolverInfo, builtin_solvers
 
 NAME = "external"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.settings import pairs
 from nco_bench.solvers.base import Solver, SolverOptions
 
 ENTRY_POINTS = "nco_bench.solvers"
@@ -200,14 +201,18 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         For options that are not ``KEY=VALUE``, or given twice.
     """
     name, *rest = text.split(":")
+    place = f"solver {text!r}"
     if name.endswith(".py"):
         wanted = rest.pop(0) if rest and "=" not in rest[0] else None
         info = load_file(Path(name), wanted)
     elif name.endswith(".toml") or name == "external":
         from nco_bench.solvers.external import load_program, program_info
 
-        given = dict(item.split("=", 1) for item in rest if "=" in item)
-        info = load_program(Path(name)) if name != "external" else program_info({**defaults.params, **given})
+        info = (
+            load_program(Path(name))
+            if name != "external"
+            else program_info({**defaults.params, **pairs(place, rest)})
+        )
     else:
         table = {**builtin_solvers(), **_registered}  # a registered file may replace a built-in solver
         if name not in table:
@@ -215,23 +220,11 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         if name not in table:
             raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
         info = table[name]
-    given = {}
-    for item in rest:
-        key, value = _key_value(item, text)
-        if key in given:
-            raise BadInputError(f"{text!r}: {key} is given twice; keep one.")
-        given[key] = value
+    given = pairs(place, rest)
     special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
     label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
     return SolverChoice(info, options, label)
-
-
-def _key_value(item: str, text: str) -> tuple[str, str]:
-    key, equals, value = item.partition("=")
-    if not equals or not key:
-        raise BadInputError(f"{text!r}: expected KEY=VALUE after the solver's name, got {item!r}.")
-    return key.replace("-", "_"), value
 
 
 def create(choice: SolverChoice) -> Solver:

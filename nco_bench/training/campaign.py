@@ -37,12 +37,12 @@ from typing import Any
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.files import write
 from nco_bench.training.campaign_file import Stage, read_campaign
 from nco_bench.training.checkpoint import LAST, PREVIOUS
 from nco_bench.training.progress import Report
 from nco_bench.training.run import CHECKPOINTS, TrainResult, train
 from nco_bench.training.trainer import TrainingStopped
-from nco_bench.weights.writing import write_atomically
 
 STATE = "campaign.json"
 PART_BYTES = 15 * 2**20
@@ -187,7 +187,7 @@ class _State:
         return _State({**self.done, name: turns}, reasons)
 
     def write(self, folder: Path) -> None:
-        write_atomically(folder / STATE, (json.dumps(dataclasses.asdict(self), indent=1) + "\n").encode())
+        write(folder / STATE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
 def pack(folder: Path, bundle: Path) -> list[Path]:
@@ -201,11 +201,11 @@ def pack(folder: Path, bundle: Path) -> list[Path]:
         parts = []
         for number, begin in enumerate(range(0, max(1, len(content)), PART_BYTES)):
             part = bundle / f"{name}.{number:03d}"
-            write_atomically(part, content[begin : begin + PART_BYTES])
+            write(part, content[begin : begin + PART_BYTES])
             written.append(part)
             parts.append(part.relative_to(bundle).as_posix())
         index[name] = {"sha256": hashlib.sha256(content).hexdigest(), "parts": parts}
-    write_atomically(bundle / "bundle.json", (json.dumps(index, indent=1) + "\n").encode())
+    write(bundle / "bundle.json", json.dumps(index, indent=1) + "\n")
     return [*written, bundle / "bundle.json"]
 
 
@@ -235,7 +235,7 @@ def unpack(bundle: Path, folder: Path, say: Callable[[str], None] = lambda text:
             raise BadInputError(f"{bundle}: a part of {name} is missing ({error.strerror}).") from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise BadInputError(f"{bundle}: {name} is not what was packed; copy the bundle again.")
-        write_atomically(folder / name, content)
+        write(folder / name, content)
         written.append(folder / name)
         say(f"{folder / name}: {len(content) / 2**20:.1f} MiB")
     return written

@@ -18,7 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from nco_bench.errors import ResultsError
-from nco_bench.weights.writing import write_atomically
+from nco_bench.files import write
 
 LAST = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"
@@ -48,7 +48,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     content = to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}, metadata)
     if path.exists():
         _keep(path, folder / PREVIOUS)
-    write_atomically(path, content)
+    write(path, content)
     return path
 
 

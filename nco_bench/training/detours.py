@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError, MissingDependencyError
+from nco_bench.files import replacing
 
 NEAREST = 5
 """A wrong turn goes to one of this many nearest unvisited nodes."""
@@ -143,7 +144,6 @@ def make_detours(
 
 def save_paths(paths: NDArray[np.float32], file: Path) -> Path:
     """Write a shard of solved path problems, which `data.read_shard` reads."""
-    temporary = file.with_name(f".{file.name}.part.npz")
-    np.savez(temporary, paths=paths)
-    temporary.replace(file)
+    with replacing(file, BadInputError, sync=False) as temporary, temporary.open("wb") as content:
+        np.savez(content, paths=paths)
     return file

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from nco_bench.errors import BadInputError
+from nco_bench.settings import parse
 
 MODEL_PREFIX = "model."
 """Of ``--config`` keys that belong to the model's configuration, such as ``model.initialisation=zero``."""
@@ -62,17 +62,4 @@ def prefixed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def parsed_text(key: str, text: str, kind: type) -> Any:
     """Return a text as a value of a type; raises `BadInputError`, naming the key."""
-    if kind is str:
-        return text
-    if kind is bool:
-        if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
-            raise BadInputError(f"--config {key}={text}: expected true or false.")
-        return text.lower() in ("true", "1", "yes")
-    try:
-        value = kind(text)
-    except ValueError:
-        expected = "a whole number" if kind is int else "a number"
-        raise BadInputError(f"--config {key}={text}: expected {expected}.") from None
-    if not math.isfinite(value):
-        raise BadInputError(f"--config {key}={text}: expected a finite number.")
-    return value
+    return parse(f"--config {key}", text, kind)

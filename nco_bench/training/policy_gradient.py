@@ -126,7 +126,6 @@ class PolicyGradientSettings:
 
 AM_SETTINGS = PolicyGradientSettings()
 POMO_SETTINGS = PolicyGradientSettings(baseline="shared")
-EIE_SETTINGS = PolicyGradientSettings(epoch_steps=10, evaluation=2048, shrink=0.95)
 
 
 class PolicyGradient:

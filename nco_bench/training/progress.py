@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from nco_bench.files import write
 from nco_bench.training.learner import GAP, said
-from nco_bench.weights.writing import write_atomically
 
 COLUMNS = ("step", "samples", "seconds", "loss", "grad_norm", "samples_per_s", "lr")
 """Of every log; what the course measures on held-out instances follows under its own name."""
@@ -140,7 +140,7 @@ def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
     for line in history:
         if "changed" not in line:
             writer.writerow({key: _rounded(value) for key, value in line.items()})
-    write_atomically(path, text.getvalue().encode())
+    write(path, text.getvalue())
 
 
 def _rounded(value: Any) -> Any:

@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.files import write
 from nco_bench.models.task_table import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
 from nco_bench.training.machine import keep_freed_memory
@@ -39,7 +40,6 @@ from nco_bench.training.tasks import (
 )
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.store import SHIPPED, SUFFIX, export
-from nco_bench.weights.writing import write_atomically
 
 GRAPH_SHARE = 4
 SMALLEST_ROUND = 0.1
@@ -267,7 +267,7 @@ def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path
     for member in members:
         for suffix in (SUFFIX, ".json"):  # the manifest last, as everywhere
             source = folder / f"round-{state.samples}" / f"{member.name}{suffix}"
-            write_atomically(out / source.name, source.read_bytes())
+            write(out / source.name, source.read_bytes())
     with (folder / "curves.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["network", "task", "seed", "step", "samples", "seconds", "loss", "score"])
@@ -276,7 +276,7 @@ def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path
                 values = [line.get(k, "") for k in ("step", "samples", "seconds", "loss", "score")]
                 table.writerow([member.network, member.task, member.seed, *values])
     content = {"samples": state.samples, "pace": state.pace, "members": [m.name for m in members]}
-    write_atomically(folder / STATE, json.dumps(content).encode())
+    write(folder / STATE, json.dumps(content))
 
 
 def members_of(tasks: Sequence[str], networks: Sequence[str], seeds: Sequence[int]) -> list[Member]:

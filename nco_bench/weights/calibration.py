@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.files import write
 from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder
-from nco_bench.weights.writing import write_atomically
 
 PROCEDURE = 2
 """Of `runs.calibrating`; factors that were found by another are not read. 1: a parabola over the whole grid, unchecked."""
@@ -77,7 +77,7 @@ def write_calibration(weights: WeightsFile, found: list[Calibrated]) -> Path:
         "procedure": PROCEDURE,
         "sizes": [asdict(known[n]) for n in sorted(known)],
     }
-    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
+    write(path, json.dumps(document, indent=1) + "\n")
     return path
 
 

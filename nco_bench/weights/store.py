@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import BadWeightsError, MissingWeightsError
+from nco_bench.files import write
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
-from nco_bench.weights.writing import write_atomically
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -268,7 +268,7 @@ def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> Weigh
     from safetensors.torch import save
 
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
-    write_atomically(path, content)
+    write(path, content)
     complete = dataclasses.replace(manifest, sha256=sha256_of(path))
-    write_atomically(manifest_path(path), to_json(complete).encode())
+    write(manifest_path(path), to_json(complete))
     return WeightsFile(path, complete)

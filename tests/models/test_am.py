@@ -17,8 +17,8 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.models.am import Am, AmConfig, build
 from nco_bench.models.encode_once import RoutingNodes
 from nco_bench.models.encode_once_table import build_encode_once_policy
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.registry import count_parameters, load_official
+from nco_bench.parity import check_fixture
 from nco_bench.problems import cvrp, tsp
 
 

@@ -26,8 +26,8 @@ from nco_bench.models.difusco import (
     time_pairs,
     transition,
 )
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.registry import build_path_policy, count_parameters
+from nco_bench.parity import check_fixture
 
 FIXTURES = ("difusco-tsp", "difusco-tsp-sparse", "difusco-tsp-gaussian", "difusco-tsp-mcts")
 SMALL = DifuscoConfig(layers=2, width=32)

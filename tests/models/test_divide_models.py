@@ -29,8 +29,8 @@ from nco_bench.models.glop import GlopConfig, lengths_of
 from nco_bench.models.glop import build as build_glop
 from nco_bench.models.htsp import Htsp, HtspConfig, UpperEncoder
 from nco_bench.models.htsp import build as build_htsp
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.registry import count_parameters
+from nco_bench.parity import check_fixture
 
 
 @pytest.mark.parametrize("name", ["glop-tsp", "glop-cvrp", "htsp-tsp"])

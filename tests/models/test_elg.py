@@ -10,8 +10,8 @@ import torch
 
 from nco_bench.decoding.encode_once import RoutingProblem, begin, cvrp_demands, move
 from nco_bench.models.elg import ElgConfig, LocalPolicy, build
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.registry import count_parameters
+from nco_bench.parity import check_fixture
 
 
 @pytest.mark.parametrize("name", ["elg-tsp", "elg-cvrp"])

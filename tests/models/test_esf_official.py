@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nco_bench.models.parity import check_fixture
+from nco_bench.parity import check_fixture
 
 
 @pytest.mark.parametrize("name", ["esf-cvrp", "esf-pomo-tsp"])

@@ -15,8 +15,8 @@ from nco_bench.models.dgl import DglConfig, distances_to, normalised, relative_d
 from nco_bench.models.dgl import build as build_dgl
 from nco_bench.models.invit import InvitConfig
 from nco_bench.models.invit import build as build_invit
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.registry import build_path_policy, count_parameters
+from nco_bench.parity import check_fixture
 
 FIXTURES = ("invit-tsp", "invit-tsp-2v", "invit-cvrp", "invit-cvrp-2v", "dgl-tsp", "dgl-cvrp")
 SMALL = InvitConfig(width=16, heads=2, ffn=16, candidates=4, middle=6, widest=8)

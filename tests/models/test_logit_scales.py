@@ -8,7 +8,6 @@ import torch
 from nco_bench.decoding.construct import greedy
 from nco_bench.decoding.problem import tsp_problem
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models import logit_scale as scales
 from nco_bench.models.logit_scale import ScaleContext, logit_scale, resolved
 from nco_bench.models.path import path_state
 from nco_bench.models.registry import build_path_policy
@@ -53,12 +52,6 @@ def test_any_scale_works_with_any_model_and_a_learned_one_gets_gradients(name: s
     policy.logit_scale = logit_scale("ln-n-over-d")
     assert (policy.scores(state) - learned).abs().max() > 1e-6
     assert sorted(greedy(policy, problem).order[0].tolist()) == list(range(1, 12))
-
-
-def test_a_registered_scale_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scales, "SCALES", dict(scales.SCALES))
-    scales.register("twice", lambda context: 2.0)
-    assert logit_scale("twice")(ScaleContext(1, 1, 1)) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from nco_bench.models.encode_once import RoutingNodes
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.pomo import InstanceNorm, PomoConfig, build
 from nco_bench.models.registry import count_parameters
+from nco_bench.parity import check_fixture
 
 
 @pytest.mark.parametrize("name", ["pomo-tsp", "pomo-cvrp"])

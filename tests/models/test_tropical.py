@@ -11,7 +11,6 @@ from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
 from nco_bench.models import tropical
-from nco_bench.models.parity import check_fixture
 from nco_bench.models.task_networks import build_task_network, step_signal
 from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.models.tropical import (
@@ -20,10 +19,10 @@ from nco_bench.models.tropical import (
     TropicalOptions,
     aggregate,
     attend,
-    bellman_steps,
     hilbert_scores,
     max_plus,
 )
+from nco_bench.parity import check_fixture
 
 FIXTURES = (
     "vanilla", "adaptive", "tropical", "tropical-qkv", "tropical-norm", "tropical-asym", "tropical-noproj",
@@ -154,6 +153,40 @@ def test_attention_commutes_with_permutations_of_tokens(options: TropicalOptions
     layer = TropicalAttention(64, 2, options)
     x, order = draw(2, 13, 64), torch.randperm(13)
     torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
+
+
+def bellman_steps(distances: Tensor, source: int) -> Tensor:
+    """Compute shortest paths by the layers of Theorem C.5, weights written down instead of learned.
+
+    Tokens are nodes, and a layer has a head per node v. The query of head v is 0 and the key of node u is ``(d/2, -d/2)``
+    with the arc length d = d(u, v), so that the Hilbert score is ``-(d/2 - (-d/2)) = -d(u, v)``. The value is minus the
+    distance so far, and the max-plus aggregation is the Bellman step ``-dist'(v) = max_u (-d(u, v) - dist(u))``.
+
+    Parameters
+    ----------
+    distances
+        ``(N, N)`` arc lengths, at least 0, ``inf`` where there is no arc; entry ``[u, v]`` is the arc from u to v.
+    source
+        Node where all paths start.
+
+    Returns
+    -------
+    Tensor
+        ``(N,)`` lengths of shortest paths, after N - 1 layers.
+    """
+    n = distances.shape[0]
+    far = 4 * float(distances[distances.isfinite()].sum()) + 1.0
+    arcs = torch.where(distances.isfinite(), distances, torch.full_like(distances, far)).clone()
+    arcs.fill_diagonal_(0.0)
+    keys = torch.zeros(n, n, 2, dtype=arcs.dtype)  # (head v, token u, channel)
+    keys[..., 0], keys[..., 1] = arcs.t() / 2, -arcs.t() / 2
+    queries = torch.zeros(n, 1, 2, dtype=arcs.dtype)
+    reached = torch.full((n,), -far, dtype=arcs.dtype)
+    reached[source] = 0.0
+    for _ in range(n - 1):
+        values = reached[None, :, None].expand(n, n, 1)
+        reached = aggregate(hilbert_scores(queries, keys), values)[:, 0, 0]
+    return torch.where(reached > -far, -reached, torch.inf)
 
 
 @pytest.mark.parametrize("seed", range(5))

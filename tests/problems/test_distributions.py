@@ -213,7 +213,7 @@ def test_names_have_one_canonical_form(text, canonical):
     [
         ("clusterd", UnknownNameError, "Did you mean 'clustered'"),
         ("explosion:radios=0.2", UnknownNameError, "Did you mean 'radius'"),
-        ("uniform:radius=0.2", BadInputError, "'uniform' has no parameters, got 'radius'"),
+        ("uniform:radius=0.2", BadInputError, "'uniform' has no parameters, got 'radius=0.2'"),
         (
             "explosion:radius=2",
             BadInputError,
@@ -221,7 +221,7 @@ def test_names_have_one_canonical_form(text, canonical):
         ),
         ("explosion:radius=nan", BadInputError, "is 'nan'"),
         ("clustered:clusters=2.5", BadInputError, "expected a whole number"),
-        ("explosion:radius", BadInputError, "not of the form NAME=VALUE"),
+        ("explosion:radius", BadInputError, "expected KEY=VALUE, got 'radius'"),
         ("explosion:radius=0.1:radius=0.2", BadInputError, "given twice"),
     ],
 )

@@ -13,7 +13,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.reports.pictures import ROUTE_COLOURS, display_coordinates, draw, draw_gallery
+from nco_bench.reports.pictures import ROUTE_COLOURS, display_coordinates, draw
 
 pytest.importorskip("matplotlib")
 
@@ -92,12 +92,6 @@ def test_geo_instances_are_drawn_with_north_up():
     # Latitude comes first in the file and belongs on the vertical axis.
     instance = TSPInstance("geo", np.array([[60.0, 10.0], [40.0, 20.0]]), "geo")
     assert display_coordinates(instance).tolist() == [[10.0, 60.0], [20.0, 40.0]]
-
-
-def test_gallery_has_a_panel_for_each_instance(tmp_path):
-    path = draw_gallery([TSP, CVRP, TSP, TSP], tmp_path / "gallery.svg", ["one", "two", "three"])
-    found = title(path)
-    assert all(word in found for word in ("one", "two", "three", "square"))
 
 
 def test_global_state_of_matplotlib_is_left_alone(tmp_path):

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from nco_bench.datasets import catalog
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.reports.published import PublishedCell, list_tables, load_table
 from nco_bench.reproduce import preset as presets
 from nco_bench.reproduce.computed import pens_scaling_factors
 from nco_bench.reproduce.judging import Verdict
 from nco_bench.reproduce.preset import SCALES, has_preset, load_preset, numeric_cells
-from nco_bench.reproduce.reproducing import tables_of, uncovered
+from nco_bench.reproduce.reproducing import tables_of
 from nco_bench.reproduce.running import solver_missing
 from nco_bench.weights.calibration import Calibrated
 
@@ -35,7 +35,14 @@ def test_every_table_of_these_papers_has_a_preset(paper: str, numbers: list[int 
     ("paper", "number"), [(t.paper, t.number) for t in list_tables() if has_preset(t.paper, t.number)]
 )
 def test_every_printed_number_has_exactly_one_way_to_get_it(paper: str, number: int | str) -> None:
-    assert uncovered(load_table(paper, number)) == []
+    preset, wrong = load_preset(paper, number), []
+    for scale in SCALES:
+        for cell in numeric_cells(load_table(paper, number)):
+            try:
+                preset.cell(cell, scale)
+            except NcoBenchError as error:
+                wrong.append(f"{scale}: {error}")
+    assert wrong == []
 
 
 def test_every_solver_and_decoding_of_the_presets_is_known_or_said_to_be_missing() -> None:

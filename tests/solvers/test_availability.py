@@ -7,18 +7,18 @@ import sys
 from importlib.util import find_spec
 
 from nco_bench.cli.inventory import diagnose
-from nco_bench.solvers.availability import availability, check_all, find_concorde
+from nco_bench.solvers.availability import availability, find_concorde
 from nco_bench.solvers.classical.table import CLASSICAL
 
 
 def test_every_solver_has_a_licence_and_a_command_or_needs_nothing():
-    for found in check_all():
+    for found in map(availability, CLASSICAL):
         assert found.licence
         assert found.install or "built-in" in found.where
 
 
 def test_lkh_and_concorde_say_that_they_are_for_academic_use():
-    licences = {found.solver: found.licence for found in check_all()}
+    licences = {found.solver: found.licence for found in map(availability, CLASSICAL)}
     assert "academic" in licences["lkh3"]
     assert "academic" in licences["concorde"]
 
@@ -35,7 +35,7 @@ def test_a_static_site_generator_called_concorde_is_not_the_solver(tmp_path, mon
 
 def test_a_wrong_variable_is_reported_and_does_not_stop_the_list(monkeypatch):
     monkeypatch.setenv("NCO_BENCH_CONCORDE", "/nowhere/concorde")
-    found = {a.solver: a for a in check_all()}
+    found = {a.solver: a for a in map(availability, CLASSICAL)}
     assert not found["concorde"].available
     assert "/nowhere/concorde" in found["concorde"].missing
 
@@ -68,7 +68,8 @@ def test_looking_imports_no_native_package():
         "scipy",
     ]
     code = (
-        "import sys; from nco_bench.solvers.availability import check_all; check_all(); "
+        "import sys; from nco_bench.solvers.availability import availability; "
+        "from nco_bench.solvers.classical.table import CLASSICAL; list(map(availability, CLASSICAL)); "
         f"print([p for p in {packages!r} + ['ml4co_kit', 'concorde'] if p in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -37,7 +37,7 @@ def test_unknown_keys_get_the_nearest_name(key: str) -> None:
         ("batch", "2.5", "expected a whole number"),
         ("batch", "0", "expected more than 0"),
         ("lr", "fast", "expected a number"),
-        ("lr", "nan", "expected a finite number"),
+        ("lr", "nan", "expected a number"),
         ("lr", "-1", "expected 0 or more"),
         ("ema", "1", "expected less than 1"),
         ("symmetries", "perhaps", "expected true or false"),
@@ -47,7 +47,7 @@ def test_unknown_keys_get_the_nearest_name(key: str) -> None:
     ],
 )
 def test_impossible_values_are_named(key: str, value: str, cause: str) -> None:
-    with pytest.raises(BadInputError, match=f"{key}={value}.*{cause}"):
+    with pytest.raises(BadInputError, match=f"{key}(=| is '){value}.*{cause}"):
         recipe_for(MODEL, {key: value})
 
 

@@ -128,7 +128,7 @@ def test_options_of_the_model_reach_it_its_manifest_and_its_identity(
         _train(shards, tmp_path / "w", resume=True, **smaller | {"model.depth": "2"})
     with pytest.raises(UnknownNameError, match="option of decoder-6x128 'dept'"):
         _train(shards, tmp_path / "x", **{"model.dept": "1"})
-    with pytest.raises(BadInputError, match=r"--config model\.depth=many: expected a whole number"):
+    with pytest.raises(BadInputError, match=r"--config model\.depth is 'many'; expected a whole number"):
         _train(shards, tmp_path / "x", **{"model.depth": "many"})
     with pytest.raises(BadInputError, match=r"--config model\.width: its training \(tasks\)"):
         train(

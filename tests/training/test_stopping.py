@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import torch
 from torch import nn
 
 from nco_bench.cli.app import run
-from nco_bench.errors import BadInputError, ResultsError
-from nco_bench.training import checkpoint
+from nco_bench.errors import BadInputError
 from nco_bench.training.checkpoint import LAST, load_checkpoint
 from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learner import Loss
@@ -21,7 +19,6 @@ from nco_bench.training.progress import Lines, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer, TrainingStopped
-from nco_bench.weights.writing import write_atomically
 
 
 class Breaking:
@@ -95,20 +92,6 @@ def test_a_broken_run_ends_with_status_1(
     )
     assert status == 1
     assert "loss or gradient is not finite; the last good checkpoint is" in capsys.readouterr().err
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(ResultsError, match="no space left on the disk"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_courses_fit_models_and_data() -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
+from nco_bench.files import write
 
 MIB = 1 << 20
 MAX_TEXT_BYTES = 512 * MIB
@@ -130,26 +129,8 @@ def _one_line(error: BaseException) -> str:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file beside its place and rename it, so that no half file is left; .gz names are compressed."""
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(temporary).chmod(0o666 & ~umask)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written ({error.strerror or error}).") from None
+    """Write a file whole or not at all, raising `BadInputError`; .gz names are compressed."""
+    write(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data, BadInputError)
 
 
 def write_npz(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

@@ -37,7 +37,6 @@ from nco_bench.solvers.classical.small import (
 
 ORDERS = ("angle", "random", "sit")
 MATRIX_CONVENTIONS = ("explicit", "geo")
-MATRIX_NODES = 5000
 
 
 class RandomInsertion(ChildSolver):

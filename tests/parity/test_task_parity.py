@@ -1,0 +1,41 @@
+"""The labellers against the public generators' labels, case by case."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from nco_bench.parity import check_fixture
+from nco_bench.problems.tasks import TASKS
+from nco_bench.problems.tasks.arrange import pair_tokens, positions
+from nco_bench.problems.tasks.quickselect import normalised
+
+CASES = {"subset-sum": 5, "floyd-warshall": 5, "scc": 5}
+"""Cases beyond id, length, value, noise: legacy ones, and SCC's dense one."""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_labels_match_the_public_generators(task: str, shared: Path) -> None:
+    outcome = check_fixture(shared / "parity" / f"tasks-{task}.safetensors")
+    assert outcome.ok, outcome.details
+    compared = {name.split(".")[0] for name in outcome.details if name != "failed"}
+    assert len(compared) == CASES.get(task, 4)
+
+
+@pytest.mark.parametrize("case", ["id", "length", "value"])
+def test_features_are_those_of_the_public_generators(case: str, shared: Path) -> None:
+    def tokens(task: str, name: str = "x") -> np.ndarray:
+        return load_file(shared / "parity" / f"tasks-{task}.safetensors")[f"input.{case}.{name}"]
+
+    raw, n = tokens("quickselect", "raw"), tokens("quickselect").shape[1]
+    ours = np.stack([normalised(raw[..., 0].astype(int)), (raw[..., 1] - 1) / (n - 1)], axis=-1)
+    assert ours == pytest.approx(tokens("quickselect"), abs=1e-6)
+    packed = tokens("bin-packing")
+    assert packed[..., 2] == pytest.approx(
+        np.broadcast_to(positions(packed.shape[1]), packed.shape[:2]), abs=1e-6
+    )
+    for task in ("scc", "floyd-warshall"):
+        graph = tokens(task)
+        n = round(graph.shape[1] ** 0.5)
+        assert pair_tokens(graph[..., 0].reshape(-1, n, n)) == pytest.approx(graph, abs=1e-6)
