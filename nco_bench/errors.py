@@ -51,5 +51,9 @@ class ResultsError(NcoBenchError):
     """A results folder that cannot be read or written, or records that do not fit together."""
 
 
+class MissingRecordsError(ResultsError):
+    """A solver that is known but has no records of a dataset; the message holds the command that makes them."""
+
+
 class SolverFailedError(NcoBenchError):
     """A solver that crashed, hung or returned nonsense on one instance; recorded, and the run goes on."""

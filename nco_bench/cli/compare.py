@@ -23,20 +23,29 @@ def compare(
     """Compare two solvers, paired by instance, with a confidence interval.
 
     The name of a generated set means its first instances, whatever was run. Prints a line for each --data; --json prints one
-    object, or for several --data a list.
+    object, or for several --data a list; a set that lacks one of the two is told after the others.
     """
     from nco_bench import api
     from nco_bench.cli.output import print_json
+    from nco_bench.errors import MissingRecordsError, ResultsError
     from nco_bench.reports import compare as comparing
 
     frame = api.frame(results=results, instances=instances)
-    found = [comparing.compare(frame, solver_a, solver_b, name) for name in frame.meant(data)]
-    if json:
+    asked = list(frame.meant(data))
+    found, missing = [], []
+    for name in asked:
+        try:
+            found.append(comparing.compare(frame, solver_a, solver_b, name))
+        except MissingRecordsError as error:
+            missing.append(error)
+    if json and found:
         documents = [comparing.as_document(one, comparing.outliers_of(frame, one)) for one in found]
-        print_json(documents[0] if len(documents) == 1 else documents)
+        print_json(documents[0] if len(asked) == 1 else documents)
     else:
         for one in found:
             typer.echo(comparing.sentence(one))
+    if missing:
+        raise ResultsError("; ".join(map(str, missing)))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -62,7 +62,7 @@ class _Line:
 
     def gap(self) -> str:
         """Mean gap of the whole set so far."""
-        return "" if self.gaps.mean is None else f"gap {self.gaps.mean:.3f} %"
+        return "" if self.gaps.mean is None else f"gap {self.gaps.mean:z.3f} %"
 
 
 def _clock(seconds: float) -> str:
@@ -128,7 +128,7 @@ class RunDisplay:
                 line.bar = self._bars.add_task(title, total=total, completed=done, rate="", gap=line.gap())
                 self._bars.refresh()
         else:
-            say(f"{title}: {total} to solve{kept}")
+            say(f"{title}: {total - done} to solve{kept}")
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         """Count solved instances."""

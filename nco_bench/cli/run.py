@@ -144,6 +144,8 @@ def run(
 
     with RunDisplay() as display:
         done = api.run_study(study, display, command=command_line())
+        if study.jobs > 1:
+            display.message(f"{study.jobs} jobs ran at once: their times are not those of an idle machine")
     if json:
         print_json({"cells": done.cells, "run_ids": done.run_ids, "skipped": done.skipped})
     else:

@@ -37,7 +37,7 @@ def convert_file(
     dataset = load_path(source) if from_format in (None, OWN_FORMAT) else read_file(source, from_format)
     if instance is not None:
         dataset = _alone(dataset, instance)
-    if to_format == OWN_FORMAT or (to_format is None and target.suffix == ".npz"):
+    if to_format in (None, OWN_FORMAT) and target.suffix == ".npz":
         save_dataset(dataset, target)
     else:
         write_file(dataset, target, to_format)

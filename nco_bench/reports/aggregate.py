@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.best_known import Source, instance_places
 from nco_bench.reports.columns import COUNT_PREFIX
 from nco_bench.reports.load import OK, Group, ResultFrame
+from nco_bench.reports.naming import method_name
 from nco_bench.reports.pooled import Pooled, pool
 from nco_bench.reports.statistics import bootstrap_interval
 from nco_bench.reports.training_set import calibrated_on_test, distribution_label, trained_on_test
@@ -126,8 +126,8 @@ class CellSummary:
 
     @property
     def method(self) -> str:
-        """Label and decoding, as a table prints them."""
-        return method_name(self.group)
+        """Label, decoding and chosen settings, as a table prints them."""
+        return method_name(self.group.cell)
 
     @property
     def hardware(self) -> str:
@@ -189,16 +189,6 @@ class CellSummary:
             "notes": list(cell.notes),
             "runs": list(self.group.runs),
         }
-
-
-def method_name(group: Group) -> str:
-    """Label and decoding, as a table prints them, and the weights where they were chosen and the label does not say it."""
-    cell = group.cell
-    name = f"{cell.label} {cell.decoding}" if cell.decoding else cell.label
-    chosen = cell.options.get("weights") if cell.weights else None
-    if not chosen or chosen == cell.solver or ":weights=" in cell.label:
-        return name
-    return f"{name} (weights {Path(chosen).name})"
 
 
 def asked_solves(group: Group) -> int | None:

@@ -11,7 +11,9 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.load import ResultFrame
+from nco_bench.reports.rows import row_names
 from nco_bench.runs.records import Run
 
 GRID = 200
@@ -79,15 +81,20 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
         Counter
     )  # those of one batch have the same times
     solvers: dict[str, str] = {}
+    summaries = summarise(frame, intervals=False)
+    names = {
+        id(s.group): f"{name} on {s.group.cell.dataset}"
+        for s, name in zip(summaries, row_names(summaries), strict=True)
+    }
     for number, part in frame.records.groupby("run", sort=True):
         traces = _traces(frame.runs[int(str(number))])
         columns = (part[name] for name in ("group", "solution_offset", "cost", "reference"))
         for code, offset, cost, reference in zip(*columns, strict=True) if traces else ():
             gaps = _gaps(traces.get(offset), cost, reference)
             if gaps is not None:
-                cell = frame.groups[code].cell
-                name = f"{cell.label} {cell.decoding} on {cell.dataset}".replace("  ", " ")
-                solvers[name] = cell.solver
+                group = frame.groups[code]
+                name = names[id(group)]
+                solvers[name] = group.cell.solver
                 solves[name].append(gaps)
                 batches[name][str(number), gaps[0].tobytes()] += 1
     if not solves:

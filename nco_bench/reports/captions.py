@@ -29,7 +29,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     found = references(summaries)
     sentences.append(_fact("Reference", summaries, lambda s: found[by_dataset(s)], by_dataset))
     sentences.append(_fact("Scoring", summaries, lambda s: s.group.cell.convention, by_dataset))
-    sentences.append("Time in seconds for one pass over the set")
+    sentences.append("Time in seconds for one pass over the instances in brackets")
     sentences.append(_fact("Hardware", summaries, lambda s: s.hardware, by_method))
     sentences.append(_fact("Seed", summaries, lambda s: str(s.group.cell.seed), by_method))
     repeats = {s.repeats for s in summaries}
@@ -49,7 +49,7 @@ def brief(summaries: list[CellSummary], gap: str) -> str:
         known = set(references([s for s in summaries if s.gap_instances]).values())
         to = next(iter(known)) if len(known) == 1 else "each set's reference"
         parts.append(f"Gap: {how}to {to}")
-    parts += ["Time: the whole set", "Best in bold, second underlined"]
+    parts += ["Time: for the instances in brackets", "Best in bold, second underlined"]
     return ". ".join(parts) + ". More: --notes."
 
 

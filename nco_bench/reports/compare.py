@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports.aggregate import CellSummary, mean_by, summarise
 from nco_bench.reports.load import OK, ResultFrame
 from nco_bench.reports.rows import arrange
 from nco_bench.reports.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
+from nco_bench.solvers.registry import builtin_solvers
 
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""
@@ -66,7 +69,9 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     Raises
     ------
     UnknownNameError
-        For a dataset or solver without records.
+        For a dataset without records, or a name that is no solver's.
+    MissingRecordsError
+        For a solver without records of the dataset.
     BadInputError
         Where a name fits several rows.
     ResultsError
@@ -75,7 +80,7 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     frame = of_dataset(frame, dataset)
     rows = dataset_rows(frame)
     dataset = next(iter(rows.values())).group.cell.dataset
-    one, two = pick_row(rows, solver_a), pick_row(rows, solver_b)
+    one, two = pick_row(rows, solver_a, frame.solvers), pick_row(rows, solver_b, frame.solvers)
     a, b = instance_values(frame, rows[one]), instance_values(frame, rows[two])
     _, at, bt = np.intersect1d(a.instance, b.instance, return_indices=True)
     if not len(at):
@@ -141,16 +146,37 @@ def dataset_rows(frame: ResultFrame) -> dict[str, CellSummary]:
     return columns[0].cells
 
 
-def pick_row(rows: dict[str, CellSummary], name: str) -> str:
-    """Find the one row that a name means: the row itself, else a solver or label with a single row."""
+def pick_row(rows: dict[str, CellSummary], name: str, elsewhere: Sequence[str] = ()) -> str:
+    """Find the one row that a name means: the row itself, else a solver or label with a single row.
+
+    Parameters
+    ----------
+    rows
+        Of one dataset.
+    name
+        What to find.
+    elsewhere
+        Solvers with records of any dataset.
+    """
     if name in rows:
         return name
     fitting = [row for row, s in rows.items() if name in (s.group.cell.solver, s.group.cell.label, s.method)]
     if not fitting:
-        raise UnknownNameError("solver", name, {*rows, *(s.group.cell.solver for s in rows.values())})
+        known = {*elsewhere, *builtin_solvers()}
+        if re.split(r"[ :]", name)[0] in known:
+            raise MissingRecordsError(_missing(name, next(iter(rows.values())).group.cell.dataset))
+        raise UnknownNameError("solver", name, {*rows, *known})
     if len(fitting) > 1:
         raise BadInputError(f"{name!r} fits several rows: {', '.join(map(repr, fitting))}; name one of them.")
     return fitting[0]
+
+
+def _missing(name: str, dataset: str) -> str:
+    method, _, settings = name.partition(" (")
+    label, _, decoding = method.partition(" ")
+    how = f" --decoding {decoding}" if decoding else ""
+    more = ", and the settings that the row names" if settings else ""
+    return f"no records of {name} on {dataset}; make them with: nco-bench run {label}{how} --data {dataset}{more}"
 
 
 def instance_values(frame: ResultFrame, summary: CellSummary) -> InstanceValues:

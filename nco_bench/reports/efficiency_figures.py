@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from nco_bench.errors import BadInputError
+from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.load import OK, ResultFrame
 from nco_bench.reports.published import load_table
+from nco_bench.reports.rows import settings_by_group
 from nco_bench.reports.scaling_laws import Fit, power_law, shifted_law
 
 PAPER = "decoder-scaling"
@@ -44,6 +46,12 @@ class Sweep:
     gaps: tuple[float, ...]
     seconds: tuple[float, ...] = ()
     instances: int = PRINTED_INSTANCES
+    settings: str = ""
+
+    @property
+    def name(self) -> str:
+        """Depth, width and what was set, as lines are labelled."""
+        return f"D={self.depth}, W={self.width}{', ' if self.settings else ''}{self.settings}"
 
 
 def gigaflops(depth: int, width: int) -> float:
@@ -69,9 +77,10 @@ def published_sweeps() -> list[Sweep]:
 
 
 def measured_sweeps(frame: ResultFrame) -> list[Sweep]:
-    """Our decoders on uniform instances of 100 cities by beam width, over the instances that all their beams solved."""
+    """Our decoders on uniform TSP100 by setting and beam width, over the instances that all beams of a setting solved."""
     records = frame.records
-    found: dict[tuple[int, int], dict[int, dict[int, tuple[float, float]]]] = {}
+    told = settings_by_group(summarise(frame, intervals=False))
+    found: dict[tuple[int, int, str], dict[int, dict[int, tuple[float, float]]]] = {}
     for code, group in enumerate(frame.groups):
         cell = group.cell
         shape = re.fullmatch(r"decoder-(\d+)x(\d+)", cell.label)
@@ -86,21 +95,26 @@ def measured_sweeps(frame: ResultFrame) -> list[Sweep]:
             if not np.isnan(gap)
         }
         if len(gaps) >= FEWEST:
-            found.setdefault((int(shape[1]), int(shape[2])), {})[int(beam[1] or 1)] = gaps
-    return [sweep for shape, beams in found.items() if (sweep := _common(shape, beams)) is not None]
+            key = (int(shape[1]), int(shape[2]), told[id(group)])
+            found.setdefault(key, {})[int(beam[1] or 1)] = gaps
+    return [sweep for key, beams in found.items() if (sweep := _common(*key, beams)) is not None]
 
 
-def _common(shape: tuple[int, int], beams: dict[int, dict[int, tuple[float, float]]]) -> Sweep | None:
+def _common(
+    depth: int, width: int, settings: str, beams: dict[int, dict[int, tuple[float, float]]]
+) -> Sweep | None:
     shared = sorted(set.intersection(*map(set, beams.values())))
     if len(beams) < 2 or len(shared) < FEWEST:
         return None
     means = {b: np.mean([beams[b][i] for i in shared], axis=0) for b in sorted(beams)}
     return Sweep(
-        *shape,
+        depth,
+        width,
         tuple(means),
         tuple(float(m[0]) for m in means.values()),
         tuple(float(m[1]) for m in means.values()),
         len(shared),
+        settings,
     )
 
 
@@ -116,7 +130,7 @@ def compute_lines(sweeps: Sequence[Sweep], own: str = "") -> Lines:
         gaps = [g for _, g in points]
         fit = power_law(x, gaps, symbol="C", space="log") if len(points) > 2 else None
         exponent = f" (exponent {fit.parameters['alpha']:.2f})" if fit else ""
-        lines[f"{own}D={sweep.depth}, W={sweep.width}{exponent}"] = (x, gaps, fit)
+        lines[f"{own}{sweep.name}{exponent}"] = (x, gaps, fit)
     return lines
 
 
@@ -126,7 +140,7 @@ def time_lines(sweeps: Sequence[Sweep]) -> Lines:
     for s in sweeps:
         minutes = [seconds * PRINTED_INSTANCES / 60 for seconds in s.seconds]
         fit = shifted_law(minutes, s.gaps) if len(s.gaps) > 3 and min(s.gaps) > 0 else None
-        lines[f"ours, D={s.depth}, W={s.width}"] = (minutes, s.gaps, fit)
+        lines[f"ours, {s.name}"] = (minutes, s.gaps, fit)
     return lines
 
 

@@ -34,6 +34,7 @@ from nco_bench.reports.figures import (
 )
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.published import load_table
+from nco_bench.reports.rows import settings_by_group
 from nco_bench.reports.scaling_laws import Fit, bivariate_law, power_law, power_laws_by, shape_law
 
 FIGURES = ("2a", "2b", "2c", "3", "4a", "4b", "5", "6")
@@ -135,10 +136,14 @@ def _where(
     ]
 
 
-def measured_models(frame: ResultFrame, parameters: Mapping[tuple[int, int], float]) -> list[Model]:
-    """Our decoders on uniform instances of 100 cities, greedy; several sets of them give several points."""
-    found = []
-    for summary in summarise(frame, intervals=False):
+def measured_models(
+    frame: ResultFrame, parameters: Mapping[tuple[int, int], float]
+) -> dict[str, list[Model]]:
+    """Our decoders on uniform instances of 100 cities, greedy, by what was set; several sets give several points."""
+    found: dict[str, list[Model]] = {}
+    summaries = summarise(frame, intervals=False)
+    told = settings_by_group(summaries)
+    for summary in summaries:
         cell = summary.group.cell
         shape = re.fullmatch(r"decoder-(\d+)x(\d+)", cell.solver)
         uniform = cell.origin.get("distribution") == "uniform" and summary.sizes == (100, 100)
@@ -146,7 +151,8 @@ def measured_models(frame: ResultFrame, parameters: Mapping[tuple[int, int], flo
             continue
         key = (int(shape[1]), int(shape[2]))
         if key in parameters:
-            found.append(Model(*key, parameters[key], summary.mean_gap_percent))
+            models = found.setdefault(told[id(summary.group)], [])
+            models.append(Model(*key, parameters[key], summary.mean_gap_percent))
     return found
 
 
@@ -184,8 +190,10 @@ def draw_laws(figure: str, out: Path, frame: ResultFrame | None = None, logs: Se
         note += f" {shape_exponents(models)}"
     if frame is not None:
         ours = measured_models(frame, {(m.depth, m.width): m.parameters for m in models})
+        for settings, found in ours.items():
+            name = f"{OURS}as far as trained{', ' if settings else ''}{settings}"
+            lines[name] = ([m.parameters for m in found], [m.gap for m in found], None)
         if ours:
-            lines[f"{OURS}as far as trained"] = ([m.parameters for m in ours], [m.gap for m in ours], None)
             note += " Stars: measured here."
     return power_laws(lines, out, xlabel="parameters (millions)", note=note)
 

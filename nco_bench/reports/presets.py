@@ -54,7 +54,7 @@ def main_table(frame: ResultFrame, *, gap: str) -> Table:
             Quantity("time", "Time", lambda s: s.seconds_total, "s"),
         )
 
-    return _table("main", "Mean cost, gap and time for the whole set", summaries, quantities, frame, gap)
+    return _table("main", "Mean cost, gap and time", summaries, quantities, frame, gap)
 
 
 def gaps_table(frame: ResultFrame, *, gap: str) -> Table:

@@ -34,7 +34,7 @@ from nco_bench.reports.html_plots import (
 from nco_bench.reports.html_tables import plain_table, table_html
 from nco_bench.reports.load import ResultFrame
 from nco_bench.reports.plots import only_of_one_size, scaling_panels, timed_gaps
-from nco_bench.reports.rows import MethodRow, arrange
+from nco_bench.reports.rows import MethodRow, arrange, row_names
 from nco_bench.reports.table import build_table
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
     script = bokeh_script()
     summaries = summarise(frame, intervals=False)
     rows, columns = arrange(summaries)
+    named = list(zip(row_names(summaries), summaries, strict=True))
     styles = looks(frame, rows)
     scatter, remark = scatter_data(frame, columns, rows, styles)
     pareto = pareto_figures(columns, rows, styles)
@@ -98,9 +99,9 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
         if scaling_divs
         else _nothing("a solver with gaps at two sizes of one distribution"),
         "scatter": _scatter(scatter_div, remark) if scatter else _nothing("two methods with references"),
-        "outliers": _outliers(frame, summaries),
+        "outliers": _outliers(frame, named),
         "pictures": _pictures(pictures, missing),
-        "environment": _environment(frame, summaries),
+        "environment": _environment(frame, named),
     }
     embedded = orjson.dumps(scatter).decode().replace("<", "\\u003c")
     return _page(parts, script + code, embedded, len(frame.records))
@@ -191,10 +192,10 @@ def _scatter(div: str, remark: str) -> str:
     )
 
 
-def _outliers(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
+def _outliers(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -> str:
     found = [
-        (s.method, s.group.cell.dataset, o.name, f"{o.gap_percent:.3f}")
-        for s in summaries
+        (name, s.group.cell.dataset, o.name, f"{o.gap_percent:.3f}")
+        for name, s in named
         for o in outlying_instances(frame, s)
     ]
     if not found:
@@ -221,8 +222,8 @@ def _pictures(pictures: Sequence[Picture], remarks: Sequence[str]) -> str:
     )
 
 
-def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
-    used = {run for s in summaries for run in s.group.runs}
+def _environment(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -> str:
+    used = {run for _, s in named for run in s.group.runs}
     runs, installed = [], _Letters()
     for run in frame.runs:
         if run.run_id not in used:
@@ -246,12 +247,12 @@ def _environment(frame: ResultFrame, summaries: Sequence[CellSummary]) -> str:
             )
         )
     hashes = []
-    for s in summaries:
+    for name, s in named:
         cell = s.group.cell
         weights = cell.weights or {}
-        named = f"{weights['name']} {weights.get('sha256', '')}" if weights.get("name") else "none"
+        file = f"{weights['name']} {weights.get('sha256', '')}" if weights.get("name") else "none"
         hashes.append(
-            (s.method, cell.dataset, cell.dataset_sha256, named, cell.config_sha256, ", ".join(s.group.runs))
+            (name, cell.dataset, cell.dataset_sha256, file, cell.config_sha256, ", ".join(s.group.runs))
         )
     return (
         "<h3>Runs</h3>"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.reports.aggregate import CellSummary
+from nco_bench.reports.naming import plain_name
 
 SECTIONS = {
     "exact": "classical",
@@ -45,27 +49,15 @@ def natural_key(text: str) -> tuple[Any, ...]:
 
 
 def arrange(summaries: list[CellSummary]) -> tuple[list[MethodRow], list[DatasetColumn]]:
-    """Sort cells into rows (by kind, then name) and columns (by problem, then name).
-
-    Solver configurations that differ only between datasets (weights per problem, say) share a row; where one
-    dataset has several of the same name, what differs is added to the name.
-    """
-    by_name: dict[str, list[CellSummary]] = defaultdict(list)
-    for summary in summaries:
-        by_name[summary.method].append(summary)
+    """Sort cells into rows (by kind, then name) and columns (by problem, then name)."""
     rows: dict[str, MethodRow] = {}
     kinds: dict[str, int] = {}
     row_of: dict[int, str] = {}
-    for name, cells in by_name.items():
-        for index, extra in enumerate(_distinctions(cells)):
-            told = name[:-1] + ", " if name.endswith(")") else f"{name} ("
-            full = f"{told}{', '.join(extra)})" if extra else name
-            kind = cells[index].group.cell.kind
-            rows.setdefault(
-                full, MethodRow(full, full, SECTIONS.get(kind, kind), cells[index].group.cell.solver)
-            )
-            kinds.setdefault(full, _kind_rank(kind))
-            row_of[id(cells[index])] = full
+    for summary, name in zip(summaries, row_names(summaries), strict=True):
+        cell = summary.group.cell
+        rows.setdefault(name, MethodRow(name, name, SECTIONS.get(cell.kind, cell.kind), cell.solver))
+        kinds.setdefault(name, _kind_rank(cell.kind))
+        row_of[id(summary)] = name
     columns: dict[tuple[str, ...], DatasetColumn] = {}
     titles = _column_titles(summaries)
     for summary in summaries:
@@ -84,6 +76,30 @@ def _place_of(column: DatasetColumn) -> tuple[Any, ...]:
     return group.cell.problem, natural_key(group.whole.name), natural_key(column.key)
 
 
+def row_names(summaries: Sequence[CellSummary]) -> list[str]:
+    """Return the row of every cell: the method's name, and what else tells its configuration from others of that name.
+
+    Weights that are taken by default may differ between problems and sizes within a row, nothing else; where one dataset
+    has several of them, they are named.
+    """
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for index, summary in enumerate(summaries):
+        by_name[summary.method].append(index)
+    names = [summary.method for summary in summaries]
+    for name, indices in by_name.items():
+        for index, extra in zip(indices, _distinctions([summaries[i] for i in indices]), strict=True):
+            if extra:
+                told = name[:-1] + ", " if name.endswith(")") else f"{name} ("
+                names[index] = f"{told}{', '.join(extra)})"
+    return names
+
+
+def settings_by_group(summaries: list[CellSummary]) -> dict[int, str]:
+    """Return, by the identity of a group, what its row says in brackets behind solver and decoding."""
+    names = zip(summaries, row_names(summaries), strict=True)
+    return {id(s.group): name.removeprefix(plain_name(s.group.cell)).strip(" ()") for s, name in names}
+
+
 def column_identity(summary: CellSummary) -> tuple[str, ...]:
     """What cells must share to stand in one column."""
     cell = summary.group.cell
@@ -94,61 +110,68 @@ def _kind_rank(kind: str) -> int:
     return list(SECTIONS).index(kind) if kind in SECTIONS else len(SECTIONS)
 
 
+FACTS = ("weights", "seed", "device", "weights sha", "version", "calibration", "config")
+"""What may tell two configurations of one name apart, in the order in which it is tried."""
+
+APART: dict[str, tuple[str, ...]] = {
+    "seed": (),
+    "device": (),
+    "version": (),
+    "weights sha": ("problem", "weights"),
+    "calibration": ("problem", "weights", "weights sha"),
+}
+"""What no row mixes, whatever the datasets, among cells that agree in the facts named here."""
+
+
 def _facts(summary: CellSummary) -> dict[str, str]:
-    """What may tell two configurations apart, in the order in which it is tried."""
     cell = summary.group.cell
     weights = cell.weights or {}
-    facts = {
+    calibration = weights.get("calibration")
+    return {
+        "problem": cell.problem,
         "weights": str(weights.get("name", "")),
         "seed": str(cell.seed),
         "device": cell.device.partition(":")[0],
         "weights sha": str(weights.get("sha256") or "")[:8],
         "version": cell.solver_version,
+        "calibration": _digest(calibration) if calibration else "",
+        "config": cell.config_sha256[:8],
     }
-    for key, value in sorted(cell.options.items()):
-        if key not in ("decoding", "weights"):
-            facts[key.replace("_", " ")] = _setting(key, value)
-    facts["config"] = cell.config_sha256[:8]
-    return facts
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _distinctions(cells: list[CellSummary]) -> list[tuple[str, ...]]:
-    """For cells that print the same name: the facts that must be added so that no two meet in one column."""
+    """For cells that print the same name: the facts that must be added so that no row mixes two configurations."""
     facts = [_facts(c) for c in cells]
     places = [column_identity(c) for c in cells]
-    chosen: list[str] = []
-    names = list(dict.fromkeys(name for f in facts for name in f))
+    chosen = [name for name, scope in APART.items() if _differs(name, scope, facts)]
 
     def clash() -> list[tuple[int, int]]:
         seen: dict[tuple[Any, ...], int] = {}
         pairs = []
         for index, (fact, place) in enumerate(zip(facts, places, strict=True)):
-            key = (place, *(fact.get(name) for name in chosen))
+            key = (place, *(fact[name] for name in chosen))
             if key in seen:
                 pairs.append((seen[key], index))
             seen[key] = index
         return pairs
 
-    for name in names:
-        pairs = clash()
-        if not pairs:
-            break
-        if any(facts[a].get(name) != facts[b].get(name) for a, b in pairs):
+    for name in FACTS:
+        if any(facts[a][name] != facts[b][name] for a, b in clash()):
             chosen.append(name)
-    return [tuple(_phrase(name, fact[name]) for name in chosen if fact.get(name)) for fact in facts]
+    told = [name for name in FACTS if name in chosen]
+    return [tuple(f"{name} {fact[name]}" for name in told if fact[name]) for fact in facts]
 
 
-def _setting(key: str, value: Any) -> str:
-    """Put an option into words that hold its name where the name alone would not do."""
-    if value is None:
-        return f"no {key.replace('_', ' ')}"
-    if isinstance(value, dict):
-        return ", ".join(f"{k}={v}" for k, v in value.items()) or "default parameters"
-    return str(value)
-
-
-def _phrase(name: str, fact: str) -> str:
-    return fact if name == "params" or fact == f"no {name}" else f"{name} {fact}"
+def _differs(name: str, scope: tuple[str, ...], facts: list[dict[str, str]]) -> bool:
+    """Whether a fact has several values among cells that agree in the facts of a scope."""
+    values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for fact in facts:
+        values[tuple(fact[key] for key in scope)].add(fact[name])
+    return any(len(found) > 1 for found in values.values())
 
 
 def _column_titles(summaries: list[CellSummary]) -> dict[tuple[str, ...], tuple[str, str]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports import packing_pictures, pictures
+from nco_bench.reports.naming import method_name
 from nco_bench.runs.records import find_runs
 
 REFERENCE = "reference"
@@ -80,7 +81,7 @@ def _stored(
                     if record.reference is None
                     else Reference(record.reference, cell.reference_solver or "the record's reference")
                 )
-                return run.solution(record), f"{cell.label} {cell.decoding}".strip(), known
+                return run.solution(record), method_name(cell), known
     raise ResultsError(
         f"{results}: no stored solution of {solver} for instance {index + 1} of {dataset.name}; "
         f"make one with: nco-bench run {solver} --data {dataset.name}"

@@ -49,7 +49,7 @@ def execute(request: RunRequest, display: Display) -> RunOutcome:
     if request.jobs < 1:
         raise BadInputError(f"--jobs {request.jobs}: expected at least 1.")
     if request.executor == "slurm":
-        return _on_slurm(request, display)
+        return _on_slurm(request)
     if request.jobs == 1:
         return run(request, display)
     return _in_processes(request, display)
@@ -79,7 +79,7 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     ) as pool:
         futures = [pool.submit(run_shard, part) for part in parts]
         try:
-            return _merge(request, _as_completed(futures, relay), display)
+            return _merge(_as_completed(futures, relay))
         except BaseException as error:
             # Interrupted, or a user's mistake: leaving the pool would wait until all shards are solved.
             _stop(pool, [w for w in multiprocessing.active_children() if w not in others])
@@ -137,7 +137,7 @@ def _stop(pool: ProcessPoolExecutor, workers: list[BaseProcess]) -> None:
             worker.kill()
 
 
-def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
+def _on_slurm(request: RunRequest) -> RunOutcome:
     try:
         import submitit
     except ImportError:
@@ -147,7 +147,7 @@ def _on_slurm(request: RunRequest, display: Display) -> RunOutcome:
     executor = submitit.AutoExecutor(folder=str(request.results / "slurm"))
     executor.update_parameters(name="nco-bench", timeout_min=24 * 60, slurm_array_parallelism=request.jobs)
     jobs = executor.map_array(run_shard, shards(request))
-    return _merge(request, (job.result() for job in jobs), display)
+    return _merge(job.result() for job in jobs)
 
 
 def _refuse_early(request: RunRequest) -> None:
@@ -168,7 +168,7 @@ def run_shard(request: RunRequest) -> RunOutcome | str:
         return str(error)
 
 
-def _merge(request: RunRequest, results: Iterator[Any], display: Display) -> RunOutcome:
+def _merge(results: Iterator[Any]) -> RunOutcome:
     merged = RunOutcome()
     for result in results:
         if isinstance(result, str):
@@ -179,5 +179,4 @@ def _merge(request: RunRequest, results: Iterator[Any], display: Display) -> Run
         known = {(c.config_sha256, c.dataset_sha256) for c in merged.cells}
         merged.cells += [c for c in result.cells if (c.config_sha256, c.dataset_sha256) not in known]
     merged.run_ids.sort()
-    display.message(f"{request.jobs} jobs ran at once: their times are not those of an idle machine")
     return merged

@@ -131,9 +131,15 @@ class Improved:
         """Return one line for people, and one per refused solution."""
         lines = [
             f"{self.dataset}: {self.improved} of {self.instances} references are new or better "
-            f"({self.known_before} were known), mean {self.mean_before} -> {self.mean_after}"
+            f"({self.known_before} were known){self._means()}"
         ]
         return "\n".join([*lines, *(f"refused: {text}" for text in self.refused)])
+
+    def _means(self) -> str:
+        if self.mean_after is None:
+            return ""
+        before = "" if self.mean_before is None else f"{self.mean_before:.6g} -> "
+        return f", mean {before}{self.mean_after:.6g}"
 
 
 def improve_references(source: str, how: ReferenceRun, places: Places, display: Display) -> Improved:

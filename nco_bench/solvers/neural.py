@@ -18,7 +18,7 @@ from nco_bench.models.registry import build_path_policy, count_parameters, entry
 from nco_bench.problems import Instance
 from nco_bench.solvers.base import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.networks import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
-from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration
+from nco_bench.weights.calibration import Calibrated, calibrate_command, factor_at, read_calibration
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
@@ -64,7 +64,9 @@ class PathSolver:
         else:
             name = self.options.weights or default_weights(self.name, dataset.problem, dataset.sizes[1])
             self.weights = find(name, self.name, dataset.problem)
-            config = self.weights.manifest.config
+            config = dict(self.weights.manifest.config)
+            if self.weights.manifest.model != self.name:
+                config.pop("scale", None)  # what the name stands for, and all that differs
             self.policy = build_path_policy(
                 self.name, dataset.problem, logit_scale=self.options.logit_scale, **config
             )
@@ -84,9 +86,12 @@ class PathSolver:
     def _calibrated(self) -> list[Calibrated]:
         calibration = [] if self.weights is None else read_calibration(self.weights)
         if not calibration:
+            asked = f"--coordinate-scale {self.options.coordinate_scale}"
+            if self.weights is None:
+                raise BadInputError(f"{asked}: untrained networks have no calibration; give a factor.")
             raise BadInputError(
-                f"--coordinate-scale {self.options.coordinate_scale}: the weights of {self.name} have no calibration; "
-                f"make one with 'nco-bench calibrate {self.name}', or give a factor."
+                f"{asked}: the weights {self.weights.manifest.name} have no calibration; "
+                f"make one with '{calibrate_command(self.name, self.options.weights)}', or give a factor."
             )
         return calibration
 
@@ -94,7 +99,7 @@ class PathSolver:
         if self.scale is not None:
             return self.scale
         beyond = self.options.coordinate_scale == EXTRAPOLATE
-        return factor_at(self.calibration, n, self.name, extrapolate=beyond)
+        return factor_at(self.calibration, n, self.name, extrapolate=beyond, weights=self.options.weights)
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights, and the calibration's factors and seeds by size, where it is used."""

@@ -7,6 +7,7 @@ package, whose folder may be read-only, are written to the user's cache; what is
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -111,7 +112,19 @@ def _read(path: Path, sha256: str) -> list[Calibrated]:
     return sorted(rows, key=lambda c: c.n)
 
 
-def factor_at(calibration: list[Calibrated], n: int, model: str, *, extrapolate: bool = False) -> float:
+def calibrate_command(model: str, weights: str | None) -> str:
+    """Return the command that calibrates the weights that a run named, or the model's own."""
+    return f"nco-bench calibrate {model}{f' --weights {shlex.quote(weights)}' if weights else ''}"
+
+
+def factor_at(
+    calibration: list[Calibrated],
+    n: int,
+    model: str,
+    *,
+    extrapolate: bool = False,
+    weights: str | None = None,
+) -> float:
     """Interpolate linearly in n between calibrated sizes (PENS, Table 3: "estimated by linear interpolation").
 
     Parameters
@@ -124,6 +137,8 @@ def factor_at(calibration: list[Calibrated], n: int, model: str, *, extrapolate:
         For the message.
     extrapolate
         Beyond the calibrated sizes, continue the line through the two that are nearest.
+    weights
+        As they were named, for the message; None for the model's own.
 
     Raises
     ------
@@ -134,7 +149,7 @@ def factor_at(calibration: list[Calibrated], n: int, model: str, *, extrapolate:
     if low <= n <= high:
         return float(np.interp(n, [c.n for c in calibration], [c.factor for c in calibration]))
     place = f"{model} is calibrated for {low:,} to {high:,} nodes, and an instance has {n:,}"
-    remedy = f"calibrate that size too ('nco-bench calibrate {model} --sizes {n}')"
+    remedy = f"calibrate that size too ('{calibrate_command(model, weights)} --sizes {n}')"
     if not extrapolate:
         raise BadInputError(
             f"--coordinate-scale auto: {place}; {remedy}, or give --coordinate-scale extrapolate or a factor."

@@ -15,7 +15,7 @@ from nco_bench.models.local_view_table import ALIASES
 from nco_bench.models.lra_table import LRA_NETWORKS
 from nco_bench.models.packing_table import PACKING_MODELS
 from nco_bench.models.task_table import TASK_NETWORKS
-from nco_bench.weights.official import official_weights
+from nco_bench.weights.official import WEIGHTS_OF, official_weights
 from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder
 
 LABELS = "labels.npz"
@@ -61,15 +61,17 @@ def default_weights(model: str, problem: str, size: int) -> str:
     """Name the weights that a routing model runs with when none are named.
 
     Those that are shipped or in the cache under the model's name; else the official ones whose training size is nearest
-    (the smaller of two); else the model's name.
+    (the smaller of two); else the model's name. Models of `WEIGHTS_OF` take those of the other after their own.
     """
-    own = model if problem == "tsp" else f"{model}-{problem}"
-    if at_hand(own):
-        return own
+    trained_as = (model, WEIGHTS_OF.get(model, model))
+    own, *others = (name if problem == "tsp" else f"{name}-{problem}" for name in trained_as)
+    for name in (own, *others):
+        if at_hand(name):
+            return name
     found = [
         (re.search(r"(\d+)$", w.name), w.name)
         for w in official_weights().values()
-        if (w.model, w.problem) == (model, problem)
+        if (w.model, w.problem) == (trained_as[-1], problem)
     ]
     sizes = [(abs(int(m[1]) - size), int(m[1]), name) for m, name in found if m]
     return min(sizes)[2] if sizes else own
@@ -86,8 +88,9 @@ def how_to_get(model: str, problem: str) -> Advice:
         What the weights are for; for networks of one task the task's name.
     """
     named = ALIASES.get(model, model)
-    if any((w.model, w.problem) == (named, problem) for w in official_weights().values()):
-        return Advice("pull", f"nco-bench weights pull {model}")
+    owner = WEIGHTS_OF.get(named, named)
+    if any((w.model, w.problem) == (owner, problem) for w in official_weights().values()):
+        return Advice("pull", f"nco-bench weights pull {WEIGHTS_OF.get(model, model)}")
     if named in DIVIDE_MODELS | EDGE_MAP_MODELS:
         return _import(named, problem)
     return Advice("train", _training(named, problem))

@@ -10,6 +10,9 @@ from pathlib import Path
 TABLE = Path(__file__).parent / "official.csv"
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 
+WEIGHTS_OF = {"bq-esf": "bq"}
+"""Models that are another with a logit scale of their own: they run with its weights."""
+
 
 @dataclass(frozen=True)
 class OfficialWeights:

@@ -19,7 +19,7 @@ from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.models.local_view_table import ALIASES
 from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.importing import import_checkpoint
-from nco_bench.weights.official import OfficialWeights, official_weights
+from nco_bench.weights.official import WEIGHTS_OF, OfficialWeights, official_weights
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 REMEDY = (
@@ -42,7 +42,7 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
         When they are missing, damaged, changed, or for another model.
     """
     table = official_weights()
-    full = next((n for n in (name, f"{model}-{name}") if n in table), None)
+    full = next((n for n in (name, f"{model}-{name}", f"{WEIGHTS_OF.get(model)}-{name}") if n in table), None)
     if full is None:
         by_default = name in (model, f"{model}-{problem}")
         return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")

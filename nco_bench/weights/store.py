@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.files import write
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+from nco_bench.weights.official import WEIGHTS_OF
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -104,7 +105,7 @@ def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy
         When they are missing, damaged, changed, or for another model; the message says which and what to do.
     """
     file = verify(_find(name_or_path, model, remedy))
-    if file.manifest.model != model:
+    if file.manifest.model not in (model, WEIGHTS_OF.get(model)):
         raise BadWeightsError(
             f"{file.path}: these are weights of {file.manifest.model}, not of {model}; choose others with --weights."
         )

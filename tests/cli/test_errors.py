@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from nco_bench.cli.app import run
+from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.storage import save_dataset
+from nco_bench.problems import tsp
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,45 @@ def test_what_a_writer_has_to_say_is_one_line_without_a_source_file(nco_bench: C
     assert done.stderr.splitlines() == [
         "note: c.pt: rounded to float32, as POMO expects.", "2 cvrp instances written to c.pt",
     ]  # fmt: skip
+
+
+def test_a_format_that_cannot_hold_the_problem_is_told_with_the_file_and_those_that_can(
+    nco_bench: Callable[..., Done],
+) -> None:
+    tour = np.arange(20)
+    plain = generate("tsp", 20, 2, "uniform", 1)
+    solved = [Reference(tsp.score(one, tour), "in order", tour) for one in plain.instances]  # type: ignore[arg-type]
+    save_dataset(plain.with_references(solved), Path("t.npz"))
+    refused = nco_bench("convert", "t.npz", "t.pt")
+    assert_refused(refused, "t.pt: format 'pomo' holds cvrp, not tsp", "--to")
+    names = refused.stderr.partition("--to: ")[2].strip(" .\n").split(", ")
+    done = [nco_bench("convert", "t.npz", f"t.{name}", "--to", name, "--instance", "1") for name in names]
+    assert not any("not tsp" in one.stderr for one in done)
+    written = {name for name, one in zip(names, done, strict=True) if one.returncode == 0}
+    assert written >= set(names) - {"lehd-lib", "elg"}  # which are of rounded costs, and of libraries
+
+
+def test_our_own_format_has_its_ending_or_is_not_written(nco_bench: Callable[..., Done]) -> None:
+    """`t.other` was written as `t.npz`, over what stood there."""
+    save_dataset(generate("tsp", 20, 2, "uniform", 1), Path("t.npz"))
+    before = Path("t.npz").read_bytes()
+    refused = nco_bench("convert", "t.npz", "t.other", "--to", "nco-bench", "--instance", "1")
+    assert_refused(refused, "t.other", "ending in .npz")
+    assert Path("t.npz").read_bytes() == before
+
+
+def test_a_set_that_lacks_one_of_two_solvers_does_not_hide_the_others(nco_bench: Callable[..., Done]) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp10:count=2", "--data", "tsp9:count=2")
+    nco_bench("run", "random-insertion", "--data", "tsp9:count=2")
+    both = ("compare", "random-insertion", "nearest-neighbor", "--data")
+    missing = "no records of random-insertion on tsp10:count=2; make them with: nco-bench run random-insertion --data tsp10"
+    assert_refused(nco_bench(*both, "tsp10:count=2"), missing)
+    for extra in ((), ("--json",)):
+        done = nco_bench(*both, "tsp10:count=2", "--data", "tsp9:count=2", *extra)
+        assert done.returncode == 2
+        assert "tsp9:count=2" in done.stdout
+        assert "tsp10" not in done.stdout
+        assert missing in done.stderr
 
 
 CRASHING = """

@@ -44,8 +44,9 @@ def test_every_solver_says_that_it_is_ready_or_which_command_makes_it(
         assert solver["available"] == (lacking != set(solver["states"]))
         for problem in lacking:
             check_command(name, problem, solver["states"][problem], solver["commands"][problem], empty)
-    assert {name: solvers[name]["state"] for name in ("pens-a", "bq", "am", "coordns", "glop", "lehd")} == {
-        "pens-a": "ready", "bq": "pull", "am": "pull", "coordns": "train", "glop": "import", "lehd": "ready (cvrp: pull)",
+    assert {name: solvers[name]["state"] for name in ("pens-a", "bq", "bq-esf", "am", "coordns", "glop", "lehd")} == {
+        "pens-a": "ready", "bq": "pull", "bq-esf": "pull", "am": "pull", "coordns": "train", "glop": "import",
+        "lehd": "ready (cvrp: pull)",
     }  # fmt: skip
 
 
@@ -58,8 +59,8 @@ def check_command(solver: str, problem: str, state: str, command: str, folder: P
         accepted(earlier)
     given = accepted(last)
     if state == "pull":
-        model = {"invit": "invit-3v"}.get(solver, solver)
-        assert given["name"] == solver
+        model = {"invit": "invit-3v", "bq-esf": "bq"}.get(solver, solver)
+        assert given["name"] == {"bq-esf": "bq"}.get(solver, solver)
         assert any((w.model, w.problem) == (model, problem) for w in official_weights().values())
     elif state == "import":
         assert given["model"] == solver

@@ -56,6 +56,21 @@ def test_traces_become_mean_gaps_of_the_recomputed_cost(tmp_path: Path) -> None:
     assert curve.told == "2 solves, one at a time"  # each had a clock of its own
 
 
+def test_two_time_limits_are_two_curves(tmp_path: Path) -> None:
+    dataset = generate("tsp", 8, 2, "uniform", 3)
+    references = [Reference(tsp.score(i, np.arange(8)), "made up") for i in dataset.instances]  # type: ignore[arg-type]
+    data = save_dataset(dataset.with_references(references), tmp_path / "set.npz")
+    solver = tmp_path / "improver.py"
+    solver.write_text(SOLVER)
+    for limit in (None, 5.0):
+        request = RunRequest(
+            (str(solver),), (str(data),), tmp_path / "runs", Places(tmp_path), time_limit=limit
+        )
+        run(request, QuietDisplay())
+    names = set(anytime_curves(load_frame(tmp_path / "runs")))
+    assert names == {f"improver on {dataset.name}", f"improver (time limit 5 s) on {dataset.name}"}
+
+
 def test_a_plot_says_how_many_were_solved_at_a_time(tmp_path: Path) -> None:
     """Five instances in batches of two: what shares its times was solved together, in two batches of two and one alone."""
     pytest.importorskip("matplotlib")

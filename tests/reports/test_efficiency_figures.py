@@ -73,6 +73,24 @@ def test_beams_are_compared_on_the_instances_that_all_solved(results: Results) -
     assert sweep.seconds == pytest.approx((1.0, 4.0))
 
 
+def test_beams_of_two_settings_are_two_sweeps(results: Results) -> None:
+    cells = [
+        make_cell(
+            0, "decoder-6x128", "tsp100", decoding=decoding, options={"logit_scale": scale},
+            config_sha256=f"{scale}{decoding}",
+        )
+        for scale in (None, "ssmax")
+        for decoding in ("greedy", "beam:4")
+    ]  # fmt: skip
+    for index, (cell, cost) in enumerate(zip(cells, (13.0, 12.0, 15.0, 14.0), strict=True)):
+        results.run(f"r{index}", (cell, make_records(cell, [cost] * 5, [10.0] * 5)))
+    sweeps = measured_sweeps(load_frame(results.folder))
+    assert {sweep.name: sweep.gaps for sweep in sweeps} == {
+        "D=6, W=128": pytest.approx((30.0, 20.0)),
+        "D=6, W=128, logit scale ssmax": pytest.approx((50.0, 40.0)),
+    }
+
+
 def test_exponent_of_a_training_log(tmp_path: Path) -> None:
     """Gaps that halve when samples grow fourfold have the exponent 0.5; a line repeated by a resumed run counts once."""
     log = tmp_path / "mine.csv"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.reports.law_figures import FIGURES, draw_laws, law_lines, measured_models, published_models
@@ -67,8 +68,23 @@ def texts(svg: Path) -> list[str]:
 
 def test_our_decoders_are_found_in_the_records_that_ship() -> None:
     ours = measured_models(load_frame(REPOSITORY / "results" / "neural"), {(6, 128): 1.32})
-    assert [(m.depth, m.width, m.parameters) for m in ours] == [(6, 128, 1.32)]
-    assert ours[0].gap == pytest.approx(5.94, abs=0.5)
+    assert list(ours) == [""]  # nothing was set
+    assert [(m.depth, m.width, m.parameters) for m in ours[""]] == [(6, 128, 1.32)]
+    assert ours[""][0].gap == pytest.approx(5.94, abs=0.5)
+
+
+def test_a_scaled_decoder_is_no_point_of_the_plain_one(results: Results) -> None:
+    cells = [
+        make_cell(i, "decoder-6x128", "tsp100", decoding="greedy", options=options, config_sha256=str(i))
+        for i, options in enumerate([{"logit_scale": None}, {"logit_scale": "ssmax"}])
+    ]
+    for cell, cost in zip(cells, (11.0, 12.0), strict=True):
+        results.run(f"r{cell.cell}", (cell, make_records(cell, [cost], [10.0])))
+    ours = measured_models(load_frame(results.folder), {(6, 128): 1.32})
+    assert {name: [m.gap for m in models] for name, models in ours.items()} == {
+        "": [pytest.approx(10.0)],
+        "logit scale ssmax": [pytest.approx(20.0)],
+    }
 
 
 def test_every_figure_is_drawn_and_another_is_refused(tmp_path: Path) -> None:

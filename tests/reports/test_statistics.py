@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from run_folders import Results, make_cell, make_records
 
-from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports import statistics
 from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.compare import compare, outlying_instances, sentence
@@ -115,6 +115,23 @@ def test_unknown_names_are_suggested(results: Results) -> None:
         compare(frame, "a", "b", "tsp10")
     with pytest.raises(UnknownNameError, match="solver 'c'"):
         compare(frame, "a", "c", "tsp100")
+
+
+def test_a_solver_without_records_of_the_set_is_no_unknown_name(results: Results) -> None:
+    """It ran elsewhere, or is built in: what is missing are records, and the message says how to make them."""
+    paired(results, [11.0], [12.0])
+    other = make_cell(0, "mine", "tsp20", decoding="greedy")
+    results.run("r2", (other, make_records(other, [3.0], [3.0])))
+    frame = load_frame(results.folder)
+    with pytest.raises(MissingRecordsError) as error:
+        compare(frame, "mine greedy", "b", "tsp100")
+    assert str(error.value) == (
+        "no records of mine greedy on tsp100; make them with: nco-bench run mine --decoding greedy --data tsp100"
+    )
+    with pytest.raises(MissingRecordsError, match=r"nco-bench run random-insertion:order=sit --data tsp100$"):
+        compare(frame, "a", "random-insertion:order=sit", "tsp100")
+    with pytest.raises(MissingRecordsError, match="and the settings that the row names"):
+        compare(frame, "a", "sit greedy (logit scale ssmax)", "tsp100")
 
 
 def test_outlying_instances_carry_their_names(results: Results) -> None:

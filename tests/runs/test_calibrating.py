@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,28 @@ def test_a_run_takes_the_calibrated_scale_and_refuses_sizes_beyond_it(weights: W
     with pytest.raises(BadInputError, match="12 to 20 nodes, and an instance has 30"):
         prepared("auto", 30)
     assert prepared("extrapolate", 30)._factor(30) == pytest.approx(1.55)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_what_is_advised_calibrates_the_weights_that_were_named(
+    weights: WeightsFile, calibrated: bool
+) -> None:
+    """Without --weights the command would calibrate the model's own."""
+    if calibrated:
+        write_calibration(weights, [made(10, 1.0), made(12, 1.1)])
+    solver: Any = create(choose("pens-a", SolverOptions(weights=str(weights.path), coordinate_scale="auto")))
+    sizes = " --sizes 20" if calibrated else ""
+    with pytest.raises(BadInputError) as error:
+        solver.prepare(generate("tsp", 20, 1))
+    assert f"'nco-bench calibrate pens-a --weights {shlex.quote(str(weights.path))}{sizes}'" in str(
+        error.value
+    )
+
+
+def test_an_untrained_network_is_not_advised_to_be_calibrated() -> None:
+    solver: Any = create(choose("pens-a", SolverOptions(weights="random", coordinate_scale="auto")))
+    with pytest.raises(BadInputError, match="untrained networks have no calibration; give a factor"):
+        solver.prepare(generate("tsp", 20, 1))
 
 
 def test_a_model_is_calibrated_by_solving_held_out_instances(weights: WeightsFile) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nco_bench.cli.output import RunDisplay
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
@@ -19,7 +20,8 @@ from nco_bench.reports.aggregate import summarise
 from nco_bench.reports.load import load_frame
 from nco_bench.runs.executors import execute
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
-from nco_bench.runs.relay import NO_GAPS, Gaps, QuietDisplay, Titled, title_of
+from nco_bench.runs.references import Improved, ReferenceRun, improve_references
+from nco_bench.runs.relay import NO_GAPS, Announced, Gaps, QuietDisplay, Titled, title_of
 from nco_bench.runs.request import RunRequest
 
 SLOW = """
@@ -94,6 +96,41 @@ def test_plain_lines_hold_rate_time_left_and_gap(
     assert status == 0
     told = capfd.readouterr().err
     assert re.search(r"8/8 in [0-9.]+ s, [0-9.e+]+/s, gap -?[0-9.]+ %$", told, re.MULTILINE), told
+
+
+def test_what_is_stored_is_not_to_solve_and_a_gap_of_nothing_has_no_sign(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cell = Announced("mine", "greedy", "tsp20")
+    with RunDisplay() as display:
+        display.start_cell(cell, 16, 4, Gaps(-1e-12, 4))
+        display.advance(12, Gaps(-3e-12, 16))
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "mine greedy on tsp20: 12 to solve (4 of 16 stored before)"
+    assert last.endswith("gap 0.000 %")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [(None, 4.491685524729999, "mean 4.49169"), (4.5, 4.4916, "mean 4.5 -> 4.4916"), (None, None, "")],
+)
+def test_references_say_the_means_that_there_are(
+    before: float | None, after: float | None, told: str
+) -> None:
+    known = 5 if before else 0
+    found = Improved("tsp30:count=5", 5, known, 5, (), before, after).describe()
+    assert found == (
+        f"tsp30:count=5: 5 of 5 references are new or better ({known} were known)"
+        + (f", {told}" if told else "")
+    )
+
+
+def test_references_computed_in_parallel_say_nothing_of_times(tmp_path: Path) -> None:
+    """All cores are their default, and no time of theirs is shown."""
+    kept = Kept()
+    how = ReferenceRun("nearest-neighbor", jobs=2)
+    improve_references("tsp10:count=4", how, Places(tmp_path), kept)
+    assert kept.messages == []
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -79,15 +79,34 @@ class _Nothing:
     extra = torch.nn.ModuleDict()
 
 
-def test_every_number_that_is_marked_is_one_of_the_recipe_or_says_what_it_is() -> None:
+CHOICES = {
+    "length of pieces", "direction of pieces", "pieces", "batches",
+}  # fmt: skip
+"""What trainings choose beside the numbers of a recipe."""
+
+
+def test_every_mark_is_a_number_of_the_recipe_that_moves_weights_or_a_known_choice() -> None:
+    seen = set()
     for course in COURSES.values():
         for model in course.models:
-            for paper in load_course(course).papers(model).values():
-                fields = {f.name for f in dataclasses.fields(paper.recipe)}
-                for key, why in paper.ours.items():
-                    assert key in fields or key not in RUN_CONTROL
-                    assert len(why) > 10
-                assert departures(paper.recipe, paper) == paper.ours
+            for name, paper in load_course(course).papers(model).items():
+                numbers = {f.name for f in dataclasses.fields(paper.recipe)} - RUN_CONTROL
+                assert set(paper.ours) <= numbers | CHOICES, (model, name)
+                assert all(len(why) > 10 for why in paper.ours.values()), (model, name)
+                seen |= set(paper.ours)
+    assert seen >= CHOICES
+
+
+def test_a_number_that_is_ours_stays_marked_when_it_is_changed() -> None:
+    """A recipe that departs in a marked and in a stated number: both are told, and which the paper states."""
+    paper = load_course(COURSES["supervised"]).papers("pens-a")["paper"]
+    assert "beta2" in paper.ours
+    assert "batch" not in paper.ours
+    changed = dataclasses.replace(paper.recipe, beta2=0.5, batch=7, log_every=3)
+    found = departures(changed, paper)
+    assert found["beta2"] == f"0.5; our choice for the paper: {paper.recipe.beta2}"
+    assert found["batch"] == "7; the paper: 1024"
+    assert set(found) == set(paper.ours) | {"batch"}
 
 
 def test_a_departure_says_what_the_paper_has() -> None:

@@ -230,8 +230,14 @@ def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
     if entry.write is None:
         raise BadInputError(f"Format {entry.name!r} is read only; choose another with --to.")
     if dataset.problem not in entry.problems:
+        others = [
+            other.name
+            for other in FORMATS.values()
+            if other.read and other.write and other.name != "nco-bench" and dataset.problem in other.problems
+        ]
         raise BadInputError(
-            f"{dataset.name}: format {entry.name!r} holds {' and '.join(entry.problems)}, not {dataset.problem}."
+            f"{path}: format {entry.name!r} holds {' and '.join(entry.problems)}, not {dataset.problem}; "
+            f"choose a name ending in .npz, or another format with --to: {', '.join(others)}."
         )
     if entry.name == "nco-bench" and path.suffix != ".npz":
         raise BadInputError(f"{path}: our own format needs a name ending in .npz.")
