@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nco_bench.errors import BadInputError, MissingDependencyError, ResultsError
+from nco_bench import files
+from nco_bench.errors import BadInputError, MissingDependencyError
 from nco_bench.reports.aggregate import hardware
 from nco_bench.reports.columns import COUNT_PREFIX
 from nco_bench.reports.load import Group, ResultFrame
@@ -99,22 +98,11 @@ def write(records: pd.DataFrame, path: Path) -> None:
         When the place cannot be written.
     """
     check(path)
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        os.close(handle)
+    with files.replacing(path, sync=False, mode=files.READABLE) as temporary:
         if path.suffix == ".csv":
             records.to_csv(temporary, index=False, lineterminator="\n")
         else:
             records.to_parquet(temporary, index=False, engine="pyarrow")
-        os.chmod(temporary, 0o644)  # mkstemp keeps files private
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written ({error.strerror}).") from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def check(path: Path) -> None:

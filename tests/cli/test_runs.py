@@ -252,6 +252,15 @@ def test_a_csv_has_one_header_and_no_index(nco_bench: Command) -> None:
     assert [row[header.index("instance")] for row in rows] == ["0", "1"]
 
 
+def test_an_export_that_cannot_be_written_leaves_what_was_there(nco_bench: Command) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "2")
+    Path("file").write_text("in the way")
+    _, error = nco_bench("runs", "export", "--out", "file/all.csv", status=2)
+    assert "file/all.csv: cannot be written" in error
+    assert Path("file").read_text() == "in the way"
+    assert sorted(os.listdir()) == ["file", "results"]
+
+
 def test_parquet_without_pyarrow_is_one_clear_line(
     nco_bench: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
