@@ -23,9 +23,9 @@ def test_text_and_tables_of_decoder_scaling_agree_but_where_the_text_cuts_digits
         ("D=42, W=512 for D=6, W=128 (Table 5), TSP1000", "Improvement"),
     }
     assert differs - {key for key in differs if "Figure 4" in key[0]} == cut
-    exponents = [
-        found["Figure 4a, exponents", shape][0] for shape in ("D=6, W=128", "D=6, W=512", "D=42, W=128")
-    ]  # the text prints 0.82, 1.34 and 1.71; NumPy's polyfit of the logarithms of Table 18 gives these
+    keys = [("4a", "D=6, W=128"), ("4a", "D=6, W=512"), ("4b", "D=42, W=128")]
+    exponents = [found[f"Figure {figure}, exponents", shape][0] for figure, shape in keys]
+    # The text prints 0.82, 1.34 and 1.71; NumPy's polyfit of the logarithms of Table 18 gives these.
     assert exponents == pytest.approx([1.055, 1.365, 1.655], abs=5e-4)
     gain, verdict = found["RRC 1000 over greedy on TSP1000 (Table 19), baseline", "D=6, W=128"]
     assert gain == pytest.approx(2.2667 / 0.4785)

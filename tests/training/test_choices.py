@@ -80,9 +80,9 @@ class _Nothing:
 
 
 CHOICES = {
-    "length of pieces", "direction of pieces", "pieces", "batches",
+    "length of pieces", "direction of pieces", "pieces", "batches", "first epoch", "first round", "validation_instances",
 }  # fmt: skip
-"""What trainings choose beside the numbers of a recipe."""
+"""What trainings choose beside the numbers that move weights; some keep the best weights of a validation."""
 
 
 def test_every_mark_is_a_number_of_the_recipe_that_moves_weights_or_a_known_choice() -> None:
