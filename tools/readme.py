@@ -92,7 +92,7 @@ def draw() -> None:
         "plot",
         "tour",
         "--solver",
-        "decoder-6x128 greedy",
+        "decoder-6x128",
         "--results",
     ]
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
