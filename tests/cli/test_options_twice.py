@@ -14,6 +14,7 @@ from nco_bench.cli.app import build, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "results"
+CAMPAIGNS = REPOSITORY / "campaigns"
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -41,6 +42,15 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
         "compare nearest-neighbor farthest-insertion --results a", "tsp9:count=2", "tsp8:count=2",
     ),
     ("compare", "--results"): ("compare nearest-neighbor farthest-insertion --data tsp9", "a", "b"),
+    ("report", "--alias"): ("report", "tsp9:count=2=NINE", "tsp8:count=2=EIGHT"),
+    ("runs", "list", "--data"): ("runs list --results traces --results b", "tsp8*", "tsp7*"),
+    ("runs", "list", "--solver"): ("runs list --results traces --results b", "one", "random-insertion"),
+    ("runs", "list", "--results"): ("runs list", "a", "b"),
+    ("runs", "show", "--results"): ("runs show 2*", "a", "b"),
+    ("runs", "export", "--data"): ("runs export --out", "tsp9:count=2", "tsp8:count=2"),
+    ("runs", "export", "--solver"): ("runs export --out", "nearest-neighbor", "farthest-insertion"),
+    ("runs", "export", "--results"): ("runs export --out", "a", "b"),
+    ("train", "--stage"): (f"train --dry-run --campaign {CAMPAIGNS}/eie.toml", "am-tsp100-none", "am-cvrp100-10-none"),
     ("plot", "pareto", "--data"): ("plot pareto --out", "tsp9:count=2", "tsp8:count=2"),
     ("plot", "pareto", "--solver"): ("plot pareto --out", "nearest-neighbor", "farthest-insertion"),
     ("plot", "pareto", "--results"): ("plot pareto --out", "a", "b"),
@@ -64,7 +74,8 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
 """Command with its option to the rest of the command, and two values: both together give what neither gives alone."""
 
 ELSEWHERE = {
-    ("generate", "--param"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"), ("train", "--data"),
+    ("generate", "--param"), ("run", "--seed"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"),
+    ("train", "--data"),
     ("train", "--config"), ("train", "--validation"),
 }  # fmt: skip
 
@@ -132,9 +143,9 @@ def test_both_values_count(words: tuple[str, ...], folder: Path, capfd: pytest.C
     rest, first, second = TWICE[words]
 
     def printed(*values: str) -> bytes:
-        target = folder / "picture.png"
+        target = folder / ("records.csv" if "export" in words else "picture.png")
         given = [word for value in values for word in (option, value)]
-        out = ["picture.png"] if rest.endswith("--out") else []
+        out = [target.name] if rest.endswith("--out") else []
         capfd.readouterr()
         status = run([*rest.split(), *out, *given])
         text = capfd.readouterr()

@@ -152,7 +152,8 @@ def test_instances_of_sit_table_8_have_the_capacities_of_tam() -> None:
     table, preset = load_table("sit", 8), load_preset("sit", 8)
     found = [preset.cell(table.cell("Random Insertion", f"CVRP{k}K | Obj."), "cpu") for k in (1, 2, 5, 7)]
     assert [f.data for f in found] == [
-        ("cvrp1000:capacity=200",), ("cvrp2000:capacity=300",), ("cvrp5000:capacity=300",), ("cvrp7000:capacity=300",)
+        ("cvrp1000:capacity=200",), ("cvrp2000:capacity=300:count=100",), ("cvrp5000:capacity=300:count=100",),
+        ("cvrp7000:capacity=300:count=100",),
     ]  # fmt: skip
     assert not any(f.same_instances for f in found)
     assert preset.cell(table.cell("TAM-LKH3", "CVRP1K | Obj."), "full").cannot

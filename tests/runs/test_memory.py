@@ -24,4 +24,4 @@ def test_insertion_beside_a_network_takes_no_memory_for_torch(tmp_path: Path) ->
     assert insertion.peak_memory_mb is not None
     assert insertion.own_memory_mb is not None
     assert insertion.peak_memory_mb > 100
-    assert insertion.own_memory_mb < 50
+    assert insertion.own_memory_mb < 100

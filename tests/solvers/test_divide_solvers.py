@@ -155,7 +155,7 @@ def test_settings_are_those_of_the_official_readme() -> None:
         ({"lengths": "100,x", "iterations": "5,5"}, "lengths='100,x'"),
         ({"lengths": "20", "iterations": "0"}, "iterations='0'"),
         ({"width": "0"}, "width=0"),
-        ({"augment": "perhaps"}, "augment='perhaps'"),
+        ({"augment": "perhaps"}, "augment is 'perhaps'"),
         ({"widths": "3"}, r"parameter of glop 'widths'.*'width'"),
     ],
 )

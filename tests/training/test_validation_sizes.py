@@ -74,7 +74,7 @@ def test_the_plot_of_a_training_draws_every_size(
     shards: list[Path], sets: list[Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    from nco_bench.reports.plots import training
+    from nco_bench.reports.training_curves import training
 
     result = train("pens-r", shards, SMALL, out=tmp_path / "p", validation=sets, progress="silent")
     drawn = training([result.log], tmp_path / "t.svg").read_text()
