@@ -58,6 +58,8 @@ class Told(NamedTuple):
     ----------
     worker, title
         Whose shard, and which cell; the title is empty for a message.
+    part
+        Number of the cell among those of the worker, which may be given several shards of one.
     stored, solved
         Instances stored before, and solved since the last time.
     gaps
@@ -72,6 +74,7 @@ class Told(NamedTuple):
     solved: int = 0
     gaps: Gaps = NO_GAPS
     message: str = ""
+    part: int = 0
 
 
 def title_of(cell: Titled) -> str:
@@ -83,16 +86,17 @@ class WorkerDisplay:
     """The display of a worker: passes everything on to the process that started it."""
 
     def __init__(self, told: Any, worker: int) -> None:
-        self._told, self._worker, self._title = told, worker, ""
+        self._told, self._worker, self._title, self._part = told, worker, "", 0
 
     def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
         """Tell which cell is worked on."""
         self._title = title_of(cell)
-        self._told.put(Told(self._worker, self._title, stored=done, gaps=gaps))
+        self._part += 1
+        self._told.put(Told(self._worker, self._title, stored=done, gaps=gaps, part=self._part))
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         """Tell how many instances were solved."""
-        self._told.put(Told(self._worker, self._title, solved=count, gaps=gaps))
+        self._told.put(Told(self._worker, self._title, solved=count, gaps=gaps, part=self._part))
 
     def message(self, text: str) -> None:
         """Tell one line."""
@@ -116,7 +120,7 @@ class Relay:
         self.told: multiprocessing.Queue[Told] = context.Queue()
         self._display = display
         self._waiting = {title_of(cell): (cell, total) for cell, total in totals.items()}
-        self._gaps: dict[str, dict[int, Gaps]] = {}
+        self._gaps: dict[str, dict[tuple[int, int], Gaps]] = {}
         self._said: set[str] = set()
 
     def show(self, wait_s: float) -> None:
@@ -137,9 +141,9 @@ class Relay:
         if told.title in self._waiting:
             cell, total = self._waiting.pop(told.title)
             self._display.start_cell(cell, total, 0)
-        by_worker = self._gaps.setdefault(told.title, {})
-        by_worker[told.worker] = told.gaps
-        gaps = Gaps(sum(g.total for g in by_worker.values()), sum(g.number for g in by_worker.values()))
+        by_shard = self._gaps.setdefault(told.title, {})
+        by_shard[told.worker, told.part] = told.gaps
+        gaps = Gaps(sum(g.total for g in by_shard.values()), sum(g.number for g in by_shard.values()))
         self._display.advance(told.solved, gaps, told.title, told.stored)
 
 

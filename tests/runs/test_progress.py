@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import signal
@@ -21,7 +22,16 @@ from nco_bench.reports.load import load_frame
 from nco_bench.runs.executors import execute
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
 from nco_bench.runs.references import Improved, ReferenceRun, improve_references
-from nco_bench.runs.relay import NO_GAPS, Announced, Gaps, QuietDisplay, Titled, title_of
+from nco_bench.runs.relay import (
+    NO_GAPS,
+    Announced,
+    Gaps,
+    QuietDisplay,
+    Relay,
+    Titled,
+    WorkerDisplay,
+    title_of,
+)
 from nco_bench.runs.request import RunRequest
 
 SLOW = """
@@ -96,6 +106,19 @@ def test_plain_lines_hold_rate_time_left_and_gap(
     assert status == 0
     told = capfd.readouterr().err
     assert re.search(r"8/8 in [0-9.]+ s, [0-9.e+]+/s, gap -?[0-9.]+ %$", told, re.MULTILINE), told
+
+
+def test_a_worker_that_takes_two_shards_of_a_cell_counts_for_both() -> None:
+    """One process may be quicker to start than the other, and do all the work."""
+    kept, cell = Kept(), Announced("mine", "", "tsp20")
+    relay = Relay(multiprocessing.get_context("spawn"), kept, {cell: 8})
+    worker = WorkerDisplay(relay.told, 1)
+    worker.start_cell(cell, 4, 4, Gaps(2.0, 4))
+    worker.start_cell(cell, 4, 0)
+    worker.advance(4, Gaps(6.0, 4))
+    while kept.done[-1:] != [8]:
+        relay.show(1.0)
+    assert kept.gaps == Gaps(8.0, 8)
 
 
 def test_what_is_stored_is_not_to_solve_and_a_gap_of_nothing_has_no_sign(
