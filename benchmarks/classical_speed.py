@@ -16,7 +16,7 @@ import psutil
 
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.problems.tsp import TSPInstance, score, violations
-from nco_bench.solvers.base import Solved, SolverOptions
+from nco_bench.solvers.protocol import Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 
 LIMITS = {"two-opt": 30.0}

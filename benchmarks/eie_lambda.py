@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from nco_bench.models.eie import EieConfig, curve
-from nco_bench.reports.eie_figures import (
+from nco_bench.nn.eie import EieConfig, curve
+from nco_bench.papers.eie.figures import (
     SETTINGS,
     departures_text,
     dependence_figure,
@@ -28,7 +28,7 @@ from nco_bench.reports.eie_figures import (
     lambda_figure,
     lambda_rows,
 )
-from nco_bench.training.eie import RECIPES, departures, train_and_export, train_curve
+from nco_bench.training.learners.eie import RECIPES, departures, train_and_export, train_curve
 from nco_bench.weights.store import SHIPPED
 
 CURVES = ((16, 100, 1600), (32, 120, 1920), (16, 20, 1600), (32, 100, 1600), (8, 100, 1600))

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from nco_bench.reports.load import load_frame
+from nco_bench.reports.frame.load import load_frame
 
 OLD = {
     "eie": "eie:at=both",

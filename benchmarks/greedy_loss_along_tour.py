@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from train_greedy_gap import from_node_0
 
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import tsp_problem
-from nco_bench.models.registry import build_path_policy
-from nco_bench.training.detours import shortest_path
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.problem import tsp_problem
+from nco_bench.training.learners.detours import shortest_path
 from nco_bench.weights.store import load_into, resolve
 
 TENTHS = 10

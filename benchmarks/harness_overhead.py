@@ -39,8 +39,8 @@ from nco_bench.problems import Instance
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
-from nco_bench.solvers.base import SolverOptions
 from nco_bench.solvers.classical.native import ChildSolver
+from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
 SHARE_OF_RUN = 0.02

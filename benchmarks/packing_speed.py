@@ -18,7 +18,7 @@ import numpy as np
 from nco_bench.datasets.generate import generate
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.solvers.classical.packing import (
+from nco_bench.solvers.packing.greedy import (
     best_of,
     pack_at_extreme_points,
     pack_deepest_bottom_left,
@@ -33,8 +33,8 @@ def network() -> Pack:
     """Return greedy packing by an untrained attend2pack."""
     import torch
 
-    from nco_bench.decoding.packing import decode_packing, to_solutions
-    from nco_bench.models.attend2pack import Attend2PackConfig, build
+    from nco_bench.solvers.packing.attend2pack import Attend2PackConfig, build
+    from nco_bench.solvers.packing.decode import decode_packing, to_solutions
 
     torch.set_num_threads(1)
 

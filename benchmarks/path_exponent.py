@@ -18,9 +18,9 @@ import time
 import numpy as np
 import torch
 
-from nco_bench.decoding.problem import tsp_problem
-from nco_bench.decoding.step import action_scores, advance, start
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.problem import tsp_problem
+from nco_bench.solvers.path.step import action_scores, advance, start
 
 LAYERS = {"lehd": "decoder_layers", "decoder-6x128": "depth", "sigd": "blocks"}
 MODELS = ("sit", "lehd", "bq", "decoder-6x128", "pens-a", "pens-r", "coordns")

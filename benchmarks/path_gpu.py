@@ -19,10 +19,10 @@ import time
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import tour_lengths, tsp_problem
-from nco_bench.models.precision import at_precision
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.precision import at_precision
+from nco_bench.solvers.path.problem import tour_lengths, tsp_problem
 from nco_bench.weights.store import load_into, resolve
 
 

@@ -36,11 +36,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.construct import best_action, construct_from
-from nco_bench.decoding.problem import PathProblem, tsp_problem
-from nco_bench.models.path import PathPolicy
-from nco_bench.models.registry import build_path_policy, load_official
-from nco_bench.models.sit import STREAMED_FROM
+from nco_bench.solvers.models import build_path_policy, load_official
+from nco_bench.solvers.path.construct import best_action, construct_from
+from nco_bench.solvers.path.policy import PathPolicy
+from nco_bench.solvers.path.problem import PathProblem, tsp_problem
+from nco_bench.solvers.path.sit import STREAMED_FROM
 
 Step = Callable[[Tensor], Tensor]
 """Takes partial tours ``(B, t)``, returns the chosen nodes ``(B,)``; what lies before the first step is not timed."""

@@ -30,9 +30,9 @@ def measure(name: str, count: int, steps: int, layers: int | None, threads: int)
     """Run the first steps of one greedy construction in this process."""
     import torch
 
-    from nco_bench.decoding.problem import tsp_problem
-    from nco_bench.decoding.step import action_scores, advance, start
-    from nco_bench.models.registry import build_path_policy
+    from nco_bench.solvers.models import build_path_policy
+    from nco_bench.solvers.path.problem import tsp_problem
+    from nco_bench.solvers.path.step import action_scores, advance, start
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)

@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
+from nco_bench.training.learners.supervised import Supervised
+from nco_bench.training.learners.validation import gap_of_weights
 from nco_bench.training.machine import keep_freed_memory
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
-from nco_bench.training.supervised import Supervised
 from nco_bench.training.trainer import Trainer
-from nco_bench.training.validation import gap_of_weights
 
 MODEL = "decoder-6x128"
 SMALL = {"depth": 4, "width": 64, "heads": 4, "ffn": 256}

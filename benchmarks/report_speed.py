@@ -25,14 +25,14 @@ COUNTS = {"true_positives": 61.0, "false_positives": 7.0, "false_negatives": 12.
 REPORT = """
 import sys
 from pathlib import Path
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.render_latex import render
-from nco_bench.reports.table import build_table
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.render.latex import render
+from nco_bench.reports.tables.table import build_table
 frame = load_frame(Path(sys.argv[1]))
 for name in ("main", "gaps", "times"):
     render(build_table(name, frame))
 if sys.argv[2] == "html":
-    from nco_bench.reports import render_html
+    from nco_bench.reports.html import page as render_html
     text = render_html.render(frame)
     print(f"HTML page: {len(text.encode()) / 1e6:.2f} MB")
 import os, resource

@@ -19,11 +19,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.papers.published import load_table
+from nco_bench.papers.tropical.cells import ROWS, SETTINGS
 from nco_bench.problems.tasks import TASKS, TaskBatch, generate
-from nco_bench.reports.published import load_table
-from nco_bench.reproduce.task_cells import ROWS, SETTINGS
-from nco_bench.solvers.task_scores import score_network
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.solvers.sequences.task_scores import score_network
 from nco_bench.weights.manifest import manifest_path, read_manifest
 
 NAME = re.compile(rf"({'|'.join(sorted(TASK_NETWORKS, key=len, reverse=True))})-(.+)-seed(\d+)")

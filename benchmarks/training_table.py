@@ -5,7 +5,7 @@ How far the path models are trained: their gaps beside the papers', as Markdown 
 
 Everything is read: what was trained and measured from the manifests of the weights (of those that do not ship, from
 copies beside the logs), the course of the validation from the logs in ``results/training``, the papers' gaps from
-``results/published``.
+``nco_bench/papers``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from nco_bench.reports.plots import read_training_log
-from nco_bench.reports.published import load_table
+from nco_bench.papers.published import load_table
+from nco_bench.reports.figures.plots import read_training_log
 from nco_bench.weights.manifest import Manifest, read_manifest
 from nco_bench.weights.store import list_weights
 

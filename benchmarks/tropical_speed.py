@@ -31,8 +31,8 @@ def direct(u: Tensor, weights: list[Tensor]) -> Tensor:
 
 
 def ours(u: Tensor, weights: list[Tensor]) -> Tensor:
-    """Compute the same as `nco_bench.models.tropical` does."""
-    from nco_bench.models.tropical import attend, max_plus
+    """Compute the same as `nco_bench.solvers.sequences.tropical` does."""
+    from nco_bench.solvers.sequences.tropical import attend, max_plus
 
     q, k, v = max_plus(u, torch.cat(weights)).chunk(3, dim=-1)
     return attend(q, k, v)

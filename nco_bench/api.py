@@ -19,12 +19,12 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.load import Places, load_dataset, load_path
 from nco_bench.problems import Instance
-from nco_bench.reports import compare as comparing
-from nco_bench.reports.aggregate import summarise
-from nco_bench.reports.load import ResultFrame, load_frame
-from nco_bench.reports.selection import frame_of_cells, with_aliases
-from nco_bench.reports.table import Table, build_table
-from nco_bench.reports.tidy import tidy
+from nco_bench.reports.frame import compare as comparing
+from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.selection import frame_of_cells, with_aliases
+from nco_bench.reports.frame.tidy import tidy
+from nco_bench.reports.tables.table import Table, build_table
 from nco_bench.runs.executors import QuietDisplay, execute
 from nco_bench.runs.planning import Plan
 from nco_bench.runs.planning import plan as plan_requests
@@ -32,7 +32,7 @@ from nco_bench.runs.runner import Display, RunOutcome
 from nco_bench.runs.scoring import Scored, only, score_instance
 from nco_bench.runs.verify import Verified
 from nco_bench.runs.verify import verify as verify_runs
-from nco_bench.solvers.base import Solver as Solver
+from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
 from nco_bench.study import Study as Study
 from nco_bench.study import results_folder
@@ -242,8 +242,8 @@ def records(
     Returns
     -------
     DataFrame
-        Columns as `nco_bench.reports.tidy.tidy` says: solver, decoding, dataset, seed, instance, status, cost, reference,
-        gap_percent, seconds and more.
+        Columns as `nco_bench.reports.frame.tidy.tidy` says: solver, decoding, dataset, seed, instance, status, cost,
+        reference, gap_percent, seconds and more.
 
     Raises
     ------

@@ -23,8 +23,8 @@ END = "<!-- end -->"
 
 def table() -> str:
     """Return the table of the stored run as Markdown: method, length, gap, time."""
-    from nco_bench.reports.load import load_frame
-    from nco_bench.reports.table import Value, build_table
+    from nco_bench.reports.frame.load import load_frame
+    from nco_bench.reports.tables.table import Value, build_table
 
     made = build_table("main", load_frame(RECORDS))
     title = made.columns[1].group

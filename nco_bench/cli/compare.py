@@ -28,7 +28,7 @@ def compare(
     from nco_bench import api
     from nco_bench.cli.output import print_json
     from nco_bench.errors import MissingRecordsError, ResultsError
-    from nco_bench.reports import compare as comparing
+    from nco_bench.reports.frame import compare as comparing
 
     frame = api.frame(results=results, instances=instances)
     asked = list(frame.meant(data))

@@ -38,7 +38,7 @@ def pullable() -> Iterable[str]:
 
 def tables() -> Iterable[str]:
     """Tables of `report`."""
-    from nco_bench.reports.table import PRESETS
+    from nco_bench.reports.tables.table import PRESETS
 
     return PRESETS
 
@@ -48,8 +48,8 @@ def paper_tables() -> Iterable[str]:
 
     Taken from the line itself: while an option has no value yet, click has not parsed what stands before it.
     """
-    from nco_bench.reports.published import list_tables
-    from nco_bench.reproduce.preset import has_preset
+    from nco_bench.papers.preset import has_preset
+    from nco_bench.papers.published import list_tables
 
     line = re.split(r"\s+", os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "")
     return [str(t.number) for t in list_tables() if t.paper in line and has_preset(t.paper, t.number)]

@@ -91,20 +91,20 @@ def _distributions(places: Places) -> Objects:
 
 
 def _decodings(places: Places) -> Objects:
-    from nco_bench.decoding.spec import DECODINGS
+    from nco_bench.solvers.decoding.spec import DECODINGS
 
     return [{"name": name, "description": text} for name, text in DECODINGS.items()]
 
 
 def _models(places: Places) -> Objects:
-    from nco_bench.models.divide_table import DIVIDE_MODELS
-    from nco_bench.models.edge_map_table import EDGE_MAP_MODELS
-    from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
-    from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
-    from nco_bench.models.lra_table import LRA_MODELS
-    from nco_bench.models.packing_table import PACKING_MODELS
-    from nco_bench.models.registry import PATH_MODELS
-    from nco_bench.models.task_table import TASK_MODELS
+    from nco_bench.solvers.divide.models import DIVIDE_MODELS
+    from nco_bench.solvers.edges.models import EDGE_MAP_MODELS
+    from nco_bench.solvers.models import PATH_MODELS
+    from nco_bench.solvers.packing.models import PACKING_MODELS
+    from nco_bench.solvers.sequences.lra_models import LRA_MODELS
+    from nco_bench.solvers.sequences.task_models import TASK_MODELS
+    from nco_bench.solvers.stepwise.local_models import LOCAL_VIEW_MODELS
+    from nco_bench.solvers.stepwise.models import ENCODE_ONCE_MODELS
 
     routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS | DIVIDE_MODELS
     known = routing | EDGE_MAP_MODELS | PACKING_MODELS | TASK_MODELS | LRA_MODELS
@@ -123,9 +123,9 @@ def _models(places: Places) -> Objects:
 
 
 def _weights(places: Places) -> Objects:
-    from nco_bench.models.encode_once_table import ENCODE_ONCE_MODELS
-    from nco_bench.models.local_view_table import LOCAL_VIEW_MODELS
-    from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.solvers.models import PATH_MODELS
+    from nco_bench.solvers.stepwise.local_models import LOCAL_VIEW_MODELS
+    from nco_bench.solvers.stepwise.models import ENCODE_ONCE_MODELS
     from nco_bench.weights.official import official_weights
     from nco_bench.weights.store import list_weights
 
@@ -140,9 +140,9 @@ def _weights(places: Places) -> Objects:
 
 
 def _tables(places: Places) -> Objects:
-    from nco_bench.reports.presets import PRESETS
-    from nco_bench.reports.published import list_tables
-    from nco_bench.reproduce.preset import has_preset
+    from nco_bench.papers.preset import has_preset
+    from nco_bench.papers.published import list_tables
+    from nco_bench.reports.tables.presets import PRESETS
 
     made = [{"name": name, "description": preset.description} for name, preset in PRESETS.items()]
     published = [
@@ -159,7 +159,7 @@ def _tables(places: Places) -> Objects:
 
 
 def _papers(places: Places) -> Objects:
-    from nco_bench.reports.published import list_tables
+    from nco_bench.papers.published import list_tables
 
     out: dict[str, list[int | str]] = {}
     for table in list_tables():
@@ -277,7 +277,7 @@ def _trainings(model: str) -> dict[str, dict[str, Any]]:
 
 def _note(solver: str) -> str:
     """What the table of path models notes about the model behind a solver."""
-    from nco_bench.models.registry import PATH_MODELS
+    from nco_bench.solvers.models import PATH_MODELS
 
     return PATH_MODELS[solver].note if solver in PATH_MODELS else ""
 

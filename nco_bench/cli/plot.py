@@ -17,7 +17,7 @@ from nco_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from nco_bench.reports.load import ResultFrame
+    from nco_bench.reports.frame.load import ResultFrame
 
 group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
 Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.")]
@@ -41,7 +41,7 @@ def tour(
     """Draw an instance, and a solution of it."""
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
-    from nco_bench.reports.solutions import draw_solution
+    from nco_bench.reports.figures.solutions import draw_solution
 
     dataset = load_dataset(data, Places.from_environment(instances))
     say(f"written to {draw_solution(dataset, instance - 1, solver, decoding, results, out)}")
@@ -60,7 +60,7 @@ def packing(
     """Draw a packing of boxes in three dimensions."""
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
-    from nco_bench.reports.solutions import draw_solution
+    from nco_bench.reports.figures.solutions import draw_solution
 
     dataset = load_dataset(data, Places.from_environment(instances))
     say(f"written to {draw_solution(dataset, instance - 1, solver, decoding, results, out)}")
@@ -76,7 +76,7 @@ def pareto(
 ) -> None:
     """Gap against time."""
     from nco_bench.cli.output import say
-    from nco_bench.reports import plots
+    from nco_bench.reports.figures.style import plots
 
     say(f"written to {plots.pareto(_frame(results, instances, data, solver), out)}")
 
@@ -91,8 +91,8 @@ def anytime(
 ) -> None:
     """Mean gap against time, for solvers that improve their solution (rrc, prc)."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.anytime import anytime_curves
-    from nco_bench.reports.plots import anytime as draw
+    from nco_bench.reports.figures.anytime import anytime_curves
+    from nco_bench.reports.figures.plots import anytime as draw
 
     frame = _frame(results, instances, data, solver)
     say(f"written to {draw(anytime_curves(frame), out, frame.solvers)}")
@@ -108,7 +108,7 @@ def scaling(
 ) -> None:
     """Gap against instance size."""
     from nco_bench.cli.output import say
-    from nco_bench.reports import plots
+    from nco_bench.reports.figures.style import plots
 
     say(f"written to {plots.scaling(_frame(results, instances, data, solver), out)}")
 
@@ -135,8 +135,8 @@ def laws(
 ) -> None:
     """Power laws of decoder scaling, Figures 1 to 6."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.law_figures import draw_laws
-    from nco_bench.reports.load import load_frame
+    from nco_bench.papers.decoder_scaling.law_figures import draw_laws
+    from nco_bench.reports.frame.load import load_frame
 
     frame = load_frame(results, instances) if results else None
     say(f"written to {draw_laws(figure, out, frame, log or ())}")
@@ -149,7 +149,7 @@ def training(
 ) -> None:
     """Loss and validation gap against steps."""
     from nco_bench.cli.output import say
-    from nco_bench.reports import training_curves
+    from nco_bench.reports.figures.style import training_curves
 
     training_curves.training(log, out)
     say(f"written to {out}")
@@ -166,7 +166,7 @@ def scatter(
 ) -> None:
     """Gaps of two solvers against each other, a point per instance."""
     from nco_bench.cli.output import say
-    from nco_bench.reports import plots
+    from nco_bench.reports.figures.style import plots
 
     say(f"written to {plots.scatter(_frame(results, instances), solver_a, solver_b, data, out)}")
 
@@ -193,7 +193,7 @@ def attention(
     """What a network attends to."""
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places
-    from nco_bench.reproduce.attention import draw
+    from nco_bench.papers.attention import draw
 
     places = Places.from_environment(instances)
     draw(solver, data=data, instance=instance - 1, scales=scale or [1.0, 1.5, 2.0], places=places, out=out)
@@ -212,7 +212,7 @@ def lengths(
 ) -> None:
     """Score of the task networks against the length."""
     from nco_bench.cli.output import say
-    from nco_bench.reproduce.task_attention import draw_lengths
+    from nco_bench.papers.tropical.attention import draw_lengths
 
     say(f"written to {draw_lengths(data, length, count, weights, out)}")
 
@@ -225,7 +225,7 @@ def calibration(
 ) -> None:
     """Tour length against coordinate scale, as 'nco-bench calibrate' found it, with the quadratic fits."""
     from nco_bench.cli.output import say
-    from nco_bench.reproduce.calibration import draw_calibration
+    from nco_bench.papers.pens.figure_3 import draw_calibration
 
     draw_calibration(model, weights, out)
     say(f"written to {out}")
@@ -244,8 +244,8 @@ def sightedness(
     """How often a network picks the right node, by how near that node is."""
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
-    from nco_bench.reports import network_plots
-    from nco_bench.reproduce.representations import long_sightedness
+    from nco_bench.papers.representations import long_sightedness
+    from nco_bench.reports.figures.style import networks as network_plots
 
     dataset = load_dataset(data, Places.from_environment(instances))
     network_plots.long_sightedness([long_sightedness(s, dataset, limit) for s in solvers], out)
@@ -265,8 +265,8 @@ def repeats(
     """Greedy gap of SIT networks against how often the last node is repeated (SIT, Figure 3)."""
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
-    from nco_bench.reports import network_plots
-    from nco_bench.reproduce.repeats import gaps_by_repeats
+    from nco_bench.papers.sit.figure_3 import gaps_by_repeats
+    from nco_bench.reports.figures.style import networks as network_plots
 
     dataset = load_dataset(data, Places.from_environment(instances))
     points = gaps_by_repeats(solvers, dataset, limit)
@@ -299,8 +299,8 @@ def features(
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.errors import UnknownNameError
-    from nco_bench.reports import network_plots
-    from nco_bench.reproduce.representations import candidate_features
+    from nco_bench.papers.representations import candidate_features
+    from nco_bench.reports.figures.style import networks as network_plots
 
     kinds = {"pca": network_plots.feature_pca, "cosine": network_plots.cosine_maps}
     if kind not in kinds:
@@ -313,7 +313,7 @@ def features(
 def _frame(
     results: list[Path], instances: Path, data: list[str] | None = None, solver: list[str] | None = None
 ) -> ResultFrame:
-    from nco_bench.reports.load import load_frame
+    from nco_bench.reports.frame.load import load_frame
 
     frame = load_frame(results, instances)
     return frame.select(datasets=data or (), solvers=solver or ()) if data or solver else frame

@@ -60,9 +60,9 @@ def report(
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
     from nco_bench.files import READABLE, write
-    from nco_bench.reports.render_terminal import show
-    from nco_bench.reports.table import build_table
-    from nco_bench.reports.writing import render
+    from nco_bench.reports.render.terminal import show
+    from nco_bench.reports.render.writing import render
+    from nco_bench.reports.tables.table import build_table
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:

@@ -11,7 +11,7 @@ import typer
 from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
 
 if TYPE_CHECKING:
-    from nco_bench.reports.published import PublishedTable
+    from nco_bench.papers.published import PublishedTable
 
 
 def reproduce(
@@ -56,13 +56,13 @@ def reproduce(
     from nco_bench.cli.tables import console
     from nco_bench.datasets.load import Places
     from nco_bench.errors import BadInputError, UnknownNameError
-    from nco_bench.reports.render_json import document
-    from nco_bench.reports.render_terminal import show
-    from nco_bench.reproduce.layout import LAYOUTS, laid_out, readable
-    from nco_bench.reproduce.reproducing import count_statuses, tables_of
-    from nco_bench.reproduce.reproducing import reproduce as reproduce_tables
-    from nco_bench.reproduce.running import Runner
-    from nco_bench.reproduce.writing import prepare_folder, render, write_tables
+    from nco_bench.papers.layout import LAYOUTS, laid_out, readable
+    from nco_bench.papers.reproducing import count_statuses, tables_of
+    from nco_bench.papers.reproducing import reproduce as reproduce_tables
+    from nco_bench.papers.running import Runner
+    from nco_bench.papers.writing import prepare_folder, render, write_tables
+    from nco_bench.reports.render.json import document
+    from nco_bench.reports.render.terminal import show
     from nco_bench.runs.environment import command_line
 
     if long and layout not in (None, "list"):
@@ -106,7 +106,7 @@ def _list(tables: Sequence[PublishedTable], json: bool) -> None:
 
     from nco_bench.cli.output import print_json
     from nco_bench.cli.tables import print_objects
-    from nco_bench.reproduce.listing import list_reproducible
+    from nco_bench.papers.listing import list_reproducible
 
     found = list_reproducible(tables)
     if json:

@@ -111,7 +111,7 @@ def run(
     from nco_bench.cli.output import RunDisplay, print_json
     from nco_bench.cli.parsing import key_values
     from nco_bench.cli.tables import console
-    from nco_bench.reports.render_terminal import show
+    from nco_bench.reports.render.terminal import show
     from nco_bench.runs.environment import command_line
     from nco_bench.study import Study
 

@@ -134,7 +134,7 @@ def export(
     """
     from nco_bench import api
     from nco_bench.cli.output import print_json, say
-    from nco_bench.reports import tidy
+    from nco_bench.reports.frame import tidy
 
     tidy.check(out)
     records = api.records(data=data or (), solver=solver or (), results=results, instances=instances)

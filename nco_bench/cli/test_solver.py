@@ -17,7 +17,7 @@ def test_solver(
     """Check a solver against the rules; status 1 if one is broken."""
     from nco_bench.cli.output import print_json
     from nco_bench.runs.conformance import check_solver
-    from nco_bench.solvers.base import SolverOptions
+    from nco_bench.solvers.protocol import SolverOptions
     from nco_bench.solvers.registry import choose
 
     checks = check_solver(choose(solver, SolverOptions()))

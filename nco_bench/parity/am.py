@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nco_bench.decoding.encode_once import RoutingProblem, begin
-from nco_bench.decoding.multistart import trajectory_lengths
-from nco_bench.decoding.trajectory_beam import final_beams
 from nco_bench.errors import BadInputError
-from nco_bench.models.am import Am, AmConfig, build, from_official
-from nco_bench.models.registry import load_official
 from nco_bench.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.stepwise.am import Am, AmConfig, build, from_official
+from nco_bench.solvers.stepwise.beam import final_beams
+from nco_bench.solvers.stepwise.decode import trajectory_lengths
+from nco_bench.solvers.stepwise.steps import RoutingProblem, begin
 
 PRETRAINED_SHARE = 0.95
 """Of the tours with trained weights: a tie in float32 may turn one."""

@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.beam import beam
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import (
+from nco_bench.nn.logit_scale import esf, log_ratio, none
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.path.beam import beam
+from nco_bench.solvers.path.bq import Bq, BqConfig, build, from_official
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.policy import PathNodes, path_state
+from nco_bench.solvers.path.problem import (
     Path,
     PathProblem,
     cvrp_problem,
@@ -19,12 +25,6 @@ from nco_bench.decoding.problem import (
     tour_lengths,
     tsp_problem,
 )
-from nco_bench.models.bq import Bq, BqConfig, build, from_official
-from nco_bench.models.logit_scale import esf, log_ratio, none
-from nco_bench.models.path import PathNodes, path_state
-from nco_bench.models.registry import load_official
-from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
 
 
 def policy_of(fixture: Fixture, config: BqConfig) -> Bq:

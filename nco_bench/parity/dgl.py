@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
-from nco_bench.decoding.local_views import Moves, beams, begin, best_option, construct, move
-from nco_bench.decoding.problem import route_lengths, tour_lengths
-from nco_bench.decoding.turns import turned
 from nco_bench.errors import BadInputError
-from nco_bench.models.dgl import Dgl, DglConfig, build, from_official
-from nco_bench.models.encode_once import RoutingNodes
-from nco_bench.models.local_view import Options
-from nco_bench.models.registry import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.decoding.turns import turned
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.path.problem import route_lengths, tour_lengths
+from nco_bench.solvers.stepwise.dgl import Dgl, DglConfig, build, from_official
+from nco_bench.solvers.stepwise.local_policy import Options
+from nco_bench.solvers.stepwise.local_steps import Moves, beams, begin, best_option, construct, move
+from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
 
 MOST_CAPACITY = 10_000
 

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nco_bench.decoding import edge_map_mcts_kernels as kernels
-from nco_bench.decoding.edge_map import edge_map, lengths
-from nco_bench.decoding.edge_map_mcts import Budget, Heat, Search, begin, prepare, stages, tour_of
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.solvers.edges import mcts_kernels as kernels
+from nco_bench.solvers.edges.mcts import Budget, Heat, Search, begin, prepare, stages, tour_of
+from nco_bench.solvers.edges.merge import edge_map, lengths
 
 WEIGHT_TOLERANCE = 1e-9
 

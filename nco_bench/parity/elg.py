@@ -6,10 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.encode_once import Demands, RoutingProblem, cvrp_demands
-from nco_bench.models.elg import Elg, ElgConfig, Encoded, build, from_official
-from nco_bench.models.encode_once import RouteState
-from nco_bench.models.registry import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.pomo import (
     check_augmentation,
@@ -21,6 +17,10 @@ from nco_bench.parity.pomo import (
     transform_major,
 )
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.stepwise.elg import Elg, ElgConfig, Encoded, build, from_official
+from nco_bench.solvers.stepwise.policy import RouteState
+from nco_bench.solvers.stepwise.steps import Demands, RoutingProblem, cvrp_demands
 
 STEPS = ("first", "mid", "late")
 """Names of the steps that ``expected.steps`` numbers; others are called by their number, as ``step7``."""

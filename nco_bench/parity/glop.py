@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.encode_once import greedy_choice
-from nco_bench.decoding.insertion import insert_tsp
-from nco_bench.decoding.partition import giant_tours, likeliest, padded_routes, partition_graph, routes_of
-from nco_bench.decoding.revision import (
+from nco_bench.errors import BadInputError
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.decoding.insertion import insert_tsp
+from nco_bench.solvers.divide.glop import Glop, both_ways, build, config_of, from_official
+from nco_bench.solvers.divide.glop_partition import SMALLEST, affinities
+from nco_bench.solvers.divide.glop_revision import (
     Revision,
     Tours,
     new_orders,
@@ -20,13 +23,16 @@ from nco_bench.decoding.revision import (
     solve_tsp,
     transformed,
 )
-from nco_bench.errors import BadInputError
-from nco_bench.models.encode_once import RoutingNodes
-from nco_bench.models.glop import Glop, both_ways, build, config_of, from_official
-from nco_bench.models.glop_partition import SMALLEST, affinities
-from nco_bench.models.registry import load_official
-from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.divide.glop_routes import (
+    giant_tours,
+    likeliest,
+    padded_routes,
+    partition_graph,
+    routes_of,
+)
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.steps import greedy_choice
 
 SETTINGS: dict[str, dict[str, bool]] = {
     "aug": {},

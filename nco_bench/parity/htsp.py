@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from nco_bench.decoding.hierarchical import (
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.divide.htsp import LOWER, Htsp, build, config_of, from_official
+from nco_bench.solvers.divide.htsp_episode import (
     Episode,
     Sizes,
     begin,
@@ -20,11 +23,8 @@ from nco_bench.decoding.hierarchical import (
     solve_paths,
     state_of,
 )
-from nco_bench.models.encode_once import RouteState
-from nco_bench.models.htsp import LOWER, Htsp, build, config_of, from_official
-from nco_bench.models.registry import load_official
-from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.stepwise.policy import RouteState
 
 
 def check(fixture: Fixture) -> ParityResult:

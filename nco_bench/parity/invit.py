@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.encode_once import RoutingProblem, cvrp_demands
-from nco_bench.decoding.local_views import Moves, best_option, construct
-from nco_bench.decoding.multistart import trajectory_lengths
-from nco_bench.decoding.turns import turned
-from nco_bench.models.encode_once import RoutingNodes
-from nco_bench.models.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
-from nco_bench.models.local_view import Options, Walk
-from nco_bench.models.registry import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.decoding.turns import turned
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.stepwise.decode import trajectory_lengths
+from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
+from nco_bench.solvers.stepwise.local_policy import Options, Walk
+from nco_bench.solvers.stepwise.local_steps import Moves, best_option, construct
+from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
 
 BOX_POINTS = 5
 """How many points of the fixture's normalisation check make the box."""

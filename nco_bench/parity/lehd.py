@@ -5,22 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.iterations_cvrp import rrc_cvrp_step, segment_follower
-from nco_bench.decoding.iterations_tsp import rrc_tsp_step
-from nco_bench.decoding.problem import Path, cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
-from nco_bench.decoding.rebuild import CvrpInstance, Rebuilt
-from nco_bench.decoding.segments import (
-    Routes,
-    load_before,
-    reverse_all,
-    reverse_routes,
-    rotate,
-    rotate_routes,
-)
-from nco_bench.models.lehd import Lehd, LehdConfig, build, from_official
-from nco_bench.models.path import PathPolicy, path_state
-from nco_bench.models.registry import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.training import (
     Trainer,
@@ -29,6 +13,29 @@ from nco_bench.parity.training import (
     cvrp_segment,
     floored,
     tsp_segment,
+)
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.lehd import Lehd, LehdConfig, build, from_official
+from nco_bench.solvers.path.policy import PathPolicy, path_state
+from nco_bench.solvers.path.problem import (
+    Path,
+    cvrp_problem,
+    route_lengths,
+    shares,
+    tour_lengths,
+    tsp_problem,
+)
+from nco_bench.solvers.path.reconstruction_cvrp import rrc_cvrp_step, segment_follower
+from nco_bench.solvers.path.reconstruction_segments import CvrpInstance, Rebuilt
+from nco_bench.solvers.path.reconstruction_tsp import rrc_tsp_step
+from nco_bench.solvers.path.route_moves import (
+    Routes,
+    load_before,
+    reverse_all,
+    reverse_routes,
+    rotate,
+    rotate_routes,
 )
 
 

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.decoding.beam import beam
-from nco_bench.decoding.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
-from nco_bench.models.path import PathNodes, path_state
-from nco_bench.models.registry import load_official
-from nco_bench.models.sigd import Sigd, SigdConfig, SigdLehd, build, from_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.path.beam import beam
+from nco_bench.solvers.path.policy import PathNodes, path_state
+from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
+from nco_bench.solvers.path.sigd import Sigd, SigdConfig, SigdLehd, build, from_official
 
 
 def policy_of(fixture: Fixture, problem: str) -> Sigd | SigdLehd:

@@ -5,23 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.insertion import insert_cvrp, insert_tsp
-from nco_bench.decoding.iterations_cvrp import rebuild_segments, segment_layout
-from nco_bench.decoding.iterations_tsp import prc_tsp_step
-from nco_bench.decoding.problem import cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
-from nco_bench.decoding.rebuild import CvrpInstance, Rebuilt
-from nco_bench.decoding.segments import (
-    Routes,
-    load_before,
-    reverse_all,
-    reverse_routes,
-    rotate_routes,
-    sort_by_angle,
-)
-from nco_bench.models.path import path_state
-from nco_bench.models.registry import load_official
-from nco_bench.models.sit import Sit, SitConfig, build, from_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.lehd import (
     cvrp_rows,
@@ -41,6 +24,23 @@ from nco_bench.parity.training import (
     floored,
     tsp_segment,
 )
+from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
+from nco_bench.solvers.models import load_official
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.policy import path_state
+from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem
+from nco_bench.solvers.path.reconstruction_cvrp import rebuild_segments, segment_layout
+from nco_bench.solvers.path.reconstruction_segments import CvrpInstance, Rebuilt
+from nco_bench.solvers.path.reconstruction_tsp import prc_tsp_step
+from nco_bench.solvers.path.route_moves import (
+    Routes,
+    load_before,
+    reverse_all,
+    reverse_routes,
+    rotate_routes,
+    sort_by_angle,
+)
+from nco_bench.solvers.path.sit import Sit, SitConfig, build, from_official
 
 
 def policy_of(fixture: Fixture, problem: str) -> Sit:

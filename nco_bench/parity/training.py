@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.problem import shares
-from nco_bench.decoding.segments import Routes
-from nco_bench.models.path import PathNodes, PathPolicy, PathState, path_state
 from nco_bench.parity.fixture import Checks, Fixture
+from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState, path_state
+from nco_bench.solvers.path.problem import shares
+from nco_bench.solvers.path.route_moves import Routes
 
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 

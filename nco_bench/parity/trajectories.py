@@ -9,7 +9,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.encode_once import (
+from nco_bench.parity.fixture import Checks, Fixture
+from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
+from nco_bench.solvers.stepwise.steps import (
     Choose,
     Demands,
     RoutingProblem,
@@ -18,8 +20,6 @@ from nco_bench.decoding.encode_once import (
     greedy_choice,
     roll_out,
 )
-from nco_bench.models.encode_once import EncodeOncePolicy
-from nco_bench.parity.fixture import Checks, Fixture
 
 GRADIENT_TOLERANCE = 1e-3
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from nco_bench.errors import BadInputError
-from nco_bench.models.task_networks import (
+from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.solvers.sequences.task_networks import (
     EncoderLayer,
     TaskNetwork,
     TaskNetworkConfig,
     adaptive_softmax,
 )
-from nco_bench.models.tropical import VARIANTS as TRAINED
-from nco_bench.models.tropical import TropicalAttention, TropicalOptions
-from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
+from nco_bench.solvers.sequences.tropical import VARIANTS as TRAINED
+from nco_bench.solvers.sequences.tropical import TropicalAttention, TropicalOptions
 
 VARIANTS = {
     "tropical": TRAINED[""],

@@ -17,7 +17,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.solving import solve_batch
-from nco_bench.solvers.base import Failure, Solved, SolverOptions
+from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated
 from nco_bench.weights.manifest import Manifest, names_seed

@@ -11,7 +11,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.solving import solve_batch
-from nco_bench.solvers.base import Failure, Outcome, Solved, Solver
+from nco_bench.solvers.protocol import Failure, Outcome, Solved, Solver
 from nco_bench.solvers.registry import SolverChoice, create
 
 SEED = 1234

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Reference
 from nco_bench.problems import Instance, Problem
 from nco_bench.runs.records import Record
-from nco_bench.solvers.base import Failure, Outcome, Solved
+from nco_bench.solvers.protocol import Failure, Outcome, Solved
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import NcoBenchError
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.solving import solve_batch
-from nco_bench.solvers.base import Failure, Solved, SolverOptions
+from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 
 YARDSTICK = "random-insertion"

@@ -15,7 +15,7 @@ from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cel
 from nco_bench.runs.runner import describe, time_alone, usable
 from nco_bench.runs.store import DONE
 from nco_bench.runs.store import done as stored_before
-from nco_bench.solvers.base import Begins, Solver
+from nco_bench.solvers.protocol import Begins, Solver
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError
-from nco_bench.models.logit_scale import resolved
-from nco_bench.solvers.base import SolverOptions
+from nco_bench.nn.logit_scale import resolved
+from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose
 
 
@@ -207,7 +207,7 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
 
 
 def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
-    from nco_bench.decoding.spec import parse_decoding
+    from nco_bench.solvers.decoding.spec import parse_decoding
 
     defaults = SolverOptions(
         weights=request.weights,

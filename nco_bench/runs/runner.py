@@ -27,7 +27,7 @@ from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cel
 from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
-from nco_bench.solvers.base import Begins, Failure, Solved, Solver
+from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
 LATENCY_REPEATS = 3

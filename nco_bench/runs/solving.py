@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nco_bench.errors import NcoBenchError, SolverFailedError
 from nco_bench.problems import Instance
 from nco_bench.runs.clock import timed
-from nco_bench.solvers.base import Begins, Failure, Outcome, Progress, Solved, Solver
+from nco_bench.solvers.protocol import Begins, Failure, Outcome, Progress, Solved, Solver
 
 
 @dataclass(frozen=True)

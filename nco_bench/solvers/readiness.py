@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nco_bench.models.local_view_table import ALIASES
-from nco_bench.models.packing_table import PACKING_MODELS
-from nco_bench.models.task_table import TASK_NETWORKS
 from nco_bench.solvers.availability import availability
+from nco_bench.solvers.packing.models import PACKING_MODELS
 from nco_bench.solvers.registry import SolverInfo
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.choice import at_hand, default_weights, how_to_get
 from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder, list_weights
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.settings import pairs
-from nco_bench.solvers.base import Solver, SolverOptions
+from nco_bench.solvers.protocol import Solver, SolverOptions
 
 ENTRY_POINTS = "nco_bench.solvers"
 C = TypeVar("C", bound=type)
@@ -146,15 +146,15 @@ def _source_sha256(cls: type) -> str:
 def builtin_solvers() -> dict[str, SolverInfo]:
     """Return the built-in solvers by name, classical ones first."""
     from nco_bench.solvers.classical.table import CLASSICAL
-    from nco_bench.solvers.difusco_table import difusco_solvers
-    from nco_bench.solvers.divide_table import divide_solvers
-    from nco_bench.solvers.encode_once_table import encode_once_solvers
-    from nco_bench.solvers.local_view_table import local_view_solvers
-    from nco_bench.solvers.lra_table import lra_solvers
-    from nco_bench.solvers.neural_table import neural_solvers
-    from nco_bench.solvers.packing_table import packing_solvers
-    from nco_bench.solvers.task_baseline_table import TASK_BASELINES
-    from nco_bench.solvers.task_network_table import task_network_solvers
+    from nco_bench.solvers.divide.table import divide_solvers
+    from nco_bench.solvers.edges.table import difusco_solvers
+    from nco_bench.solvers.packing.table import packing_solvers
+    from nco_bench.solvers.path.table import neural_solvers
+    from nco_bench.solvers.sequences.lra_table import lra_solvers
+    from nco_bench.solvers.sequences.task_baseline_table import TASK_BASELINES
+    from nco_bench.solvers.sequences.task_table import task_network_solvers
+    from nco_bench.solvers.stepwise.local_table import local_view_solvers
+    from nco_bench.solvers.stepwise.table import encode_once_solvers
 
     table: dict[str, SolverInfo] = {}
     routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers(), *divide_solvers())
@@ -206,7 +206,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
         wanted = rest.pop(0) if rest and "=" not in rest[0] else None
         info = load_file(Path(name), wanted)
     elif name.endswith(".toml") or name == "external":
-        from nco_bench.solvers.external import load_program, program_info
+        from nco_bench.solvers.external.program import load_program, program_info
 
         info = (
             load_program(Path(name))

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.models.lra_table import LRA_NETWORKS
-from nco_bench.models.registry import PATH_MODELS
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.solvers.models import PATH_MODELS
+from nco_bench.solvers.sequences.lra_models import LRA_NETWORKS
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
 from nco_bench.training.choices import Papers, no_papers
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ class CourseEntry:
 
 COURSES: dict[str, CourseEntry] = {
     "supervised": CourseEntry(
-        "nco_bench.training.supervised_course:COURSE",
+        "nco_bench.training.learners.supervised_course:COURSE",
         tuple(PATH_MODELS),
         needs_data=True,
         summary="imitate labelled solutions on random pieces of them",
         model_options=True,
     ),
     "self-improved": CourseEntry(
-        "nco_bench.training.self_improved_course:COURSE",
+        "nco_bench.training.learners.self_improved_course:COURSE",
         tuple(PATH_MODELS),
         needs_data=False,
         summary="improve pseudo-labels by re-construction (SIT) or sampling without replacement (SIGD), then imitate them",
@@ -150,27 +150,27 @@ COURSES: dict[str, CourseEntry] = {
         model_options=True,
     ),
     "policy-gradient": CourseEntry(
-        "nco_bench.training.policy_gradient_course:COURSE",
+        "nco_bench.training.learners.policy_gradient_course:COURSE",
         ("am", "pomo", "elg"),
         needs_data=False,
         summary="policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
         model_options=True,
     ),
     "packing": CourseEntry(
-        "nco_bench.training.packing:COURSE",
+        "nco_bench.training.learners.packing:COURSE",
         ("attend2pack",),
         needs_data=False,
         summary="policy gradient on the load rate of freshly drawn boxes",
         model_options=True,
     ),
     "tasks": CourseEntry(
-        "nco_bench.training.task_course:COURSE",
+        "nco_bench.training.learners.task_course:COURSE",
         tuple(TASK_NETWORKS),
         needs_data=False,
         summary="answer freshly drawn instances of the algorithmic task that --data names",
     ),
     "lra": CourseEntry(
-        "nco_bench.training.lra:COURSE",
+        "nco_bench.training.learners.lra:COURSE",
         tuple(LRA_NETWORKS),
         needs_data=False,
         summary="classify the sequences of the Long Range Arena task that --data names",

@@ -27,10 +27,9 @@ import torch
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import write
-from nco_bench.models.task_table import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.problems.tasks import TASKS, Task
-from nco_bench.training.machine import keep_freed_memory
-from nco_bench.training.tasks import (
+from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS, TASK_NETWORKS
+from nco_bench.training.learners.tasks import (
     PAPER_SAMPLES,
     TaskLearner,
     task_manifest,
@@ -38,6 +37,7 @@ from nco_bench.training.tasks import (
     untrained,
     validation_score,
 )
+from nco_bench.training.machine import keep_freed_memory
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.store import SHIPPED, SUFFIX, export
 

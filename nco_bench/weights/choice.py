@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from nco_bench.models.divide_table import DIVIDE_MODELS
-from nco_bench.models.edge_map_table import CHECKPOINTS, EDGE_MAP_MODELS
-from nco_bench.models.local_view_table import ALIASES
-from nco_bench.models.lra_table import LRA_NETWORKS
-from nco_bench.models.packing_table import PACKING_MODELS
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.solvers.divide.models import DIVIDE_MODELS
+from nco_bench.solvers.edges.models import CHECKPOINTS, EDGE_MAP_MODELS
+from nco_bench.solvers.packing.models import PACKING_MODELS
+from nco_bench.solvers.sequences.lra_models import LRA_NETWORKS
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.official import WEIGHTS_OF, official_weights
 from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder
 

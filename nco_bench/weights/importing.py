@@ -17,8 +17,8 @@ import numpy as np
 from nco_bench import __version__
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, BadWeightsError
-from nco_bench.models.local_view_table import ALIASES
-from nco_bench.models.registry import build_path_policy, count_parameters, entry, load_official, model_config
+from nco_bench.solvers.models import build_path_policy, count_parameters, entry, load_official, model_config
+from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.bundle import checkpoint_files
 from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export

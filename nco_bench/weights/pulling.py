@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nco_bench.errors import BadWeightsError, UnknownNameError
-from nco_bench.models.local_view_table import ALIASES
+from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.official import WEIGHTS_OF, OfficialWeights, official_weights

@@ -73,7 +73,7 @@ def test_type_checkers_see_what_is_offered(tmp_path: Path) -> None:
         [str(program), "--no-incremental", "--follow-imports=silent", "--ignore-missing-imports"]
     )
     assert status == 1
-    assert "nco_bench.reports.table.Table" in out
+    assert "nco_bench.reports.tables.table.Table" in out
     assert 'Argument "seed" to "run"' in out
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Failure
+from nco_bench.solvers.protocol import Failure
 
 calls = 0
 

@@ -18,7 +18,7 @@ from nco_bench.errors import SolverFailedError
 from nco_bench.isolation import child as child_module
 from nco_bench.isolation.child import ChildProcess
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Failure, Solved
+from nco_bench.solvers.protocol import Failure, Solved
 
 BATCH = [TSPInstance(f"i{j}", np.random.default_rng(j).random((4 + j, 2))) for j in range(8)]
 

@@ -14,7 +14,7 @@ from nco_bench.isolation.child import ChildProcess
 from nco_bench.isolation.clock import descendants, waited_seconds
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.runs.clock import PeakMemory
-from nco_bench.solvers.base import Solved
+from nco_bench.solvers.protocol import Solved
 
 BURN = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
 

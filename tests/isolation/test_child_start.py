@@ -24,7 +24,7 @@ from nco_bench.isolation.transport import (
 )
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Failure, Solved
+from nco_bench.solvers.protocol import Failure, Solved
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 BATCH = [TSPInstance(f"i{j}", np.random.default_rng(j).random((5, 2))) for j in range(3)]

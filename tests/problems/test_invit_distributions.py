@@ -90,8 +90,8 @@ def test_the_longer_side_of_every_instance_is_one_and_both_sides_begin_at_zero(n
 
 def test_presets_of_the_out_of_distribution_tables_ask_for_invits_instances() -> None:
     """Appendix D.2: 'Explosion, Implosion, and Cluster similar to (Fang et al., 2024)', Tables 14, 15 and 16."""
-    from nco_bench.reports.published import load_table
-    from nco_bench.reproduce.preset import load_preset
+    from nco_bench.papers.preset import load_preset
+    from nco_bench.papers.published import load_table
 
     for number, name in ((14, "invit-explosion"), (15, "invit-implosion"), (16, "invit-clustered")):
         cell = load_table("decoder-scaling", number).cell("D=6, W=128 greedy", "TSP200 | Gap")

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.task_networks import build_task_network
-from nco_bench.models.tropical import aggregate, hilbert_scores
-from nco_bench.reports.attention import LengthCurve, MapRow, length_maps, length_sweep, shrink
-from nco_bench.reproduce.task_attention import draw
+from nco_bench.papers.tropical.attention import draw
+from nco_bench.reports.figures.attention import LengthCurve, MapRow, length_maps, length_sweep, shrink
+from nco_bench.solvers.sequences.task_networks import build_task_network
+from nco_bench.solvers.sequences.tropical import aggregate, hilbert_scores
 
 
 def test_shrinking_keeps_spikes() -> None:

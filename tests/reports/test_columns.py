@@ -10,13 +10,13 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports import columns
-from nco_bench.reports.columns import read_columns
+from nco_bench.reports.frame import columns
+from nco_bench.reports.frame.columns import read_columns
 
 IN_FORKS = """
 import sys
 from pathlib import Path
-from nco_bench.reports import columns
+from nco_bench.reports.frame import columns
 columns.PIECE_BYTES, columns.PARALLEL_BYTES = 500, 0
 columns._decoded = lambda pieces: columns.decoded_by(2, pieces)
 found = columns.read_columns([(Path(path), {0: 0}) for path in sys.argv[1:]])

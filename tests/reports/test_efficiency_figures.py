@@ -8,7 +8,7 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError
-from nco_bench.reports.efficiency_figures import (
+from nco_bench.papers.decoder_scaling.efficiency_figures import (
     compute_lines,
     gigaflops,
     measured_sweeps,
@@ -18,7 +18,7 @@ from nco_bench.reports.efficiency_figures import (
     read_sample_gaps,
     sample_lines,
 )
-from nco_bench.reports.load import load_frame
+from nco_bench.reports.frame.load import load_frame
 
 
 def test_compute_is_that_of_table_17_within_a_third_of_a_percent() -> None:

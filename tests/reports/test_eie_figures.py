@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nco_bench.models.entropy import expected_entropy
-from nco_bench.reports.eie_figures import (
+from nco_bench.nn.entropy import expected_entropy
+from nco_bench.papers.eie.figures import (
     SETTINGS,
     departures_text,
     dependent_entropy,

@@ -11,8 +11,14 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports.law_figures import FIGURES, draw_laws, law_lines, measured_models, published_models
-from nco_bench.reports.load import load_frame
+from nco_bench.papers.decoder_scaling.law_figures import (
+    FIGURES,
+    draw_laws,
+    law_lines,
+    measured_models,
+    published_models,
+)
+from nco_bench.reports.frame.load import load_frame
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

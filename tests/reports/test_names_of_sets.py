@@ -9,10 +9,10 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
-from nco_bench.reports.load import ResultFrame, load_frame
-from nco_bench.reports.render_json import render as render_json
-from nco_bench.reports.selection import with_aliases
-from nco_bench.reports.table import build_table
+from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.selection import with_aliases
+from nco_bench.reports.render.json import render as render_json
+from nco_bench.reports.tables.table import build_table
 
 SOLVERS = {"pens-a": "greedy", "pens-r": "beam:16", "lkh3": ""}
 DATASETS = ("tsp100:count=3", "tsp1000:count=3", "cvrp100:capacity=50:count=3", "tsplib/berlin52")

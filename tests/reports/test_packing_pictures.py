@@ -11,8 +11,8 @@ from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.reports.packing_pictures import back_to_front, draw_packing, project
-from nco_bench.solvers.classical.height_map import pack_deepest_bottom_left
+from nco_bench.reports.figures.packings import back_to_front, draw_packing, project
+from nco_bench.solvers.packing.height_map import pack_deepest_bottom_left
 
 
 def packed(boxes=12):

@@ -13,7 +13,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.reports.pictures import ROUTE_COLOURS, display_coordinates, draw
+from nco_bench.reports.figures.routes import ROUTE_COLOURS, display_coordinates, draw
 
 pytest.importorskip("matplotlib")
 

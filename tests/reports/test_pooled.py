@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nco_bench.reports.pooled import pool, ratio_interval
+from nco_bench.reports.frame.pooled import pool, ratio_interval
 
 
 def counts(**columns):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.reports import published
-from nco_bench.reports.published import PublishedTable, list_papers, list_tables, load_table
+from nco_bench.papers import published
+from nco_bench.papers.published import PublishedTable, list_papers, list_tables, load_table
 
 ALL_TABLES = [(entry.paper, entry.number) for entry in list_tables()]
 TEXT_ONLY = [
@@ -320,13 +320,13 @@ def test_unknown_names_are_answered_with_those_that_exist() -> None:
 def test_a_damaged_file_is_named_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    source = published.published_folder()
-    (tmp_path / "papers.json").write_bytes((source / "papers.json").read_bytes())
-    for paper in list_papers():
-        (tmp_path / paper).mkdir()
-    (tmp_path / "pens" / "table-1.json").write_bytes((source / "pens" / "table-1.json").read_bytes())
-    (tmp_path / "pens" / "table-1.csv").write_text(text)
-    monkeypatch.setattr(published, "_FOLDERS", (tmp_path,))
+    header = published.paper_room("pens") / "published" / "table-1.json"
+    (tmp_path / "papers.json").write_bytes((published.HERE / "papers.json").read_bytes())
+    room = tmp_path / "pens" / "published"
+    room.mkdir(parents=True)
+    (room / "table-1.json").write_bytes(header.read_bytes())
+    (room / "table-1.csv").write_text(text)
+    monkeypatch.setattr(published, "HERE", tmp_path)
     load_table.cache_clear()
     list_tables.cache_clear()
     try:

@@ -15,10 +15,11 @@ from run_folders import Results, make_cell, make_records
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import MissingDependencyError
-from nco_bench.reports import html_plots, render_html
-from nco_bench.reports.aggregate import summarise
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.rows import arrange
+from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.rows import arrange
+from nco_bench.reports.html import page as render_html
+from nco_bench.reports.html import plots as html_plots
 
 pytest.importorskip("bokeh")
 

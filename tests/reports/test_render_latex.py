@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from run_folders import Results, make_cell, make_records
 
-from nco_bench.reports import render_latex
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.table import DASH, PRESETS, Column, Note, Number, Row, Table, Text, build_table
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.render import latex as render_latex
+from nco_bench.reports.tables.table import DASH, PRESETS, Column, Note, Number, Row, Table, Text, build_table
 
 GOLDEN = Path(__file__).parent / "golden" / "main.tex"
 

@@ -8,9 +8,9 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports.aggregate import summarise
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.table import build_table
+from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.tables.table import build_table
 
 
 def test_empty_folder_says_which_command_fills_it(tmp_path: Path) -> None:

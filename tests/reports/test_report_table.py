@@ -11,9 +11,21 @@ from rich.console import Console
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports import render_csv, render_json, render_latex, render_markdown, render_terminal
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.table import Number, Table, Text, Value, build_table, rank_values, significant_decimals
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.render import csv as render_csv
+from nco_bench.reports.render import json as render_json
+from nco_bench.reports.render import latex as render_latex
+from nco_bench.reports.render import markdown as render_markdown
+from nco_bench.reports.render import terminal as render_terminal
+from nco_bench.reports.tables.table import (
+    Number,
+    Table,
+    Text,
+    Value,
+    build_table,
+    rank_values,
+    significant_decimals,
+)
 from nco_bench.runs.records import Cell
 
 

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import BadInputError
-from nco_bench.reports.scaling_laws import bivariate_law, power_law, power_laws_by, shape_law, shifted_law
+from nco_bench.papers.decoder_scaling.scaling_laws import (
+    bivariate_law,
+    power_law,
+    power_laws_by,
+    shape_law,
+    shifted_law,
+)
 
 DEPTH = [6, 6, 6, 12, 12, 12, 24, 24, 24, 42, 42, 42]
 WIDTH = [128, 256, 512] * 4

@@ -12,7 +12,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.problems import tsp
-from nco_bench.reports.solutions import draw_solution
+from nco_bench.reports.figures.solutions import draw_solution
 from nco_bench.runs.executors import QuietDisplay
 from nco_bench.runs.records import find_runs
 from nco_bench.runs.request import RunRequest

@@ -8,11 +8,11 @@ import scipy.stats
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
-from nco_bench.reports import statistics
-from nco_bench.reports.aggregate import summarise
-from nco_bench.reports.compare import compare, outlying_instances, sentence
-from nco_bench.reports.load import load_frame
-from nco_bench.reports.statistics import bootstrap_interval, outliers, wilcoxon_p
+from nco_bench.reports.frame import statistics
+from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.compare import compare, outlying_instances, sentence
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.statistics import bootstrap_interval, outliers, wilcoxon_p
 
 
 def test_interval_agrees_with_scipy_bootstrap() -> None:

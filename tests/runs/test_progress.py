@@ -17,8 +17,8 @@ from nco_bench.cli.output import RunDisplay
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.reports.aggregate import summarise
-from nco_bench.reports.load import load_frame
+from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.executors import execute
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
 from nco_bench.runs.references import Improved, ReferenceRun, improve_references

@@ -17,7 +17,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, ResultsError
-from nco_bench.reports.load import load_frame
+from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.executors import execute
 from nco_bench.runs.generating import GenerateRequest
 from nco_bench.runs.label_shards import generate_shards

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.registry import PATH_MODELS
-from nco_bench.models.task_table import PUBLISHED_NETWORKS
+from nco_bench.papers.published import paper_room
 from nco_bench.problems.tasks import TASKS
+from nco_bench.solvers.models import PATH_MODELS
+from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS
 from nco_bench.training import campaign
 from nco_bench.training.campaign import pack, run_campaign, unpack
 from nco_bench.training.campaign_file import Planned, describe_plan, planned, read_campaign
@@ -170,7 +171,7 @@ def test_table_3_trains_on_a_tenth_of_a_million_for_60_epochs() -> None:
 
 
 def _printed(paper: str, number: int) -> list[list[str]]:
-    file = Path(__file__).parents[2] / "results" / "published" / paper / f"table-{number}.csv"
+    file = paper_room(paper) / "published" / f"table-{number}.csv"
     with file.open(newline="") as lines:
         return list(csv.reader(lines))[1:]
 

@@ -12,7 +12,7 @@ import torch
 
 from nco_bench.cli.inventory import show_object
 from nco_bench.datasets.load import Places
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
 from nco_bench.training.choices import RUN_CONTROL, departures, paper_of
 from nco_bench.training.courses import COURSES, load_course
 from nco_bench.training.recipes import rate, recipe_for

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import BadInputError
-from nco_bench.training.detours import DetourOptions, make_detours, save_paths, shortest_path, walk
+from nco_bench.training.learners.detours import DetourOptions, make_detours, save_paths, shortest_path, walk
 from nco_bench.training.shards import read_shard
 
 

@@ -14,9 +14,9 @@ from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.problems.lra import pathfinder
 from nco_bench.problems.lra.listops import expressions
-from nco_bench.solvers.base import SolverOptions
-from nco_bench.solvers.lra import LRASolver
-from nco_bench.training.lra import _symmetric
+from nco_bench.solvers.protocol import SolverOptions
+from nco_bench.solvers.sequences.lra_solver import LRASolver
+from nco_bench.training.learners.lra import _symmetric
 from nco_bench.training.run import train
 
 SMALL = {"width": "16", "layers": "1", "heads": "2", "batch": "16", "validation_instances": "20"}

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
-from nco_bench.models.registry import PATH_MODELS, build_path_policy
+from nco_bench.solvers.models import PATH_MODELS, build_path_policy
 from nco_bench.training.muon import Muon, inside_layer, orthogonalised
 from nco_bench.training.recipes import rate, recipe_for
 from nco_bench.training.run import train

@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy import stats
 
-from nco_bench.decoding.encode_once import sampling
-from nco_bench.decoding.packing import roll_out
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.logit_scale import ScaleContext
-from nco_bench.models.registry import build_path_policy
+from nco_bench.nn.logit_scale import ScaleContext
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.packing.decode import roll_out
+from nco_bench.solvers.stepwise.steps import sampling
 from nco_bench.training.courses import Assignment
-from nco_bench.training.packing import (
+from nco_bench.training.learners.packing import (
     PAPER_PACKING,
     HeldOut,
     PackingLearner,

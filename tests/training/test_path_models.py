@@ -12,22 +12,22 @@ import torch
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.decoding.insertion import insert_cvrp
-from nco_bench.decoding.problem import route_arrays
-from nco_bench.models.path import PathNodes, path_state
-from nco_bench.models.registry import PATH_MODELS, build_path_policy
 from nco_bench.problems import cvrp
+from nco_bench.solvers.decoding.insertion import insert_cvrp
+from nco_bench.solvers.models import PATH_MODELS, build_path_policy
+from nco_bench.solvers.path.policy import PathNodes, path_state
+from nco_bench.solvers.path.problem import route_arrays
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learner import Loss
-from nco_bench.training.pieces import draw_route_pieces
-from nco_bench.training.recipes import recipe_for
-from nco_bench.training.shards import read_shard
-from nco_bench.training.supervised import (
+from nco_bench.training.learners.pieces import draw_route_pieces
+from nco_bench.training.learners.supervised import (
     Supervised,
     auxiliary_layer,
     next_visit_loss,
     tokens_between,
 )
+from nco_bench.training.recipes import recipe_for
+from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer
 
 LIGHT: dict[str, dict[str, int]] = {

@@ -13,18 +13,18 @@ import torch
 from scipy.stats import ttest_1samp
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.models.encode_once_table import build_encode_once_policy
-from nco_bench.models.logit_scale import ScaleContext
-from nco_bench.models.registry import build_path_policy
+from nco_bench.nn.logit_scale import ScaleContext
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.training.courses import Assignment
-from nco_bench.training.policy_gradient import (
+from nco_bench.training.learners.policy_gradient import (
     FreshInstances,
     PolicyGradient,
     PolicyGradientSettings,
     greedy_costs,
     p_value,
 )
-from nco_bench.training.policy_gradient_course import prepare, recipe_for
+from nco_bench.training.learners.policy_gradient_course import prepare, recipe_for
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer

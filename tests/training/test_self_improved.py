@@ -14,17 +14,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nco_bench.decoding.problem import route_arrays, tsp_problem
-from nco_bench.decoding.run import decode_path
-from nco_bench.decoding.spec import parse_decoding
 from nco_bench.errors import BadInputError
-from nco_bench.models.path import PathState
-from nco_bench.models.registry import build_path_policy
 from nco_bench.problems import cvrp
+from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.decode import decode_path
+from nco_bench.solvers.path.policy import PathState
+from nco_bench.solvers.path.problem import route_arrays, tsp_problem
+from nco_bench.training.learners.sampling import sample_without_replacement
+from nco_bench.training.learners.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
+from nco_bench.training.learners.self_improved_course import self_recipe
 from nco_bench.training.run import train
-from nco_bench.training.sampling import sample_without_replacement
-from nco_bench.training.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
-from nco_bench.training.self_improved_course import self_recipe
 from nco_bench.weights.manifest import paper_samples
 
 LIGHT = {"width": 16, "heads": 2, "ffn": 32, "layers": 1, "repeats": 2}

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nco_bench.decoding.problem import cvrp_problem, tsp_problem
-from nco_bench.decoding.step import action_scores, start
 from nco_bench.errors import BadWeightsError, ResultsError
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
+from nco_bench.solvers.path.step import action_scores, start
 from nco_bench.training.run import train
 from nco_bench.training.start import grown, start_from
 from nco_bench.weights.store import export, load_into, load_state, resolve

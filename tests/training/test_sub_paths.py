@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.training.pieces import draw_length, draw_sub_paths
+from nco_bench.training.learners.pieces import draw_length, draw_sub_paths
+from nco_bench.training.learners.supervised import Neighbours, next_node_loss
 from nco_bench.training.recipes import recipe_for
-from nco_bench.training.supervised import Neighbours, next_node_loss
 
 POLYGON = 9
 

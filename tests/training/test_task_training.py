@@ -11,6 +11,7 @@ import torch
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.problems.tasks import TASKS, VARIANTS
+from nco_bench.training.learners.tasks import CHAPTER, TaskLearner, untrained
 from nco_bench.training.task_campaign import (
     Member,
     campaign,
@@ -20,7 +21,6 @@ from nco_bench.training.task_campaign import (
     target_samples,
     train_member,
 )
-from nco_bench.training.tasks import CHAPTER, TaskLearner, untrained
 from nco_bench.weights.store import load_state, verify
 
 

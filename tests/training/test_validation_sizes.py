@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from nco_bench.decoding.construct import greedy
-from nco_bench.decoding.problem import tsp_problem
 from nco_bench.errors import BadInputError
-from nco_bench.models.registry import build_path_policy
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.run import train
 from nco_bench.weights.store import load_into, verify
 
@@ -74,7 +74,7 @@ def test_the_plot_of_a_training_draws_every_size(
     shards: list[Path], sets: list[Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    from nco_bench.reports.training_curves import training
+    from nco_bench.reports.figures.training_curves import training
 
     result = train("pens-r", shards, SMALL, out=tmp_path / "p", validation=sets, progress="silent")
     drawn = training([result.log], tmp_path / "t.svg").read_text()

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from nco_bench.models.path import PathState
+from nco_bench.solvers.path.policy import PathState
 from nco_bench.training.data import Batch, LabelStream
+from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.shards import pack_routes
-from nco_bench.training.supervised import Supervised
 
 RECIPE = Recipe(batch=3, shortest=4, longest=11, longest_start=11, symmetries=False, walk=True)
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from nco_bench.errors import BadWeightsError
-from nco_bench.models.registry import build_path_policy, count_parameters
-from nco_bench.models.task_networks import build_task_network
-from nco_bench.models.task_table import TASK_NETWORKS
+from nco_bench.solvers.models import build_path_policy, count_parameters
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.solvers.sequences.task_networks import build_task_network
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
     Manifest,

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Solved
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import distance_matrix, easy_tour, join_fixed_edges
+from nco_bench.solvers.protocol import Solved
 
 LARGEST = 65_535
 

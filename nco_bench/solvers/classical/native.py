@@ -10,7 +10,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.isolation.child import ChildProcess
 from nco_bench.problems import Instance
 from nco_bench.solvers.availability import Backend, find_backend
-from nco_bench.solvers.base import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
 from nco_bench.solvers.registry import SolverInfo
 
 BATCH_NODES = 50_000

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
-from nco_bench.solvers.base import Solved
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     all_points,
@@ -31,6 +29,8 @@ from nco_bench.solvers.classical.small import (
     integer_demand,
     join_fixed_edges,
 )
+from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
+from nco_bench.solvers.protocol import Solved
 
 
 class NearestNeighbor(ChildSolver):

@@ -19,7 +19,6 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
-from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     distance_matrix,
@@ -30,6 +29,7 @@ from nco_bench.solvers.classical.small import (
     join_routes,
 )
 from nco_bench.solvers.classical.tsplib_text import whole_matrix
+from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 
 METAHEURISTICS = {
     "greedy-descent": "GREEDY_DESCENT",

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distances import euclidean
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Failure, Solved
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     all_points,
@@ -27,6 +26,7 @@ from nco_bench.solvers.classical.small import (
     join_fixed_edges,
     join_routes,
 )
+from nco_bench.solvers.protocol import Failure, Solved
 
 LARGEST = 100_000
 

@@ -6,7 +6,7 @@ works in float32, so coordinates are moved and scaled to the unit square first. 
 
 CVRP: the package visits customers in the given order and keeps routes within the capacity. Its own default order is
 by angle around the depot (``order=angle``, deterministic, what GLOP uses); ``order=random`` draws it; ``order=sit`` is
-by angle too, with the older code that SIT shipped and measured, whose quirk `nco_bench.decoding.insertion` explains:
+by angle too, with the older code that SIT shipped and measured, whose quirk `nco_bench.solvers.decoding.insertion` explains:
 its routes are far longer. Distances are Euclidean whatever the rounding; GEO and matrix instances of the TSP are
 solved on their matrix.
 """
@@ -24,7 +24,6 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
-from nco_bench.solvers.base import Failure, Solved, SolverOptions
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.small import (
     distance_matrix,
@@ -34,6 +33,7 @@ from nco_bench.solvers.classical.small import (
     join_fixed_edges,
     join_routes,
 )
+from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 
 ORDERS = ("angle", "random", "sit")
 MATRIX_CONVENTIONS = ("explicit", "geo")
@@ -125,7 +125,7 @@ def _routes(instance: CVRPInstance, seed: int, order: str) -> NDArray[np.integer
 def _insert_as_sit(
     points: NDArray[np.float64], demand: NDArray[np.int64], capacity: int
 ) -> list[NDArray[np.int64]]:
-    from nco_bench.decoding.insertion import insert_cvrp
+    from nco_bench.solvers.decoding.insertion import insert_cvrp
 
     # Unscaled as there: in float32 other scales move ties, and with them 0.03 % of the mean length of CVRP-1000.
     customers, starts = insert_cvrp(points.astype(np.float32), np.concatenate([[0], demand]), capacity)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distances import edge_rule
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.base import Solved
+from nco_bench.solvers.protocol import Solved
 
 BRUTE_FORCE_NODES = 7
 """Up to here all tours are compared (360 at most)."""

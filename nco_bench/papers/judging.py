@@ -1,0 +1,123 @@
+"""What a measured number says about a printed one: the rule stands here, once, and every caption repeats it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from nco_bench.papers.measuring import Measured
+from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.published import PublishedCell
+
+SETTING_STATUSES = ("setting matches", "setting differs")
+"""Of printed settings that are held against those of our recipes."""
+STATUSES = (
+    "reproduced", "differs", "other weights", "weights missing", "OOM", "not comparable", "not run",
+    *SETTING_STATUSES,
+)  # fmt: skip
+FEWEST = 8
+"""Instances below which nothing is concluded from an interval."""
+
+TOLERANCE = (
+    "Reproduced: the printed value, give or take half a unit of its last digit, meets the 95 % interval of ours "
+    f"(percentile bootstrap over instances; Student's t below 30; nothing is concluded from fewer than {FEWEST}); "
+    "computed numbers must agree to the printed digit. Differs: it does not"
+)
+
+FULL_SHARE = 0.995
+HARDWARE_METRICS = ("seconds", "latency", "memory")
+_NUMBER = re.compile(r"(\d[\d,]*)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of `STATUSES`, and why in one line."""
+
+    status: str
+    reason: str
+
+
+def half_unit(cell: PublishedCell) -> float:
+    """Half a unit of the last printed digit, in the unit of ``cell.number``; 0 where no number is printed."""
+    found = _NUMBER.search(cell.value)
+    if found is None or cell.number is None:
+        return 0.0
+    mantissa = float(found[0].replace(",", ""))
+    decimals = len(found[2] or "")
+    # 1.25×10^-4 is stored as 0.000125: the power of ten between both moves the last digit too.
+    power = 0 if not mantissa or not cell.number else round(math.log10(abs(cell.number) / mantissa))
+    return 0.5 * 10.0 ** (power - decimals)
+
+
+def judge_computed(cell: PublishedCell, value: float | None) -> Verdict:
+    """Hold a computed number against the printed one: they must agree to the printed digit."""
+    if value is None or cell.number is None:
+        return Verdict("not comparable", "one of the two is no number")
+    if abs(value - cell.number) <= half_unit(cell) * (1 + 1e-9) + 1e-12:
+        return Verdict("reproduced", "computed, no run")
+    return Verdict("differs", "computed, no run")
+
+
+def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdict:
+    """Hold a measured number, already in the printed unit, against the printed one."""
+    if measured.oom and measured.oom >= measured.failed and measured.value is None:
+        return Verdict("OOM", f"out of memory on {measured.oom} instances")
+    if measured.value is None:
+        return Verdict("not run", _nothing(preset, measured))
+    if cell.number is None:
+        return Verdict("not comparable", "the paper's machine ran out of memory, ours did not")
+    if preset.metric in HARDWARE_METRICS:
+        place = f"measured on {measured.hardware or 'other hardware'}"
+        busy = f" {measured.busy}" if measured.busy and preset.metric != "memory" else ""
+        return Verdict("not comparable", place + busy)
+    if measured.trained_on_test:
+        return Verdict("not comparable", "WARNING: the weights were trained on this test set")
+    if measured.calibrated_on_test:
+        return Verdict("not comparable", "WARNING: the coordinate scale was calibrated on this test set")
+    weights = _other_weights(preset, measured)
+    if weights:
+        return Verdict("other weights", weights)
+    return _compare(cell, preset, measured)
+
+
+def _nothing(preset: CellPreset, measured: Measured) -> str:
+    if measured.failed < preset.count and preset.reference_mean:
+        lost = f"{measured.failed} of {preset.count} instances {'was' if measured.failed == 1 else 'were'}"
+        return f"{lost} not solved, and only all have a gap to the paper's mean"
+    if measured.failed:
+        return f"none of {measured.failed} instances was solved"
+    return f"the records have no {preset.metric}"
+
+
+def _other_weights(preset: CellPreset, measured: Measured) -> str:
+    """Say how far the weights are from the paper's, or return an empty string."""
+    weights = measured.cell.weights
+    if weights is None:
+        return ""
+    if weights.get("name") == "random":
+        return "untrained network"
+    share, size = weights.get("share_of_paper"), weights.get("training_size")
+    known = preset.trained_on and size is not None
+    other = f", at size {size} instead of {preset.trained_on}" if known and size != preset.trained_on else ""
+    if share is not None and (share < FULL_SHARE or other):
+        return f"{weights['name']} has seen {100 * share:.3g} % of the paper's training samples{other}"
+    if share is None and "official" not in str(weights.get("name")):
+        return f"{weights['name']}: its manifest does not say which share of the paper's training it had"
+    return ""
+
+
+def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdict:
+    assert cell.number is not None
+    assert measured.value is not None
+    same = "the paper's instances" if preset.same_instances else "other instances of the same kind"
+    rounding = half_unit(cell) * (1 + 1e-9) + 1e-12
+    if measured.low is None or measured.high is None:
+        if preset.metric not in ("solved", "instances") and measured.instances == 1:
+            return Verdict("not comparable", "one instance is too few to judge by")
+        close = abs(measured.value - cell.number) <= rounding
+        return Verdict("reproduced" if close else "differs", f"{measured.instances} instances, {same}")
+    if measured.instances < FEWEST:
+        return Verdict("not comparable", f"{measured.instances} instances are too few to judge by")
+    inside = measured.low - rounding <= cell.number <= measured.high + rounding
+    return Verdict("reproduced" if inside else "differs", f"{measured.instances} instances, {same}")

@@ -1,0 +1,280 @@
+"""From records to the number that a paper prints, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nco_bench.reports.frame.aggregate import gap_of_means, hardware, mean_by, summarise
+from nco_bench.reports.frame.best_known import gap_percents
+from nco_bench.reports.frame.load import OK, Group, ResultFrame
+from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
+from nco_bench.reports.frame.training_set import calibrated_on_test, distribution_label, trained_on_test
+from nco_bench.runs.records import STATUSES, Cell
+
+BOOTSTRAP_FROM = 30
+"""Below this many instances the percentile bootstrap is too narrow, and Student's t is used."""
+
+METRICS: Mapping[str, str] = {
+    "gap": "mean over instances of the gap to the reference, percent",
+    "gap-of-means": "gap of the mean cost to the mean reference, percent",
+    "cost": "mean cost",
+    "cost-std": "sample standard deviation over repeats of the mean cost",
+    "seconds": "time per instance, times the number of instances where the paper prints a total",
+    "latency": "median time of one instance alone",
+    "memory": "peak memory that solving took, MB",
+    "solved": "instances solved",
+    "instances": "instances tried",
+    "f1": "F1 of the positive class, pooled over all answers, percent",
+    "accuracy": "right answers, pooled, percent",
+    "mse": "mean squared error, pooled",
+}
+"""Any key of a cell of ``nco-bench report --json`` (such as a pooled score) is a metric as well."""
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured number.
+
+    Attributes
+    ----------
+    value
+        In the unit of the metric.
+    low, high
+        95 % interval of the mean, or None where there is none.
+    instances
+        Instances it is a mean of.
+    cell
+        Facts of the records.
+    oom
+        Whether instances ran out of memory.
+    failed
+        Instances without any solution.
+    hardware
+        Processor or GPU that it ran on.
+    distribution
+        How the test set looks beside the training data of the weights, such as ``size-OOD``; empty where unknown.
+    trained_on_test, calibrated_on_test
+        Whether the weights saw the test set, or their coordinate scale was calibrated on it.
+    busy
+        What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    instances: int
+    cell: Cell
+    oom: int = 0
+    failed: int = 0
+    hardware: str = ""
+    distribution: str = ""
+    trained_on_test: bool = False
+    calibrated_on_test: bool = False
+    busy: str = ""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Per-instance means of one job: ids, cost, reference, gap, seconds, all ``(n,)``; NaN where unknown."""
+
+    ids: NDArray[np.int64]
+    cost: FloatArray
+    reference: FloatArray
+    gap: FloatArray
+    seconds: FloatArray
+    sign: float
+
+
+class Records:
+    """The records of a results folder, looked up by cell."""
+
+    def __init__(self, frame: ResultFrame) -> None:
+        self.frame = frame
+        self._by_group: dict[int, pd.DataFrame] = {
+            int(str(code)): part for code, part in frame.records.groupby("group", sort=False)
+        }
+
+    def _code(self, cell: Cell) -> int:
+        code = self.frame.code_of(cell)
+        assert code is not None, "the cell was run into this folder"
+        return code
+
+    def _group(self, cell: Cell) -> Group:
+        """Return a cell's group with the facts of the cell's own set."""
+        group = self.frame.groups[self._code(cell)]
+        facts = replace(group.cell, dataset=cell.dataset, dataset_sha256=cell.dataset_sha256)
+        return replace(group, cell=facts)
+
+    def part(self, cell: Cell, count: int, repeats: int) -> pd.DataFrame:
+        """Records of a cell's first `count` instances and `repeats` repeats."""
+        records = self._by_group[self._code(cell)]
+        first = records["instance"].to_numpy() < count
+        return records[first & (records["repeat"].to_numpy() < repeats)]
+
+    def measure(
+        self,
+        metric: str,
+        cell: Cell,
+        count: int,
+        repeats: int,
+        reference: Cell | float | None = None,
+    ) -> Measured:
+        """Read one metric of a cell.
+
+        Parameters
+        ----------
+        metric
+            One of `METRICS`, or a key of a report's cell.
+        cell, count, repeats
+            Which records.
+        reference
+            Cell of the solver whose costs are the reference, where the dataset has none; or the mean cost that a gap of
+            means is to, whatever the dataset has.
+        """
+        part = self.part(cell, count, repeats)
+        columns = _columns(part, cell)
+        if isinstance(reference, float):
+            whole = not np.isnan(columns.cost).any()  # the mean of a set says nothing of a part of it
+            columns = replace(columns, reference=np.full(len(columns.ids), reference if whole else np.nan))
+        elif reference is not None:
+            columns = _against(columns, _columns(self.part(reference, count, 1), reference))
+        statuses = part["status"].to_numpy()
+        value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
+        group = self._group(cell)
+        sizes = (int(part["n"].min()), int(part["n"].max()))
+        return Measured(
+            value,
+            low,
+            high,
+            number,
+            cell=group.cell,
+            oom=int((statuses == STATUSES.index("oom")).sum()),
+            failed=int(np.isnan(columns.cost).sum()),
+            hardware=" / ".join(dict.fromkeys(hardware(e, group.cell.device) for e in group.environments)),
+            distribution=distribution_label(group, sizes) or "",
+            trained_on_test=trained_on_test(group, sizes),
+            calibrated_on_test=calibrated_on_test(group, sizes),
+            busy=busy(group.environments),
+        )
+
+    def _value(
+        self, metric: str, columns: Columns, part: pd.DataFrame, cell: Cell, count: int, repeats: int
+    ) -> tuple[float | None, float | None, float | None, int]:
+        solved = ~np.isnan(columns.cost)
+        if metric == "gap":
+            return _mean(columns.gap)
+        if metric == "cost":
+            return _mean(columns.cost)
+        if metric == "seconds":  # a batch shares its time among its instances, so they are no sample of it
+            value, _, _, number = _mean(columns.seconds)
+            return value, None, None, number
+        if metric == "gap-of-means":
+            return _ratio(columns)
+        if metric == "cost-std":
+            return _over_repeats(part, repeats), None, None, int(solved.sum())
+        if metric == "solved":
+            return float(solved.sum()), None, None, len(columns.ids)
+        if metric == "instances":
+            return float(len(columns.ids)), None, None, len(columns.ids)
+        group = self._group(cell)
+        if metric == "memory":
+            return group.peak_memory_mb, None, None, len(columns.ids)
+        if metric == "latency":
+            return group.latency_seconds, None, None, len(columns.ids)
+        return self._reported(metric, part)
+
+    def _reported(
+        self, metric: str, part: pd.DataFrame
+    ) -> tuple[float | None, float | None, float | None, int]:
+        """Read a key of the report's cell, for metrics that are pooled over instances there."""
+        (summary,) = summarise(replace(self.frame, records=part.reset_index(drop=True)))
+        pooled = summary.pooled.get(metric)
+        if pooled is not None:
+            return pooled.value, pooled.low, pooled.high, summary.instances
+        known: dict[str, Any] = summary.as_dict()
+        value = known.get(metric)
+        return (None if value is None else float(value)), None, None, summary.instances
+
+
+def busy(environments: Sequence[Mapping[str, Any]]) -> str:
+    """Say what load the busiest of some runs started under; empty where every run had a core to itself."""
+    loads = [
+        (float(load[0]), int(e["cpu_count"]))
+        for e in environments
+        if (load := e.get("load_average")) and e.get("cpu_count")
+    ]
+    load, cores = max(loads, default=(0.0, 1))
+    return f"beside a load of {load:.0f} on {cores} cores, so an upper bound" if load > cores else ""
+
+
+def _columns(part: pd.DataFrame, cell: Cell) -> Columns:
+    ids, position = np.unique(part["instance"].to_numpy(), return_inverse=True)
+    ok, count = part["status"].to_numpy() == OK, len(ids)
+
+    def mean(name: str, rows: NDArray[np.bool_]) -> FloatArray:
+        return mean_by(position[rows], part[name].to_numpy()[rows], count)
+
+    return Columns(
+        ids.astype(np.int64), mean("cost", ok), mean("reference", ok), mean("gap_percent", ok),
+        mean("seconds", np.ones(len(ok), dtype=bool)), -1.0 if cell.objective == "max" else 1.0,
+    )  # fmt: skip
+
+
+def _against(columns: Columns, other: Columns) -> Columns:
+    """Hold the costs against those of another solver on the same instances."""
+    known = dict(zip(other.ids.tolist(), other.cost.tolist(), strict=True))
+    reference = np.array([known.get(i, np.nan) for i in columns.ids.tolist()])
+    gap = gap_percents(columns.cost, reference, columns.sign)
+    return Columns(columns.ids, columns.cost, reference, gap, columns.seconds, columns.sign)
+
+
+def _mean(values: FloatArray) -> tuple[float | None, float | None, float | None, int]:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None, None, None, 0
+    low, high = interval_of_mean(known)
+    return float(known.mean()), low, high, len(known)
+
+
+def interval_of_mean(values: FloatArray) -> tuple[float | None, float | None]:
+    """95 % interval of a mean: percentile bootstrap from `BOOTSTRAP_FROM` values on, Student's t below, none for one."""
+    n = len(values)
+    if n < 2:
+        return None, None
+    if n >= BOOTSTRAP_FROM:
+        found = bootstrap_interval(values)
+        return (None, None) if found is None else found
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    return float(values.mean()) - reach, float(values.mean()) + reach
+
+
+def _ratio(columns: Columns) -> tuple[float | None, float | None, float | None, int]:
+    """Gap of means; its interval is that of the mean of cost - reference, over the mean reference."""
+    both = ~np.isnan(columns.cost) & ~np.isnan(columns.reference)
+    cost, reference = columns.cost[both], columns.reference[both]
+    value = gap_of_means(cost, reference, columns.sign)
+    if value is None:
+        return None, None, None, 0
+    # Linearised ratio: 100 (cost - ratio reference) / mean reference has the ratio's sampling error.
+    ratio = cost.mean() / reference.mean()
+    residual = 100.0 * columns.sign * (cost - ratio * reference) / abs(reference.mean())
+    low, high = interval_of_mean(residual)
+    shift = value - float(residual.mean())
+    return value, (None if low is None else low + shift), (None if high is None else high + shift), len(cost)
+
+
+def _over_repeats(part: pd.DataFrame, repeats: int) -> float | None:
+    if repeats < 2:
+        return None
+    means = part[part["status"] == OK].groupby("repeat")["cost"].mean().to_numpy()
+    return float(means.std(ddof=1)) if len(means) > 1 else None

@@ -1,0 +1,83 @@
+"""Tables 1 and 3 of the Tropical Attention paper over all equally trained seeds whose weights are at hand."""
+
+from __future__ import annotations
+
+import re
+
+from nco_bench.errors import BadWeightsError
+from nco_bench.papers.judging import Verdict
+from nco_bench.papers.published import PublishedTable
+from nco_bench.problems.tasks import TASKS
+from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS, TASK_NETWORKS
+from nco_bench.solvers.sequences.task_scores import TrainingSeeds, over_seeds, training_seeds
+
+ROWS = {
+    "ConvexHull": "convex-hull",
+    "Knapsack": "knapsack",
+    "Quickselect": "quickselect",
+    "BinPacking": "bin-packing",
+    "SCC": "scc",
+    "SubsetSum": "subset-sum",
+    "BalancedPartition": "balanced-partition",
+    "3SUM": "three-sum",
+    "MinCoinChange": "min-coin-change",
+    "Floyd–Warshall": "floyd-warshall",
+    "FractionalKnapsack": "fractional-knapsack",
+}
+"""Row of the tables to task."""
+
+SETTINGS = {"": "length-ood", "Value OOD": "value-ood", "Perturbative Noise": "noise-ood"}
+"""First level of a column to setting; Table 1 has no such level."""
+
+NETWORKS = {TASK_NETWORKS[name].published: name for name in PUBLISHED_NETWORKS}
+COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
+"""Instances per cell."""
+
+
+def over_training_seeds(
+    table: PublishedTable, scale: str
+) -> dict[tuple[str, str], Verdict | tuple[float, Verdict]]:
+    """Return mean and sample deviation over training seeds of every cell that has weights.
+
+    F1 of the positive class in percent, or the mean squared error. Networks with fewer than two seeds have no deviation,
+    and the mean of one is what a run measures.
+
+    Raises
+    ------
+    BadWeightsError
+        When no network of the table has two seeds.
+    """
+    found: dict[tuple[str, str], Verdict | tuple[float, Verdict]] = {}
+    several = False
+    for row in table.rows:
+        for prefix, network in sorted({_parts(cell.column) for cell in table.cells if cell.row == row}):
+            if row not in ROWS or network not in NETWORKS or prefix not in SETTINGS:
+                continue
+            name, task = NETWORKS[network], TASKS[ROWS[row]]
+            start = f"{prefix} | {network}" if prefix else network
+            trained = training_seeds(name, task)
+            if trained is None or len(trained.seeds) < 2:
+                found[row, f"{start} | Std"] = Verdict("weights missing", "one training seed only")
+                continue
+            mean, deviation = over_seeds(name, task, SETTINGS[prefix], COUNTS[scale], trained.seeds)
+            verdict = Verdict("other weights", _say(trained))
+            several = True
+            found[row, f"{start} | Mean"] = (mean, verdict)
+            found[row, f"{start} | Std"] = (float(deviation or 0.0), verdict)
+    if not several:
+        raise BadWeightsError(
+            "weights of one training seed only, and a deviation needs two; "
+            "python -m nco_bench.training.task_campaign --seeds 1,2 trains more."
+        )
+    return found
+
+
+def _say(trained: TrainingSeeds) -> str:
+    share = "" if trained.share_of_paper is None else f", {100 * trained.share_of_paper:.3g} % of the paper's"
+    return f"{len(trained.seeds)} training seeds, each on {trained.samples:,} samples{share}"
+
+
+def _parts(column: str) -> tuple[str, str]:
+    """Split ``Value OOD | Tropical | Mean`` into setting and network."""
+    levels = re.sub(r" \| (Mean|Std)$", "", column).split(" | ")
+    return (levels[0], levels[1]) if len(levels) == 2 else ("", levels[0])

@@ -1,0 +1,89 @@
+"""Drawing a stored solution: find the record of a solver on an instance, read its solution, draw it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset, Reference
+from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.reports.figures.style import packings as packing_pictures
+from nco_bench.reports.figures.style import routes as pictures
+from nco_bench.reports.frame.naming import method_name
+from nco_bench.runs.records import find_runs
+
+REFERENCE = "reference"
+
+
+def draw_solution(
+    dataset: Dataset, index: int, solver: str | None, decoding: str | None, results: Path, out: Path
+) -> Path:
+    """Draw an instance, alone or with a solution.
+
+    Parameters
+    ----------
+    dataset
+        Holds the instance.
+    index
+        Position of the instance in the dataset, from 0.
+    solver
+        Label of the solver whose stored solution is drawn, ``reference``, or None for the instance alone.
+    decoding
+        Only records of this decoding, or None for any.
+    results
+        Folder of all runs.
+    out
+        File; its suffix says the format.
+
+    Raises
+    ------
+    BadInputError
+        For an index outside the dataset, or an instance that cannot be drawn.
+    ResultsError
+        When no such solution is stored.
+    """
+    if not 0 <= index < len(dataset):
+        raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
+    instance = dataset.instances[index]
+    if solver is None:
+        if dataset.problem == "bpp3d":
+            return packing_pictures.draw_packing(instance, out)
+        return pictures.draw(instance, out)
+    reference = dataset.references[index]
+    if solver == REFERENCE:
+        if reference is None or reference.solution is None:
+            raise BadInputError(f"{dataset.name}: no reference solution of {instance.name} is stored.")
+        return pictures.draw(instance, out, reference.solution, author=f"reference of {reference.solver}")
+    solution, author, known = _stored(dataset, index, solver, decoding, results)
+    if dataset.problem == "bpp3d":
+        return packing_pictures.draw_packing(instance, out, solution, author=author)
+    best = min(filter(None, (reference, known)), key=lambda r: r.cost, default=None)
+    return pictures.draw(instance, out, solution, author=author, reference=best)
+
+
+def _stored(
+    dataset: Dataset, index: int, solver: str, decoding: str | None, results: Path
+) -> tuple[NDArray[np.int32], str, Reference | None]:
+    """Return the latest solution, what its row is called in tables, and the reference that the run knew."""
+    for run in reversed(find_runs(results)):
+        cells = {
+            c.cell: c
+            for c in run.cells()
+            if c.is_of(dataset) and solver in (c.solver, c.label) and decoding in (None, c.decoding)
+        }
+        for record in run.records() if cells else ():
+            here = record.cell in cells and record.instance == index + dataset.first_index
+            if here and record.solution and dataset.holds(record.instance, record.instance_sha256):
+                cell = cells[record.cell]
+                known = (
+                    None
+                    if record.reference is None
+                    else Reference(record.reference, cell.reference_solver or "the record's reference")
+                )
+                return run.solution(record), method_name(cell), known
+    raise ResultsError(
+        f"{results}: no stored solution of {solver} for instance {index + 1} of {dataset.name}; "
+        f"make one with: nco-bench run {solver} --data {dataset.name}"
+    )

@@ -1,0 +1,267 @@
+"""Gaps to the best references that are known when a table is made: the ledger's, or those that any run knew.
+
+No solver is run again to fill a gap. A reference that was found after a run holds for its records too, by the hash of their
+instances, or where they do not know it by the place of the instance in its set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nco_bench.datasets.ledger import COST_TOLERANCE
+from nco_bench.datasets.ledger_file import Entry, costs, costs_at
+from nco_bench.errors import ResultsError
+
+if TYPE_CHECKING:
+    from nco_bench.reports.frame.load import Group
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """Where references come from.
+
+    Attributes
+    ----------
+    solver, params
+        Who found them, and how where that is known.
+    date
+        The day they were found, or for those that only records know, the day of the run that knew them; empty where unknown.
+    in_ledger
+        Whether it is the day they were found.
+    """
+
+    solver: str
+    params: str = ""
+    date: str = ""
+    in_ledger: bool = False
+
+    @property
+    def who(self) -> str:
+        """The solver with its parameters."""
+        return f"{self.solver} ({self.params.replace(';', ', ')})" if self.params else self.solver
+
+
+@dataclass
+class Places:
+    """The instances of all records: every instance is one place.
+
+    Attributes
+    ----------
+    of_record
+        ``(M,)``, a place for every record.
+    group, instance
+        ``(P,)``, of one of its records.
+    content
+        ``(P,)``, the hash of the instance, 0 where no record knows it.
+    sign
+        ``(P,)``, -1 where higher is better.
+    """
+
+    of_record: Integers
+    group: Integers
+    instance: Integers
+    content: NDArray[np.uint64]
+    sign: Floats
+
+
+def hold_against_best(
+    records: pd.DataFrame,
+    groups: Sequence[Group],
+    sources: Mapping[tuple[int, int], Source],
+    instances: Path | None,
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Give every record the best reference of its instance, and the gap to it, in place.
+
+    Parameters
+    ----------
+    records
+        As in `nco_bench.reports.frame.load.ResultFrame`; gets columns ``reference_from`` and ``gap_percent``.
+    groups
+        What their ``group`` stands for.
+    sources
+        ``(run, group)`` to where the references that stand in their records come from.
+    instances
+        Folder that holds ``ledger/``, or None to do without.
+
+    Returns
+    -------
+    sources
+        What ``reference_from`` stands for; -1 stands for no reference.
+    notes
+        A note per dataset whose runs knew different references.
+
+    Raises
+    ------
+    ResultsError
+        When records of one instance have different instances' hashes.
+    """
+    places = _places(records, groups)
+    reference = records["reference"].to_numpy()
+    sign = places.sign[places.of_record]
+    lowest = np.full(len(places.group), np.nan)
+    np.fmin.at(lowest, places.of_record, sign * reference)
+    best = places.sign * lowest
+    known, origin = _sources(records, places, reference, best, sources)
+    held = best[places.of_record]
+    notes = _notes(records, groups, places, (held != reference) & ~np.isnan(held) & ~np.isnan(reference))
+    if instances is not None:
+        _ask_ledger(places, groups, best, origin, known, instances)
+        held = best[places.of_record]
+    records["reference"] = held
+    records["reference_from"] = origin[places.of_record]
+    records["gap_percent"] = gap_percents(records["cost"].to_numpy(), held, sign)
+    return tuple(known), notes
+
+
+def _places(records: pd.DataFrame, groups: Sequence[Group]) -> Places:
+    codes = {key: code for code, key in enumerate(dict.fromkeys(group.whole.key for group in groups))}
+    _, of_record, count = instance_places(records, [codes[group.whole.key] for group in groups])
+    group, instance = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    content = np.zeros(count, np.uint64)
+    group[of_record], instance[of_record] = records["group"].to_numpy(), records["instance"].to_numpy()
+    hashed = records["content"].to_numpy()
+    content[of_record[hashed != 0]] = hashed[hashed != 0]
+    other = np.flatnonzero((hashed != 0) & (hashed != content[of_record]))
+    if len(other):
+        row = records.iloc[int(other[0])]
+        raise ResultsError(
+            f"{groups[int(row['group'])].cell.dataset}: its instance {int(row['instance'])} has two different contents in "
+            "these records; move one of the runs to another results folder."
+        )
+    signs = np.array([-1.0 if g.cell.objective == "max" else 1.0 for g in groups])
+    return Places(of_record, group, instance, content, signs[group])
+
+
+def instance_places(records: pd.DataFrame, sets: Sequence[int]) -> tuple[Integers, Integers, int]:
+    """Number the instances of all sets consecutively.
+
+    Parameters
+    ----------
+    records
+        Of a frame.
+    sets
+        Number of every group's set, from 0.
+
+    Returns
+    -------
+    set
+        Of every record.
+    place
+        Of every record: equal for records of one instance, and rising with the set.
+    count
+        Places there are; not all need be taken.
+    """
+    one = np.asarray(sets, dtype=np.int64)[records["group"].to_numpy()]
+    instance = records["instance"].to_numpy().astype(np.int64)
+    sizes = np.zeros(max(sets, default=0) + 1, dtype=np.int64)
+    np.maximum.at(sizes, one, instance + 1)
+    if sizes.sum() > 8 * len(records) + 1024:  # a few records of far apart instances
+        taken, place = np.unique(one << 32 | instance, return_inverse=True)
+        return one, place, len(taken)
+    return one, (np.cumsum(sizes) - sizes)[one] + instance, int(sizes.sum())
+
+
+def _sources(
+    records: pd.DataFrame,
+    places: Places,
+    reference: Floats,
+    best: Floats,
+    sources: Mapping[tuple[int, int], Source],
+) -> tuple[list[Source], NDArray[np.int32]]:
+    """Number the sources of what runs knew; return them, and of every place that of its best reference."""
+    known = list(dict.fromkeys(sources.values()))
+    codes = {source: code for code, source in enumerate(known)}
+    runs, groups = (max(axis, default=0) + 1 for axis in zip(*sources, strict=True))
+    lookup = np.full((runs, groups), -1, np.int32)
+    for place, source in sources.items():
+        lookup[place] = codes[source]
+    origin = np.full(len(best), -1, np.int32)
+    holds = np.flatnonzero(reference == best[places.of_record])[::-1]  # so that the first one counts
+    of_record = lookup[records["run"].to_numpy()[holds], records["group"].to_numpy()[holds]]
+    origin[places.of_record[holds]] = of_record
+    return known, origin
+
+
+def _notes(
+    records: pd.DataFrame, groups: Sequence[Group], places: Places, changed: NDArray[np.bool_]
+) -> tuple[str, ...]:
+    if not changed.any():
+        return ()
+    moved = np.unique(places.of_record[changed])
+    names = [groups[code].cell.dataset for code in places.group[moved].tolist()]
+    return tuple(
+        f"{name}: the references of {names.count(name)} instances changed between runs; all gaps are to the best known."
+        for name in sorted(set(names))
+    )
+
+
+def _ask_ledger(
+    places: Places,
+    groups: Sequence[Group],
+    best: Floats,
+    origin: NDArray[np.int32],
+    known: list[Source],
+    instances: Path,
+) -> None:
+    """Lay the ledger's references over what the records know; of equal costs the ledger's counts, which says more."""
+    codes = {source: code for code, source in enumerate(known)}
+    for place, entry in _entries(places, groups, instances):
+        sign, mine = places.sign[place], best[place]
+        if sign * (entry.cost - mine) > COST_TOLERANCE * max(1.0, abs(mine)):
+            continue  # a cost that is not known compares as false
+        source = Source(entry.solver, entry.params, entry.date, in_ledger=True)
+        if source not in codes:
+            codes[source] = len(known)
+            known.append(source)
+        best[place], origin[place] = entry.cost, codes[source]
+
+
+def _entries(places: Places, groups: Sequence[Group], instances: Path) -> list[tuple[int, Entry]]:
+    """What the ledger knows of the places: by hash, and where that is not known by set and index."""
+    hashed = np.flatnonzero(places.content)
+    texts = [f"{content:016x}" for content in places.content[hashed].tolist()]
+    by_hash = costs(texts, instances)
+    found = [(int(p), by_hash[text]) for p, text in zip(hashed, texts, strict=True) if text in by_hash]
+    taken = np.zeros(len(places.group), dtype=np.bool_)
+    taken[places.of_record] = True
+    bare = np.flatnonzero((places.content == 0) & taken)
+    wholes = {code: groups[code].whole for code in np.unique(places.group[bare]).tolist()}
+    at = {
+        key: costs_at(key, set(w.names.values()), instances)
+        for key, w in {w.key: w for w in wholes.values()}.items()
+    }
+    for place in bare.tolist() if any(at.values()) else ():
+        entry = at[wholes[int(places.group[place])].key].get(int(places.instance[place]))
+        if entry is not None:
+            found.append((place, entry))
+    return found
+
+
+def gap_percents(cost: Floats, reference: Floats, sign: Floats | float) -> Floats:
+    """Gaps in percent as the runner defines them, elementwise.
+
+    Parameters
+    ----------
+    cost, reference
+        NaN where unknown.
+    sign
+        1 where lower is better, -1 where higher is better.
+
+    Returns
+    -------
+    array
+        100 sign (cost - reference) / abs(reference); 0 where both are 0, NaN where only the reference is 0.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = 100.0 * sign * (cost - reference) / np.abs(reference)
+    return np.where(reference == 0, np.where(cost == 0, 0.0, np.nan), gaps)

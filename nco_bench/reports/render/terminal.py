@@ -1,0 +1,157 @@
+"""A table for the terminal: aligned columns under grouped headers; too wide a table is cut between groups."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from nco_bench.reports.tables.table import DASH, Column, Number, Row, Table, Value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text as RichText
+
+GAP = 2
+DEFAULT_WIDTH = 120
+
+
+def show(table: Table, console: Console, *, notes: bool = False) -> None:
+    """Print to a console, best bold, second underlined, with the short caption or (`notes`) the whole one."""
+    for line in _lines(
+        table if notes else replace(table, caption=table.brief or table.caption), console.width
+    ):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+
+
+def render(table: Table, width: int = DEFAULT_WIDTH) -> str:
+    """Return plain text; best and second cannot be seen in it."""
+    return "\n".join(line.plain.rstrip() for line in _lines(table, width)) + "\n"
+
+
+def _body(cell: Value) -> str:
+    return f"{cell.text}{cell.suffix}" if isinstance(cell, Number) else cell.text
+
+
+def _marks(cell: Value) -> str:
+    """In brackets: a letter at a unit would read as a misprint of it."""
+    return f" [{','.join(cell.marks)}]" if cell.marks else ""
+
+
+def groups_of(columns: Sequence[Column]) -> list[tuple[str, list[int]]]:
+    """Upper headers with the indices of the columns below them; a column without group stands alone."""
+    out: list[tuple[str, list[int]]] = []
+    for (group, _), members in groupby(
+        enumerate(columns), key=lambda p: (p[1].group, -1 if p[1].group else p[0])
+    ):
+        out.append((group, [index for index, _ in members]))
+    return out
+
+
+def _lines(table: Table, width: int) -> list[RichText]:
+    from rich.text import Text as RichText
+
+    lines: list[RichText] = []
+    for indices in _pages(table, width):
+        lines.extend(_page(_without_empty_rows(table, indices), indices))
+        lines.append(RichText(""))
+    for note in table.notes:
+        lines.extend(
+            RichText(t, style="dim")
+            for t in textwrap.wrap(
+                f"[{note.mark}] {note.text}" if note.mark else note.text, width, subsequent_indent="  "
+            )
+        )
+    lines.extend(RichText(t, style="italic") for t in textwrap.wrap(table.caption, width))
+    return lines
+
+
+def _widths(table: Table) -> list[int]:
+    widths = []
+    for index, column in enumerate(table.columns):
+        cells = [row.cells[index] for row in table.rows]
+        hanging = max((len(_marks(c)) for c in cells), default=0)
+        widths.append(max([len(column.title), *(len(_body(c)) + hanging for c in cells)]))
+    for group, members in groups_of(table.columns):
+        missing = len(group) - sum(widths[i] for i in members) - GAP * (len(members) - 1)
+        if missing > 0:
+            widths[members[-1]] += missing
+    return widths
+
+
+def _pages(table: Table, width: int) -> list[list[int]]:
+    """Cut the columns into pages that fit, between groups; the row names stand on every page."""
+    widths = _widths(table)
+    first, *others = [members for _, members in groups_of(table.columns)]
+    pages: list[list[int]] = []
+    page = list(first)
+    used = sum(widths[i] + GAP for i in first)
+    for members in others:
+        need = sum(widths[i] + GAP for i in members)
+        if len(page) > len(first) and used + need - GAP > width:
+            pages.append(page)
+            page, used = list(first), sum(widths[i] + GAP for i in first)
+        page, used = page + members, used + need
+    return [*pages, page]
+
+
+def _without_empty_rows(table: Table, indices: list[int]) -> Table:
+    """Leave out rows that hold nothing on this page, but something on another one."""
+
+    def empty(row: Row, shown: Sequence[int]) -> bool:
+        return all(row.cells[i] == DASH for i in shown if i)
+
+    every = range(len(table.columns))
+    rows = [row for row in table.rows if not empty(row, indices) or empty(row, every)]
+    return replace(table, rows=tuple(rows)) if rows else table
+
+
+def _page(table: Table, indices: list[int]) -> list[RichText]:
+    from rich.text import Text as RichText
+
+    widths = _widths(table)
+    columns = [table.columns[i] for i in indices]
+    total = sum(widths[i] for i in indices) + GAP * (len(indices) - 1)
+    lines = []
+    if any(c.group for c in columns):
+        upper, under = [], []
+        for group, members in groups_of(columns):
+            span = sum(widths[indices[m]] for m in members) + GAP * (len(members) - 1)
+            upper.append(group.center(span))
+            under.append("─" * span if group else " " * span)
+        lines += [RichText((" " * GAP).join(upper), style="bold"), RichText((" " * GAP).join(under))]
+    lower = [table.columns[i].title for i in indices]
+    lines.append(
+        RichText((" " * GAP).join(_align(t, widths[i], i) for t, i in zip(lower, indices, strict=True)))
+    )
+    section = None
+    several = len({row.section for row in table.rows}) > 1
+    for row in table.rows:
+        if section is None or row.section != section:
+            named = several and row.section != row.cells[0].text
+            lines.append(RichText(_rule(row.section if named else "", total)))
+        section = row.section
+        line = RichText("")
+        for position, index in enumerate(indices):
+            cell = row.cells[index]
+            style = ("", "bold", "underline")[cell.rank] if isinstance(cell, Number) else ""
+            hanging = max(len(_marks(r.cells[index])) for r in table.rows)  # so that digits stay aligned
+            marks = _marks(cell).ljust(hanging)
+            padding = " " * (widths[index] - len(_body(cell)) - hanging)
+            line.append(" " * GAP if position else "")
+            line.append("" if index == 0 else padding)
+            line.append(_body(cell), style=style)
+            line.append(marks)
+            line.append(padding if index == 0 else "")
+        lines.append(line)
+    return lines
+
+
+def _rule(label: str, width: int) -> str:
+    return (f"── {label} " if label else "").ljust(width, "─")
+
+
+def _align(text: str, width: int, index: int) -> str:
+    return text.ljust(width) if index == 0 else text.rjust(width)

@@ -1,0 +1,145 @@
+"""What a caption must say: convention, gap definition, reference solver, hardware, seed, repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nco_bench.reports.frame.aggregate import CellSummary
+from nco_bench.reports.frame.best_known import Source
+from nco_bench.reports.tables.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
+
+
+def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
+    """Put a caption together.
+
+    Parameters
+    ----------
+    title
+        First sentence, without full stop.
+    summaries
+        The cells of the table.
+    gap
+        A gap definition, or empty where the columns name it.
+    """
+    sentences = [f"{title}; instances in brackets"]
+    if gap and any(s.gap_instances for s in summaries):
+        sentences.append(f"Gap: {gap_definition(gap, summaries)}")
+    elif any(s.group.cell.objective == "max" and s.gap_instances for s in summaries):
+        sentences.append("A positive gap is worse than the reference, also where higher is better")
+    found = references(summaries)
+    sentences.append(_fact("Reference", summaries, lambda s: found[by_dataset(s)], by_dataset))
+    sentences.append(_fact("Scoring", summaries, lambda s: s.group.cell.convention, by_dataset))
+    sentences.append("Time in seconds for one pass over the instances in brackets")
+    sentences.append(_fact("Hardware", summaries, lambda s: s.hardware, by_method))
+    sentences.append(_fact("Seed", summaries, lambda s: str(s.group.cell.seed), by_method))
+    repeats = {s.repeats for s in summaries}
+    if repeats != {1}:
+        sentences.append(
+            _fact("Means over repeats per instance", summaries, lambda s: str(s.repeats), by_method)
+        )
+    sentences.append("Best in bold, second underlined")
+    return ". ".join(sentences) + "."
+
+
+def brief(summaries: list[CellSummary], gap: str) -> str:
+    """Say in one line what a reader must know; `caption` says the rest."""
+    parts = []
+    if any(s.gap_instances for s in summaries):
+        how = {"mean-of-gaps": "mean over instances, ", "gap-of-means": "of the means, "}.get(gap, "")
+        known = set(references([s for s in summaries if s.gap_instances]).values())
+        to = next(iter(known)) if len(known) == 1 else "each set's reference"
+        parts.append(f"Gap: {how}to {to}")
+    parts += ["Time: for the instances in brackets", "Best in bold, second underlined"]
+    return ". ".join(parts) + ". More: --notes."
+
+
+def gap_definition(gap: str, summaries: list[CellSummary]) -> str:
+    """Say how gaps are computed: by objective, where cells with gaps differ in it."""
+    objectives = {s.group.cell.objective for s in summaries if s.gap_instances}
+    if objectives == {"min"}:
+        return GAP_DEFINITIONS[gap]
+    if objectives == {"max"}:
+        return f"{GAP_DEFINITIONS_MAX[gap]} (higher is better, a positive gap is worse)"
+    higher = list(dict.fromkeys(s.group.cell.dataset for s in summaries if s.group.cell.objective == "max"))
+    return (
+        f"{GAP_DEFINITIONS[gap]}; where higher is better ({', '.join(higher)}) {GAP_DEFINITIONS_MAX[gap]}, "
+        "so that a positive gap is worse everywhere"
+    )
+
+
+def references(summaries: list[CellSummary]) -> dict[str, str]:
+    """Say of every dataset who found its references, how and when."""
+    counts: dict[str, dict[Source, int]] = {}
+    for summary in summaries:
+        known = counts.setdefault(by_dataset(summary), {})
+        for source, count in summary.references:
+            known[source] = max(count, known.get(source, 0))
+    return {dataset: _who_and_when(known) for dataset, known in counts.items()}
+
+
+def _who_and_when(counts: dict[Source, int]) -> str:
+    alike: dict[tuple[str, bool], list[Source]] = {}
+    for source in counts:
+        alike.setdefault((source.who, source.in_ledger), []).append(source)
+    numbers = {key: sum(counts[source] for source in sources) for key, sources in alike.items()}
+    texts = []
+    for key in sorted(alike, key=lambda key: (-numbers[key], key)):
+        days = sorted({source.date for source in alike[key] if source.date})
+        between = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+        when = f", {'found' if key[1] else 'as of'} {between}" if days else ""
+        texts.append(f"{key[0]}{when}{f' on {numbers[key]:,} instances' if len(alike) > 1 else ''}")
+    return " and ".join(texts) or "none"
+
+
+def by_dataset(summary: CellSummary) -> str:
+    """Whose fact it is: the dataset's."""
+    return summary.group.cell.dataset
+
+
+def by_method(summary: CellSummary) -> str:
+    """Whose fact it is: the method's."""
+    return summary.method
+
+
+def _fact(
+    name: str,
+    summaries: list[CellSummary],
+    value: Callable[[CellSummary], str],
+    owner: Callable[[CellSummary], str],
+) -> str:
+    """Say one fact, once where all agree, else with the datasets or methods it holds for."""
+    owners: dict[str, list[str]] = {}
+    for summary in summaries:
+        holders = owners.setdefault(value(summary), [])
+        if owner(summary) not in holders:
+            holders.append(owner(summary))
+    if len(owners) == 1:
+        return f"{name}: {next(iter(owners))}"
+    return f"{name}: " + "; ".join(f"{v} ({', '.join(holders)})" for v, holders in owners.items())
+
+
+def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
+    """Notes below a table: how records were put together, negative gaps, and what solvers had to say."""
+    found = list(notes)
+    whole = {
+        (s.group.cell.config_sha256, s.group.cell.seed, s.group.whole.key): s.group.repeated
+        for s in summaries
+    }
+    repeated = sum(whole.values())
+    if repeated:
+        found.append(f"{repeated} records were computed more than once; the latest counts.")
+    for summary in summaries:
+        if summary.mean_gap_percent is not None and summary.mean_gap_percent < -1e-6:
+            found.append(
+                f"{summary.method} beats the reference of {summary.group.cell.dataset} "
+                f"({summary.reference_solver}) on average: the reference is not optimal."
+            )
+        weights = summary.group.cell.weights or {}
+        share = weights.get("share_of_paper")
+        if share is not None and share < 0.995:
+            found.append(
+                f"{summary.group.cell.label}: the weights {weights.get('name')} have seen {100 * share:.3g} % of the "
+                "training samples of the paper."
+            )
+        found.extend(f"{summary.method}: {note}" for note in summary.group.cell.notes)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,314 @@
+"""GLOP as a solver: insertion tours that revisers improve, and for the CVRP a partition network before them.
+
+Without parameters the settings are those of the official README for the size (`preset`). Differences from the official
+code: every instance draws its own insertion orders from its own seed, where the code shares them within a data set; and a
+reviser whose segments are longer than the tour is left out, where the code stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError
+from nco_bench.problems import Instance
+from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.classical.small import easy_routes, easy_tour, join_fixed_edges
+from nco_bench.solvers.decoding.draws import instance_draws
+from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.divide.glop import Glop, lengths_of
+from nco_bench.solvers.divide.glop_partition import affinities
+from nco_bench.solvers.divide.glop_revision import Revision, Tours, solve_tsp
+from nco_bench.solvers.divide.glop_routes import (
+    drawn,
+    giant_tours,
+    joined,
+    likeliest,
+    padded_routes,
+    partition_graph,
+    routes_of,
+)
+from nco_bench.solvers.divide.weights import find_weights
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
+from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
+from nco_bench.weights.store import WeightsFile
+
+NODES_PER_BATCH = {"cpu": 20_000, "cuda": 2_000_000}
+LEAST_NODES = 4
+KNOWN_PARAMS: dict[str, tuple[type, Any]] = {
+    "lengths": (str, ""),
+    "iterations": (str, ""),
+    "width": (int, 0),
+    "augment": (str, ""),
+    "prune": (str, ""),
+    "sample": (str, ""),
+    "edges": (int, 0),
+    "partitions": (int, 1),
+    "cvrplib": (bool, False),
+}
+CVRPLIB_EDGES, CVRPLIB_ROUNDS = 300, ((50, 5), (20, 5))
+"""What the official evaluation on CVRPLIB takes beside features of its own; its partition network has six layers."""
+
+TSPLIB_WIDTH = 128
+
+
+def preset(problem: str, n: int, library: bool = False) -> Revision:
+    """Return the settings of the official README for a size.
+
+    Parameters
+    ----------
+    problem
+        ``tsp`` or ``cvrp`` (for each of its routes).
+    n
+        Nodes or customers; sizes that the README does not name take those of the nearest that it does.
+    library
+        Whether the instance is one of TSPLIB, which has settings of its own.
+    """
+    if problem == "cvrp":
+        return Revision(((50, 5), (20, 5)) if 1500 < n <= 3500 else ((20, 5),))
+    if library:
+        small = {50: ((20, 10), (10, 5)), 100: ((50, 10), (20, 5)), 150: ((100, 10), (50, 5), (20, 5))}
+        rounds = next((r for most, r in small.items() if n < most), ((100, 10), (50, 10), (20, 5)))
+        return Revision(rounds, TSPLIB_WIDTH, augment=n >= 150, prune=False)
+    if n <= 200:
+        rounds = ((100, 20), (50, 10), (20, 10), (10, 5))
+        return Revision(rounds, 140, augment=False, prune=False, sample=True)
+    if n < 5000:
+        return Revision(((100, 20), (50, 25), (20, 5)), 10)
+    return Revision(((100, 50), (50, 25), (20, 5)))
+
+
+def edges_for(n: int) -> int:
+    """Return how many edges each node of the partition graph has, for n customers."""
+    return 100 if n <= 1500 else 200
+
+
+class GlopSolver:
+    """GLOP for TSP and CVRP; ``--weights random`` runs untrained networks."""
+
+    def __init__(self, options: SolverOptions) -> None:
+        self.name, self.options = options.solver or "glop", options
+        if parse_decoding(options.decoding or "greedy").name != "greedy":
+            raise BadInputError(
+                f"{self.name}: --decoding {options.decoding}: expected greedy; see sample=true."
+            )
+        for option, value in (
+            ("--coordinate-scale", options.coordinate_scale),
+            ("--logit-scale", options.logit_scale),
+        ):
+            if value is not None:
+                raise BadInputError(f"{self.name}: {option} has no effect on its networks; leave it out.")
+        self.params = read_params(self.name, options.params, **KNOWN_PARAMS)
+        for key in ("width", "edges", "partitions"):
+            if key in options.params and self.params[key] < 1:
+                raise BadInputError(f"{self.name}: parameter {key}={self.params[key]}: expected at least 1.")
+        self.revision("tsp", 1000)  # refuses parameters that do not fit each other
+        self.policy: Glop | None = None
+        self.weights: WeightsFile | None = None
+
+    def revision(self, problem: str, n: int, library: bool = False) -> Revision:
+        """Return the settings for a size: the preset with the user's parameters.
+
+        Raises
+        ------
+        BadInputError
+            For lengths and iterations that do not fit each other, or settings that mean nothing for the CVRP.
+        """
+        given, chosen = self.params, preset(problem, n, library)
+        if problem == "cvrp" and given["cvrplib"]:
+            chosen = replace(chosen, rounds=CVRPLIB_ROUNDS)
+        if given["lengths"]:
+            lengths = lengths_of(given["lengths"])
+            if len(counts := _counts(self.name, given["iterations"])) != len(lengths):
+                raise BadInputError(
+                    f"{self.name}: lengths={given['lengths']} needs as many iterations, such as iterations="
+                    f"{','.join('5' for _ in lengths)}."
+                )
+            chosen = replace(chosen, rounds=tuple(zip(lengths, counts, strict=True)))
+        elif given["iterations"]:
+            raise BadInputError(f"{self.name}: iterations={given['iterations']} needs lengths=... beside it.")
+        flags = {key: given[key] for key in ("augment", "prune", "sample") if given[key]}
+        if flags:
+            known = {key: (bool, False) for key in flags}
+            chosen = replace(chosen, **read_params(self.name, flags, **known))
+        return replace(chosen, width=given["width"] or chosen.width)
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return a reason for instances without coordinates, with route length limits or fractional demands."""
+        reason = unsuited(dataset)
+        if reason is not None:
+            return reason
+        if dataset.problem == "tsp" and (
+            self.params["edges"] or self.params["partitions"] > 1 or self.params["cvrplib"]
+        ):
+            return "edges, partitions and cvrplib are parameters for the CVRP"
+        if dataset.problem == "cvrp" and (self.params["width"] or self.params["prune"]):
+            return "width and prune are parameters for the TSP"
+        return None
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load weights, move the networks to the device, check that there is a reviser for every length needed."""
+        config: dict[str, Any] = {}
+        needed = {
+            length
+            for instance in dataset.instances
+            for length, _ in self.revision(dataset.problem, instance.n, _is_library(instance)).rounds
+        }
+        if self.options.weights == RANDOM_WEIGHTS:
+            config["lengths"] = ",".join(str(n) for n in sorted(needed, reverse=True))
+        else:
+            self.weights = find_weights("glop", self.options.weights, dataset.problem)
+            config = self.weights.manifest.config
+        sizes = {"problem": dataset.problem, **config}
+        policy = built(lambda: build_path_policy("glop", **sizes), self.weights)
+        assert isinstance(policy, Glop)
+        missing = sorted(needed - set(policy.lengths))
+        if missing:
+            raise BadInputError(
+                f"{self.name}: its weights hold revisers of length {policy.config.lengths}, not "
+                f"{','.join(map(str, missing))}; import those too, or choose with lengths=...:iterations=..."
+            )
+        import random_insertion  # noqa: F401  # before the clock starts
+
+        self.policy = policy.to(self.options.device).eval()
+
+    def weights_facts(self) -> dict[str, Any]:
+        """Return what a record says about the weights."""
+        return facts_of(self.weights)
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return how many instances are solved together; one at a time where sizes differ, and for the CVRP."""
+        smallest, largest = dataset.sizes
+        if smallest != largest or dataset.problem == "cvrp":
+            return 1
+        width = self.revision("tsp", largest, _is_library(dataset.instances[0])).width
+        return max(1, NODES_PER_BATCH[self.options.device.partition(":")[0]] // (largest * width))
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> list[Outcome]:
+        """Solve TSP instances of equal size together, all others one by one."""
+        assert self.policy is not None
+        alike = len({(instance.n, _is_library(instance)) for instance in batch}) == 1
+        if len(batch) > 1 and (batch[0].problem == "cvrp" or not alike):
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
+        deadline = None if time_limit is None else time.perf_counter() + time_limit * len(batch)
+        with torch.inference_mode():
+            first = batch[0]
+            if isinstance(first, CVRPInstance):
+                outcomes: list[Outcome] = [self._routes(first, seed, deadline)]
+            else:
+                outcomes = self._tours([i for i in batch if isinstance(i, TSPInstance)], seed, deadline)
+        progress(len(batch))
+        return outcomes
+
+    def close(self) -> None:
+        """Free the networks."""
+        self.policy = None
+
+    def _tours(self, batch: list[TSPInstance], seed: int, deadline: float | None) -> list[Outcome]:
+        assert self.policy is not None
+        size = batch[0].n
+        if size < LEAST_NODES:
+            return [easy_tour(instance) or np.arange(size) for instance in batch]
+        revision = self.revision("tsp", size, _is_library(batch[0]))
+        scaled = np.stack([to_unit_square(i.arrays()["coords"]) for i in batch]).astype(np.float32)
+        seeds = torch.arange(seed, seed + len(batch))
+        draws = instance_draws(seeds)
+        orders = [draws.permutations(w, 0, size).numpy() for w in range(revision.insertions(size))]
+        initial = torch.from_numpy(np.stack([insertion_tours(scaled, order) for order in orders]))
+        device = self.options.device
+        found = solve_tsp(
+            self._revisers(revision),
+            torch.from_numpy(scaled).to(device),
+            initial.to(device),
+            revision,
+            seeds=seeds,
+            deadline=deadline,
+        )
+        return [join_fixed_edges(i, tour) for i, tour in zip(batch, found.nodes.cpu().numpy(), strict=True)]
+
+    def _revisers(self, revision: Revision) -> dict[int, Any]:
+        assert self.policy is not None
+        return {length: self.policy.reviser(length) for length, _ in revision.rounds}
+
+    def _routes(self, instance: CVRPInstance, seed: int, deadline: float | None) -> Outcome:
+        """Partition into routes, greedily or by sampling, improve every route, and keep the cheapest partition."""
+        easy = easy_routes(instance)
+        if easy is not None:
+            return easy
+        assert self.policy is not None
+        arrays, device = instance.arrays(), self.options.device
+        scaled = to_unit_square(np.concatenate([arrays["depot"].reshape(1, 2), arrays["customers"]]))
+        coords = torch.from_numpy(scaled.astype(np.float32))
+        demand = torch.from_numpy(np.concatenate([[0], arrays["demand"]]).astype(np.int64)).to(device)
+        capacity = int(np.floor(instance.capacity))
+        library = bool(self.params["cvrplib"])
+        edges = self.params["edges"] or (CVRPLIB_EDGES if library else edges_for(instance.n))
+        graph = partition_graph(coords.to(device), demand, instance.capacity, edges, library=library)
+        weights = affinities(self.policy.partition(graph.nodes, graph.edges, graph.neighbours))
+        count = int(self.params["partitions"])
+        pick = likeliest if count == 1 else drawn(seed, count)
+        giants = giant_tours(weights, graph.neighbours, demand, capacity, pick, count)
+        revision = self.revision("cvrp", instance.n)
+        improved = [self._sub_tours(coords, tour.cpu(), revision, seed, deadline) for tour in giants]
+        _, best = min(improved, key=lambda found: found[0])
+        return best
+
+    def _sub_tours(
+        self, coords: Tensor, giant: Tensor, revision: Revision, seed: int, deadline: float | None
+    ) -> tuple[float, NDArray[np.int64]]:
+        """Improve every route of a giant tour; return the total length and the sequence of nodes."""
+        nodes = padded_routes(routes_of(giant))
+        points = coords[nodes]
+        initial = torch.from_numpy(insertion_tours(points.numpy(), np.arange(points.shape[1])))
+        device = self.options.device
+        seeds = torch.arange(len(nodes)) + (seed << 16)
+        found: Tours = solve_tsp(
+            self._revisers(revision),
+            points.to(device),
+            initial[None].to(device),
+            revision,
+            seeds=seeds,
+            deadline=deadline,
+        )
+        visits = nodes.gather(1, found.nodes.cpu())
+        return float(found.lengths().sum()), joined(visits).numpy()
+
+
+def insertion_tours(coords: NDArray[np.float32], order: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Insert the nodes of each instance in an order, by the package that the official code uses.
+
+    Parameters
+    ----------
+    coords
+        ``(B, N, 2)`` float32, N >= 3.
+    order
+        ``(N,)`` for all, or ``(B, N)``.
+    """
+    from random_insertion import tsp_random_insertion_parallel
+
+    tours = tsp_random_insertion_parallel(coords, order, threads=torch.get_num_threads())
+    return np.asarray(tours).astype(np.int64)
+
+
+def _is_library(instance: Instance) -> bool:
+    """Tell TSPLIB's instances, which are scored with its rounding, from generated ones."""
+    return instance.problem == "tsp" and instance.convention != "euclidean"
+
+
+def _counts(name: str, text: str) -> list[int]:
+    parts = text.replace("-", ",").split(",") if text else []
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise BadInputError(f"{name}: iterations={text!r}: expected whole numbers >= 1, such as 20,25,5.")
+    return [int(part) for part in parts]

@@ -1,0 +1,145 @@
+"""Heat maps by diffusion: the denoiser of DIFUSCO run from pure noise back to time 0 (Section 3.5).
+
+Draws are a function of seed, sample, step and edge alone, so that a heat map depends neither on the batch nor on how many
+samples are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from nco_bench.solvers.decoding.draws import Draws
+from nco_bench.solvers.edges.difusco import (
+    Difusco,
+    EdgeGraph,
+    categorical_posterior,
+    gaussian_step,
+    kept,
+    time_pairs,
+)
+
+LEAST_SCORE = 1e-6
+"""Added to probabilities, so that no edge of the graph counts as absent."""
+START, ANGLE, FLIP = 0, 1, 2
+"""Kinds of draws: the first state (two for Gaussian noise), and the states in between."""
+
+Uniform = Callable[[int], Tensor]
+"""Uniform draws ``(B, N, K)`` of a step."""
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """One step back in time, all ``(B, N, K)`` but the output ``(B, N, K, C)``.
+
+    Attributes
+    ----------
+    state, output
+        What the network saw and said.
+    probability
+        Categorical: that the edge is there at the earlier time.
+    after
+        The state at the earlier time; after the last step the probabilities themselves.
+    """
+
+    state: Tensor
+    output: Tensor
+    probability: Tensor | None
+    after: Tensor
+
+
+def reverse_process(
+    model: Difusco, graph: EdgeGraph, start: Tensor, uniform: Uniform, pairs: list[tuple[int, int]]
+) -> Iterator[Reverse]:
+    """Yield the steps from noise to edges.
+
+    Parameters
+    ----------
+    start
+        ``(B, N, K)`` noise: 0 and 1, or normal.
+    uniform
+        Draws of the steps in between; none are asked for at the last step, nor for Gaussian noise.
+    pairs
+        Times from and to which the steps go, see `time_pairs`.
+    """
+    share = kept(model.config)
+    state = start
+    for step, (now, then) in enumerate(pairs):
+        output = model(graph, state, torch.full((len(state),), float(now), device=state.device))
+        probability = None
+        if model.config.kind == "gaussian":
+            after = gaussian_step(output[..., 0], state, share[now], share[then])
+        else:
+            edge = output.softmax(dim=-1)[..., 1]
+            probability = categorical_posterior(edge, state, share[now], share[then])
+            after = (uniform(step) < probability).to(state.dtype) if then > 0 else probability.clamp(min=0)
+        yield Reverse(state, output, probability, after)
+        state = after
+
+
+def to_scores(model: Difusco, final: Tensor) -> Tensor:
+    """Turn the last state into scores, as the official code does."""
+    return final * 0.5 + 0.5 if model.config.kind == "gaussian" else final + LEAST_SCORE
+
+
+def heat_maps(
+    model: Difusco,
+    graph: EdgeGraph,
+    stream: Tensor,
+    *,
+    steps: int = 50,
+    schedule: str = "cosine",
+) -> Tensor:
+    """Draw one heat map per graph.
+
+    Parameters
+    ----------
+    model
+        In evaluation mode.
+    stream
+        ``(B,)`` int64, one stream of random numbers per graph, see `nco_bench.solvers.decoding.draws.streams`.
+    steps, schedule
+        Steps of inference and how they are spaced.
+
+    Returns
+    -------
+    Tensor
+        ``(B, N, K)`` scores.
+    """
+    batch, nodes, width = graph.shape
+    draws = Draws(stream.to(graph.coords.device))
+
+    def uniform(step: int, kind: int = FLIP) -> Tensor:
+        return draws.uniform(step, kind, nodes * width).view(batch, nodes, width).float()
+
+    start = draws.uniform(0, START, nodes * width).view(batch, nodes, width)
+    if model.config.kind == "gaussian":
+        angle = draws.uniform(0, ANGLE, nodes * width).view(start.shape) * (2 * torch.pi)
+        start = (-2 * torch.log1p(-start)).sqrt() * angle.cos()  # Box and Muller
+    else:
+        start = (start < 0.5).double()
+    final = start = start.to(graph.coords.dtype)
+    with torch.inference_mode():
+        for step in reverse_process(
+            model, graph, start, uniform, time_pairs(schedule, steps, model.config.timesteps)
+        ):
+            final = step.after
+        return to_scores(model, final)
+
+
+def nearest_graph(coords: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the `count` nearest nodes of each node, the node itself first, ``(N, K)``."""
+    n = len(coords)
+    count = min(count, n)
+    found = cKDTree(coords).query(coords, k=count)[1].reshape(n, count)
+    own = np.arange(n)[:, None]
+    # Among nodes at one place the node itself may come later, or not at all.
+    order = np.argsort(found != own, axis=1, kind="stable")
+    found = np.take_along_axis(found, order, axis=1)
+    return np.concatenate([own, np.where(found[:, :1] == own, found[:, 1:], found[:, :-1])], axis=1)

@@ -1,0 +1,331 @@
+"""DIFUSCO as a solver: heat maps by diffusion, greedy merging, and what may follow it (2-opt, or MCTS in its place).
+
+Instances are given to the network in the unit square, as `nco_bench.solvers.path.solver` does. On a CPU one heat map is
+made at a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory. A time limit is
+looked at between samples and within 2-opt and MCTS; the first heat map is always finished.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.problems import Instance
+from nco_bench.problems.tsp import TSPInstance
+from nco_bench.solvers.classical.small import join_fixed_edges
+from nco_bench.solvers.decoding.draws import streams
+from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
+from nco_bench.solvers.edges.diffusion import heat_maps, nearest_graph
+from nco_bench.solvers.edges.difusco import SCHEDULES, Difusco, EdgeGraph
+from nco_bench.solvers.edges.mcts import by_clock, by_restarts, search
+from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_greedily
+from nco_bench.solvers.edges.models import CHECKPOINTS
+from nco_bench.solvers.edges.two_opt import improve_best_first
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
+from nco_bench.solvers.protocol import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
+from nco_bench.weights.store import (
+    SHIPPED,
+    SUFFIX,
+    WeightsFile,
+    cache_folder,
+    list_weights,
+    resolve,
+)
+
+MODEL = "difusco"
+AUTO, DENSE = "auto", "dense"
+DENSE_UP_TO = 200
+NEIGHBOURS = ((700, 50), (2**63, 100))
+"""Largest size and how many neighbours, by the sizes of the paper: 50 at 500 nodes, 100 at 1,000 and 10,000."""
+TWO_OPT_MOVES = ((9_999, 1_000), (2**63, 5_000))
+ENTRIES_PER_BATCH = 2**30
+"""Floats of all edges that are worked on together on a GPU (4 GiB)."""
+LARGEST_BATCH = 256
+IMPROVE = ("none", "two-opt", "mcts")
+
+
+@dataclass(frozen=True)
+class DifuscoParams:
+    """What `nco-bench show difusco` lists; `neighbours` is 0 for the complete graph and None for the default."""
+
+    steps: int
+    schedule: str
+    neighbours: int | None
+    improve: str
+    two_opt_moves: int | None
+    mcts_seconds: float
+    mcts_restarts: int
+
+
+class DifuscoSolver:
+    """DIFUSCO; ``--weights random`` runs an untrained network."""
+
+    def __init__(self, options: SolverOptions) -> None:
+        self.options = options
+        self.decoding = parse_decoding(options.decoding or "greedy")
+        _check_decoding(self.decoding)
+        self.params = read(options, self.decoding)
+        if options.coordinate_scale is not None:
+            raise BadInputError(
+                f"{MODEL}: --coordinate-scale is for models with relative positions; leave it out."
+            )
+        self.samples = self.decoding.k if self.decoding.name == "sample" else 1
+        self.model: Difusco | None = None
+        self.weights: WeightsFile | None = None
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return a reason for instances without coordinates."""
+        return unsuited(dataset)
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load weights, move the network to the device, compile the decoding."""
+        config: dict[str, Any] = {"problem": "tsp"}
+        if self.options.weights != RANDOM_WEIGHTS:
+            self.weights = find_weights(self.options.weights, dataset.sizes[1])
+            config = self.weights.manifest.config
+        model = built(
+            lambda: build_path_policy(MODEL, logit_scale=self.options.logit_scale, **config), self.weights
+        )
+        assert isinstance(model, Difusco)
+        if self.params.steps > model.config.timesteps:
+            raise BadInputError(
+                f"{MODEL}: parameter steps={self.params.steps}: the model knows {model.config.timesteps} time steps."
+            )
+        self.model = model.to(self.options.device).eval()
+        points = np.random.default_rng(0).random((8, 2))
+        self._tour(edge_map(points, np.ones((8, 8))), 0, time.perf_counter() + 60.0, warm_up=True)
+
+    def weights_facts(self) -> dict[str, Any]:
+        """Return what a record says about the weights."""
+        return facts_of(self.weights)
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return how many instances are solved together: one on a CPU, and where sizes differ."""
+        smallest, largest = dataset.sizes
+        if smallest != largest:
+            return 1
+        return max(1, min(LARGEST_BATCH, self._rows(largest) // self.samples))
+
+    def _rows(self, n: int) -> int:
+        """How many heat maps are made together."""
+        if not self.options.device.startswith("cuda"):
+            return 1
+        width = self.model.config.width if self.model is not None else 256
+        return max(1, ENTRIES_PER_BATCH // (n * self._degree(n) * width))
+
+    def _degree(self, n: int) -> int:
+        """Edges per node; `n` in the complete graph."""
+        count = self.params.neighbours
+        if count is None:
+            count = 0 if n <= DENSE_UP_TO else _by_size(NEIGHBOURS, n)
+        return min(count or n, n)
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> list[Outcome]:
+        """Solve instances of equal size together, as many as fit; others one by one."""
+        if len({instance.n for instance in batch}) > 1:
+            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
+        outcomes: list[Outcome] = []
+        size = min(len(batch), self._rows(batch[0].n))
+        for first in range(0, len(batch), size):
+            group = batch[first : first + size]
+            start = time.perf_counter()
+            tours = self._solve_group(group, seed + first, start, time_limit)
+            each = (time.perf_counter() - start) / len(group)
+            outcomes += [Solved(tour, seconds=each) for tour in tours]
+            progress(len(outcomes))
+        return outcomes
+
+    def _solve_group(
+        self, group: Sequence[Instance], seed: int, start: float, time_limit: float | None
+    ) -> list[NDArray[np.integer]]:
+        """Draw samples until there are enough or time is up, and keep the shortest tour of each instance."""
+        n = group[0].n
+        if n <= 3:
+            return [np.arange(n)] * len(group)
+        points = [to_unit_square(instance.arrays()["coords"]) for instance in group]
+        degree = self._degree(n)
+        near = None if degree == n else [nearest_graph(p, degree) for p in points]
+        together = max(1, self._rows(n) // len(group))
+        best: list[tuple[float, NDArray[np.int64]]] = []
+        for sample in range(0, self.samples, together):
+            count = min(together, self.samples - sample)
+            maps = self._maps(points, near, seed, sample, count)
+            found = []
+            for j in range(len(group)):
+                stop = None if time_limit is None else start + time_limit * (j + 1)
+                tours = [self._tour(m, seed + j, stop) for m in maps[j * count : (j + 1) * count]]
+                found.append(min(((_length(points[j], t), t) for t in tours), key=lambda pair: pair[0]))
+            best = (
+                found
+                if not best
+                else [min(a, b, key=lambda p: p[0]) for a, b in zip(best, found, strict=True)]
+            )
+            if time_limit is not None and time.perf_counter() - start > time_limit * len(group):
+                break
+        return [
+            join_fixed_edges(instance, tour) if isinstance(instance, TSPInstance) else tour
+            for instance, (_, tour) in zip(group, best, strict=True)
+        ]
+
+    def _maps(
+        self,
+        points: list[NDArray[np.float64]],
+        near: list[NDArray[np.int64]] | None,
+        seed: int,
+        sample: int,
+        count: int,
+    ) -> list[EdgeMap]:
+        """Draw `count` heat maps per instance, instance by instance, from number `sample` on."""
+        assert self.model is not None
+        device = self.options.device
+        coords = torch.from_numpy(np.stack(points)).float().to(device).repeat_interleave(count, dim=0)
+        ends = None
+        if near is not None:
+            ends = torch.from_numpy(np.stack(near)).to(device).repeat_interleave(count, dim=0)
+        stream = streams(torch.arange(seed, seed + len(points)), sample, count).flatten()
+        scores = heat_maps(
+            self.model,
+            EdgeGraph(coords, ends),
+            stream,
+            steps=self.params.steps,
+            schedule=self.params.schedule,
+        )
+        rows = scores.cpu().numpy()
+        return [
+            edge_map(points[r // count], rows[r], None if near is None else near[r // count])
+            for r in range(len(rows))
+        ]
+
+    def _tour(
+        self, edges: EdgeMap, seed: int, stop: float | None, *, warm_up: bool = False
+    ) -> NDArray[np.int64]:
+        """Make a tour of a heat map."""
+        params, n = self.params, len(edges.coords)
+        tour = merge_greedily(edges).tour
+        most = params.two_opt_moves or _by_size(TWO_OPT_MOVES, n)
+        if params.improve == "two-opt":
+            return improve_best_first(edges.coords, tour, most, stop)[0]
+        if params.improve == "none":
+            return tour
+        if warm_up or params.mcts_restarts:
+            budget = by_restarts(params.mcts_restarts, stop)
+        else:
+            until = time.perf_counter() + params.mcts_seconds * n
+            budget = by_clock(until if stop is None else min(stop, until))
+        return search(edges, seed, budget, tour, most)
+
+    def close(self) -> None:
+        """Free the network."""
+        self.model = None
+
+
+def _check_decoding(decoding: Decoding) -> None:
+    if decoding.name not in ("greedy", "sample") or decoding.augmentation > 1:
+        raise BadInputError(
+            f"{MODEL}: decoding {decoding} is not for heat maps of edges; use greedy or sample:K."
+        )
+
+
+def read(options: SolverOptions, decoding: Decoding) -> DifuscoParams:
+    """Read the parameters.
+
+    Raises
+    ------
+    UnknownNameError, BadInputError
+        For a parameter that does not exist, a value out of range, or two that do not go together.
+    """
+    given = read_params(
+        MODEL,
+        options.params,
+        steps=(int, 50),
+        schedule=(str, "cosine"),
+        neighbours=(str, AUTO),
+        improve=(str, "none"),
+        two_opt_moves=(str, AUTO),
+        mcts_seconds=(float, 0.1),
+        mcts_restarts=(int, 0),
+    )
+    for key, known in (("schedule", SCHEDULES), ("improve", IMPROVE)):
+        if given[key] not in known:
+            raise UnknownNameError(f"value of parameter {key} of {MODEL}", given[key], known)
+    for key, least in (("steps", 1), ("mcts_seconds", 0), ("mcts_restarts", 0)):
+        if not least <= given[key] < float("inf"):
+            raise BadInputError(f"{MODEL}: parameter {key}={given[key]}: expected at least {least}.")
+    if decoding.knn is not None and given["neighbours"] != AUTO:
+        raise BadInputError(f"{MODEL}: give either neighbours={given['neighbours']} or knn={decoding.knn}.")
+    if given["improve"] == "mcts" and decoding.name == "sample":
+        raise BadInputError(f"{MODEL}: improve=mcts searches from one heat map; use --decoding greedy.")
+    near = DENSE if given["neighbours"] == DENSE else _count("neighbours", given["neighbours"], 2)
+    return DifuscoParams(
+        steps=given["steps"],
+        schedule=given["schedule"],
+        neighbours=decoding.knn if decoding.knn is not None else 0 if near == DENSE else near,  # type: ignore[arg-type]
+        improve=given["improve"],
+        two_opt_moves=_count("two_opt_moves", given["two_opt_moves"], 1),
+        mcts_seconds=given["mcts_seconds"],
+        mcts_restarts=given["mcts_restarts"],
+    )
+
+
+def _count(key: str, text: str, least: int) -> int | None:
+    """Read a number, or None for ``auto``."""
+    if text == AUTO:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        also = " or dense" if key == "neighbours" else ""
+        raise BadInputError(
+            f"{MODEL}: parameter {key}={text!r}: expected auto{also}, or a number of at least {least}."
+        )
+    return int(text)
+
+
+def _by_size(table: tuple[tuple[int, int], ...], n: int) -> int:
+    return next(value for largest, value in table if n <= largest)
+
+
+def _length(points: NDArray[np.float64], tour: NDArray[np.int64]) -> float:
+    return float(lengths(points, tour, np.roll(tour, -1)).sum())
+
+
+def find_weights(name: str | None, size: int) -> WeightsFile:
+    """Find imported weights: those named, else those called ``difusco``, else those whose name ends in the nearest size.
+
+    Raises
+    ------
+    BadWeightsError
+        When there are none; the message says what gets them.
+    """
+    command = f"nco-bench weights import {MODEL} FILE" + (f" --name {name}" if name else "")
+    get = f"download a checkpoint of the authors from {CHECKPOINTS} and run '{command}'"
+    if name is not None:
+        plain = not name.endswith(SUFFIX) and name == name.rpartition("/")[2]
+        if plain and not any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder())):
+            raise BadWeightsError(
+                f"No weights called {name!r} for {MODEL}; 'nco-bench weights list' shows what there is. "
+                f"To get them, {get}."
+            )
+        return resolve(name, MODEL, "tsp")
+    names = [w.path.stem for w in list_weights() if w.manifest.model == MODEL]
+    if MODEL in names:
+        return resolve(MODEL, MODEL, "tsp")
+    sizes = [
+        (abs(int(m[1]) - size), int(m[1]), known) for known in names if (m := re.search(r"(\d+)$", known))
+    ]
+    if not sizes:
+        raise BadWeightsError(
+            f"{MODEL}: no weights ship with nco-bench and none were imported; {get}, or "
+            "run an untrained network with --weights random."
+        )
+    return resolve(min(sizes)[2], MODEL, "tsp")

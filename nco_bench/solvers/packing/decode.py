@@ -1,0 +1,232 @@
+"""Packing with attend2pack: one loop for greedy decoding, for sampling and for training, batched over lanes.
+
+The geometry is that of section 6 of the paper with the open direction up: for a box of extents (ex, ey, ez) at y, every x is
+tried, the box falls onto the highest cell under it, and the lowest of these places counts, the smallest x among equals.
+
+Letters in shapes: B instances, P samples, R lanes (B x P), N boxes, L x W base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nco_bench.problems.bpp3d import ORIENTATIONS
+from nco_bench.solvers.stepwise.steps import sampling
+
+Choose = Callable[[Tensor, int], Tensor]
+"""Picks from ``(B, P, A)`` logits at a step, ``(B, P)``."""
+
+CELLS_AT_A_TIME = {"cpu": 2**20, "cuda": 2**27}
+"""Cells of height maps that are decoded together, to bound memory."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Packings of R lanes.
+
+    Attributes
+    ----------
+    rows
+        ``(R, N, 4)`` int64 x, y, z and orientation of the sides in ascending order.
+    height
+        ``(R,)`` float32 height reached; whole numbers.
+    log_prob
+        ``(R,)`` log-probability of all choices of both policies, or None where it was not asked for.
+    """
+
+    rows: Tensor
+    height: Tensor
+    log_prob: Tensor | None
+
+
+def best_choice(logits: Tensor, step: int) -> Tensor:
+    """Take the best-scored action."""
+    return logits.argmax(dim=2)
+
+
+def roll_out(
+    policy: Any, encoded: Any, sides: Tensor, choose: Choose, samples: int = 1, *, log_prob: bool = False
+) -> Packed:
+    """Pack all boxes.
+
+    Parameters
+    ----------
+    policy
+        An `Attend2Pack`.
+    encoded
+        Its `encode` of the instances, repeated for the samples.
+    sides
+        ``(R, N, 3)`` whole sides in ascending order, each instance `samples` times in a row.
+    choose
+        Picks actions; the steps count both policies' choices.
+    samples
+        P.
+    log_prob
+        Add up the log-probabilities of what is chosen.
+    """
+    config = policy.config
+    lanes, count, _ = sides.shape
+    length, width = config.bin_length, config.bin_width
+    lane = torch.arange(lanes, device=sides.device)
+    extents = sides.float()[:, :, torch.tensor(ORIENTATIONS, device=sides.device)]  # (R, N, 6, 3)
+    heights = torch.zeros(lanes, length, width, device=sides.device)
+    previous = heights
+    left = torch.ones(lanes, count, dtype=torch.bool, device=sides.device)
+    rows = torch.zeros(lanes, count, 4, dtype=torch.int64, device=sides.device)
+    total = torch.zeros(lanes, device=sides.device) if log_prob else None
+    across = torch.arange(width, device=sides.device)
+    for step in range(count):
+        seen = policy.see(previous, heights)
+        logits = policy.sequence_logits(encoded, left, seen)
+        box = choose(logits.unflatten(0, (-1, samples)), 2 * step).flatten()
+        left = left.index_put((lane, box), torch.zeros((), dtype=torch.bool, device=sides.device))
+        turned = extents[lane, box]  # (R, 6, 3)
+        feasible = (across + turned[..., 1:2] <= width) & (turned[..., :1] <= length)
+        places = policy.placement_logits(encoded, left, box, seen, feasible)
+        place = choose(places.unflatten(0, (-1, samples)), 2 * step + 1).flatten()
+        if total is not None:
+            total = total + _log_prob(logits, box) + _log_prob(places, place)
+        turn, y = place // width, place % width
+        previous = heights
+        x, z, heights = drop(heights, turned[lane, turn], y)
+        rows[lane, box] = torch.stack([x, y, z, turn], dim=1)
+    return Packed(rows, heights.flatten(1).amax(1), total)
+
+
+def _log_prob(logits: Tensor, action: Tensor) -> Tensor:
+    return logits.log_softmax(1).gather(1, action[:, None]).squeeze(1)
+
+
+def drop(heights: Tensor, extents: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lower one box per lane onto its height map.
+
+    Parameters
+    ----------
+    heights
+        ``(R, L, W)`` float32 whole heights; exact below 2^24.
+    extents
+        ``(R, 3)`` of the box along x, y, z.
+    y
+        ``(R,)`` where it begins across the bin.
+
+    Returns
+    -------
+    tuple
+        x and z of the box, ``(R,)`` int64, and the new height maps.
+    """
+    _, length, width = heights.shape
+    across = torch.arange(width, device=heights.device)
+    beside = (across >= y[:, None]) & (across < (y + extents[:, 1].long())[:, None])  # (R, W)
+    profile = (heights * beside[:, None].to(heights.dtype)).amax(2)  # (R, L)
+    ex = extents[:, 0].long()
+    along = torch.arange(length, device=heights.device)
+    rests = window_max(profile, ex)
+    # One whole number to minimise: lowest first, then the smallest x, on every device.
+    key = (rests.long() * length + along).masked_fill(along > (length - ex)[:, None], 2**62).amin(1)
+    x, z = key % length, key // length
+    under = (along >= x[:, None]) & (along < (x + ex)[:, None])
+    top = (z + extents[:, 2].long()).to(heights.dtype)
+    covered = under[:, :, None] & beside[:, None]
+    return x, z, torch.where(covered, top[:, None, None], heights)
+
+
+def window_max(values: Tensor, window: Tensor) -> Tensor:
+    """Return for each start the maximum of the next `window` values, by a table of powers of two.
+
+    Parameters
+    ----------
+    values
+        ``(R, L)``, none negative.
+    window
+        ``(R,)`` one per row, at most L; starts too near the end see the shorter rest.
+    """
+    table, width = [values], 1
+    while 2 * width <= values.shape[1]:
+        last = table[-1]
+        table.append(torch.maximum(last, torch.nn.functional.pad(last[:, width:], (0, width))))
+        width *= 2
+    # frexp is exact: window = m 2^e with m in [1/2, 1).
+    level = torch.frexp(window.double()).exponent.long() - 1
+    row = torch.stack(table)[level, torch.arange(len(values), device=values.device)]  # (R, L)
+    shift = (window - 2**level)[:, None] + torch.arange(values.shape[1], device=values.device)
+    return torch.maximum(row, row.gather(1, shift.clamp(max=values.shape[1] - 1)))
+
+
+@torch.inference_mode()
+def decode_packing(policy: Any, sides: Tensor, seeds: Tensor, samples: int | None = None) -> Packed:
+    """Solve a batch greedily, or by the best of several samples.
+
+    Parameters
+    ----------
+    policy
+        An `Attend2Pack` in evaluation mode; work is done on its device.
+    sides
+        ``(B, N, 3)`` whole sides in ascending order.
+    seeds
+        ``(B,)`` int64, for sampling.
+    samples
+        None is greedy.
+
+    Returns
+    -------
+    Packed
+        One lane per instance: the lowest packing, the first among equals.
+    """
+    device = next(policy.parameters()).device
+    sides, seeds = sides.to(device), seeds.to(device)
+    encoded = policy.encode(sides)
+    if samples is None:
+        return roll_out(policy, encoded, sides, best_choice)
+    cells = len(sides) * policy.config.bin_length * policy.config.bin_width
+    group = max(1, CELLS_AT_A_TIME.get(device.type, 2**20) // cells)
+    best: Packed | None = None
+    for begin in range(0, samples, group):
+        count = min(group, samples - begin)
+        lanes = sides.repeat_interleave(count, dim=0)
+        choose = sampling(seeds, begin, count)
+        found = _lowest(roll_out(policy, encoded.repeated(count), lanes, choose, count), count)
+        if best is None:
+            best = found
+            continue
+        better = found.height < best.height
+        best = Packed(
+            torch.where(better[:, None, None], found.rows, best.rows),
+            torch.minimum(found.height, best.height),
+            None,
+        )
+    assert best is not None
+    return best
+
+
+def _lowest(packed: Packed, samples: int) -> Packed:
+    """Keep the lowest of the samples of each instance."""
+    height = packed.height.view(-1, samples)
+    # A whole number again, so that the first of equals is taken on every device.
+    order = height.long() * samples + torch.arange(samples, device=height.device)
+    lane = order.amin(1) % samples + torch.arange(len(height), device=height.device) * samples
+    return Packed(packed.rows[lane], packed.height[lane], None)
+
+
+def to_solutions(boxes: NDArray[np.int64], rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+    """Turn orientations of sorted sides into those of the boxes as given.
+
+    Parameters
+    ----------
+    boxes
+        ``(B, N, 3)`` sides as given.
+    rows
+        ``(B, N, 4)`` x, y, z, orientation of the sides in ascending order.
+    """
+    ranks = np.argsort(boxes, axis=2, kind="stable")  # which given side is the k-th smallest
+    order = np.take_along_axis(ranks, np.array(ORIENTATIONS)[rows[..., 3]], axis=2)
+    # Orientations are in lexicographic order: two per side along x, the smaller of the other two along y first.
+    turns = 2 * order[..., 0] + (order[..., 1] > order[..., 2])
+    out = np.concatenate([rows[..., :3], turns[..., None]], axis=2).astype(np.int32)
+    return [packing.ravel() for packing in out]

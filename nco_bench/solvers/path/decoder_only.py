@@ -1,0 +1,148 @@
+"""Decoder-only TSP policy of "Efficient Decoder Scaling Strategy for Neural Routing Solvers" (2026), appendix B.
+
+No official code is published. What the paper leaves open is chosen so that all twelve parameter counts of its Table 1
+come out (two of them to 0.01 M): no bias on queries, keys and values; biases everywhere else. Choices that
+the counts do not fix: ReLU in the feed-forward layers (as in LEHD, which the paper starts from), and the start token
+plays the role of the destination in segment re-construction, as in LEHD.
+
+Letters in shapes: B batch, M candidates, T = M + 2 tokens, W width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.nn.layers import attend
+from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
+from nco_bench.solvers.path.policy import PathNodes, PathState
+
+
+@dataclass(frozen=True)
+class DecoderOnlyConfig:
+    """One configuration of Table 1, with the ablations of appendix B.
+
+    Attributes
+    ----------
+    depth, width
+        Number of decoder layers and width of the node embeddings.
+    heads, head_dim
+        Attention heads and width of each query, key and value.
+    ffn
+        Hidden width of the feed-forward layers.
+    gate
+        Gated attention: the attention output is multiplied by a sigmoid gate (appendix B).
+    rezero
+        Residual branches are weighted by scalars that start at 0 (Bachlechner et al. 2021).
+    training_size
+        Instance size the weights were trained on; the log(n) scale is 1 there.
+    """
+
+    depth: int = 6
+    width: int = 128
+    heads: int = 8
+    head_dim: int = 16
+    ffn: int = 512
+    gate: bool = True
+    rezero: bool = True
+    training_size: int = 100
+
+
+def table_1(depth: int, width: int) -> DecoderOnlyConfig:
+    """Return the configuration of Table 1 (or 24x64, 96x32 of Table 2) with this depth and width."""
+    heads = {32: 4, 64: 4, 128: 8, 256: 16, 512: 16}[width]
+    head_dim = {32: 8, 64: 16, 128: 16, 256: 16, 512: 32}[width]
+    return DecoderOnlyConfig(depth, width, heads, head_dim, ffn=4 * width)
+
+
+def config_for(name: str, problem: str) -> DecoderOnlyConfig:
+    """Return the configuration of a registered name, ``decoder-DEPTHxWIDTH``."""
+    if problem != "tsp":
+        raise UnknownNameError(f"problem of {name}", problem, ["tsp"])
+    depth, width = name.removeprefix("decoder-").split("x")
+    return table_1(int(depth), int(width))
+
+
+class GatedAttention(nn.Module):
+    """Multi-head self-attention whose output is gated: MHA(X) * sigmoid(X W_G) (appendix B)."""
+
+    def __init__(self, config: DecoderOnlyConfig) -> None:
+        super().__init__()
+        self.heads, self.head_dim = config.heads, config.head_dim
+        inner = config.heads * config.head_dim
+        self.qkv = nn.Linear(config.width, 3 * inner, bias=False)
+        self.out = nn.Linear(inner, config.width)
+        self.gate = nn.Linear(config.width, config.width) if config.gate else None
+
+    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+        """Attend over all tokens, ``(B, T, W)`` to ``(B, T, W)``; logits are multiplied by `scale`."""
+        batch, tokens, _ = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+        heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
+        mixed = self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+        return mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x))
+
+
+class DecoderLayer(nn.Module):
+    """H + alpha_1 GatedAttn(H), then H + alpha_2 FFN(H); no normalisation (appendix B)."""
+
+    def __init__(self, config: DecoderOnlyConfig) -> None:
+        super().__init__()
+        self.attention = GatedAttention(config)
+        self.ffn_in = nn.Linear(config.width, config.ffn)
+        self.ffn_out = nn.Linear(config.ffn, config.width)
+        self.alpha_attention = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
+        self.alpha_ffn = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
+
+    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
+        x = x + self.alpha_attention * self.attention(x, scale)
+        return x + self.alpha_ffn * self.ffn_out(F.relu(self.ffn_in(x)))
+
+
+class DecoderOnly(nn.Module):
+    """The whole policy: a linear embedding, `depth` decoder layers over the remaining nodes, a linear score."""
+
+    problem = "tsp"
+
+    def __init__(self, config: DecoderOnlyConfig, logit_scale: LogitScale = log_ratio) -> None:
+        super().__init__()
+        self.config = config
+        self.logit_scale = logit_scale
+        self.embedding = nn.Linear(2, config.width)
+        self.start = nn.Linear(config.width, config.width)
+        self.current = nn.Linear(config.width, config.width)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.depth))
+        self.score = nn.Linear(config.width, 1)
+
+    def embed(self, nodes: PathNodes) -> Tensor:
+        """Embed raw coordinates, ``(B, N, 2)`` to ``(B, N, W)``."""
+        return self.embedding(nodes.coords)
+
+    def scores(self, state: PathState) -> Tensor:
+        """Score the candidates of the current node, ``(B, M)``."""
+        origin, candidates, destination = (
+            state.features[:, :1],
+            state.features[:, 1:-1],
+            state.features[:, -1:],
+        )
+        # X = [h'_start, h_available, h'_current]: the start is where the tour must return to.
+        x = torch.cat([self.start(destination), candidates, self.current(origin)], dim=1)
+        context = ScaleContext(
+            x.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
+        )
+        scale = self.logit_scale(context)
+        for layer in self.layers:
+            x = layer(x, scale)
+        return self.score(x[:, 1:-1]).squeeze(-1)
+
+
+def build(config: DecoderOnlyConfig, logit_scale: LogitScale | None = None) -> DecoderOnly:
+    """Build the policy with fresh weights; ReZero makes an untrained one ignore attention."""
+    return DecoderOnly(config, logit_scale or log_ratio)

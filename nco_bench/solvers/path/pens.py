@@ -1,0 +1,384 @@
+"""PENS and CoordNS, "Solving the Traveling Salesman Problem with Positional Encoding" (2025), for the Euclidean TSP.
+
+A pre-norm transformer over the nodes of the path problem. PENS starts from random Gaussian node vectors and learns the
+geometry through the attention only: ALiBi on distances (PENS-A), axial RoPE on coordinates (PENS-R), or both (PENS-AR).
+CoordNS is the same network on linearly embedded coordinates. All use scalable softmax (SSMax), in every self-attention
+and not in the output layer.
+
+The paper has no public code. What it leaves open is chosen as follows, and the configuration changes most of it:
+
+- Its attention has no output projection W_O (`output_projection`). Section 5.1 has "9 transformer layers" and "a total of
+  2.8M learnable parameters"; with W_O nine layers make 3,174,336, without it 2,842,560. Eight layers with W_O, the output
+  layer counted as the ninth, would make 2,829,888, which prints alike; but Section 4.3 applies the output layer to the
+  states "after L layers", the nine are BQ-NCO's, which has its scores on top of them, and W_O occurs nowhere in the paper:
+  Section 3.2 names W_q, W_k and W_v as the projections and ends with softmax(...) V. So only nine layers without W_O
+  agree with every sentence. Table 4's 2.7M agrees with neither, unless it counts in 2^20 (2.71, and 2.70 for eight
+  layers); its 3.1M for BQ-NCO (3,107,539) does not. Weights made before this was decided say `output_projection` in
+  their manifests.
+- The ALiBi bias is not multiplied by SSMax (`scale_bias`): s q.k / sqrt(K) - m D.
+- When origin and destination are the same city, one token carries both marker vectors.
+- ReLU between the two feed-forward maps, as in BQ-NCO; no biases; RMSNorm before the output layer.
+- Trainable slopes, which the authors tried first and gave up (appendix A.3), are `trainable_slopes`: one per head for all
+  layers, from the fixed ones on, never decayed. The regularisation that they needed against slopes of 0 is not given; here
+  it is `slope_penalty` times the mean of (1 - m / m_fixed)^2.
+- Node vectors are drawn anew at every forward pass (`noise`), as in training; ``solve`` draws them once per solve.
+
+Letters in shapes: B batch, N nodes, M candidates, T tokens, W width, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
+from nco_bench.solvers.path.policy import PathNodes, PathState
+
+BIAS_BLOCK_BYTES = 64 * 2**20
+"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries."""
+
+KEEP_DISTANCES_BELOW = 2000
+"""Only below this number of tokens are distances kept from layer to layer."""
+
+
+@dataclass(frozen=True)
+class PensConfig:
+    """Sizes and choices of PENS (paper, section 6); the defaults are PENS-A.
+
+    Attributes
+    ----------
+    alibi, rope
+        Which positional encodings are used; neither makes CoordNS.
+    width, heads, ffn, layers
+        Embedding width, attention heads (each ``width // heads`` wide), hidden width, number of layers.
+    output_projection
+        Whether the heads' outputs are mixed by W_O; without it they are only set side by side.
+    initialisation
+        Node vectors: ``gaussian``, ``zero`` (the ablation) or ``coordinates`` (CoordNS).
+    noise
+        ``step`` draws Gaussian node vectors anew at every forward pass, ``solve`` once per solve.
+    max_slope
+        ALiBi slope of the first head; each further head divides by sqrt(2).
+    trainable_slopes, slope_penalty
+        Whether the slopes are learned, and the weight of the loss that holds them near the fixed ones (appendix A.3).
+    scale_bias
+        Whether the logit scale also multiplies the ALiBi bias.
+    max_frequency, base
+        RoPE frequencies per axis: ``max_frequency * base ** (-i / (K / 4))``.
+    training_size
+        Instance size the weights were trained on, for logit scales.
+    """
+
+    alibi: bool = True
+    rope: bool = False
+    width: int = 192
+    heads: int = 12
+    ffn: int = 512
+    layers: int = 9
+    output_projection: bool = False
+    initialisation: str = "gaussian"
+    noise: str = "step"
+    max_slope: float = 10.0
+    trainable_slopes: bool = False
+    slope_penalty: float = 0.01
+    scale_bias: bool = False
+    max_frequency: float = 14.0
+    base: float = 100.0
+    training_size: int = 100
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.width // self.heads
+
+
+def config_for(name: str, problem: str) -> PensConfig:
+    """Return the configuration of ``pens-a``, ``pens-r``, ``pens-ar`` or ``coordns``."""
+    if problem != "tsp":
+        raise UnknownNameError(f"problem of {name}", problem, ["tsp"])
+    if name == "coordns":
+        return PensConfig(alibi=False, rope=False, initialisation="coordinates")
+    return PensConfig(alibi=name in ("pens-a", "pens-ar"), rope=name in ("pens-r", "pens-ar"))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the attention layers know of positions, the same for all layers of one step.
+
+    Attributes
+    ----------
+    coords
+        ``(B, T, 2)``.
+    slopes
+        ``(H,)`` ALiBi slopes, or None.
+    cos, sin
+        ``(B, 1, T, K / 2)`` RoPE phases, or None.
+    distances
+        ``(B, T, T)`` where T is so small that they are kept for all layers, else None.
+    flex
+        Let FlexAttention compute the distances.
+    """
+
+    coords: Tensor
+    slopes: Tensor | None = None
+    cos: Tensor | None = None
+    sin: Tensor | None = None
+    distances: Tensor | None = None
+    flex: bool = False
+
+
+def rotate(x: Tensor, geometry: Geometry) -> Tensor:
+    """Rotate pairs of channels ``(i, i + K/2)`` of queries or keys, ``(B, H, T, K)``, by the RoPE phases."""
+    if geometry.cos is None or geometry.sin is None:
+        return x
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * geometry.cos - b * geometry.sin, a * geometry.sin + b * geometry.cos], dim=-1)
+
+
+def distances(points: Tensor, others: Tensor) -> Tensor:
+    """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
+    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def attend_with_distances(
+    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
+) -> Tensor:
+    """Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(B, H, T, K)``.
+    slopes
+        ``(H,)``, the m_h.
+    geometry
+        Coordinates ``(B, T, 2)``, or distances where they are kept.
+    scale
+        Factor of the content logits.
+    """
+    if geometry.flex:
+        from nco_bench.solvers.path import pens_flex as flex_distances  # its import takes a second
+
+        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale)
+    batch, heads, tokens, _ = query.shape
+    rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
+    blocks = []
+    for start in range(0, tokens, rows):
+        block = slice(start, start + rows)
+        if geometry.distances is None:
+            near = distances(geometry.coords[:, block], geometry.coords)
+        else:
+            near = geometry.distances[:, block]
+        bias = (near[:, None] * -slopes[:, None, None]).to(query.dtype)
+        blocks.append(
+            F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
+        )
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with ALiBi and/or axial RoPE, without biases (section 4)."""
+
+    def __init__(self, config: PensConfig) -> None:
+        super().__init__()
+        self.heads, self.head_dim = config.heads, config.head_dim
+        self.scale_bias = config.scale_bias
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.out = (
+            nn.Linear(config.width, config.width, bias=False) if config.output_projection else nn.Identity()
+        )
+
+    def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
+        """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (SSMax)."""
+        batch, tokens, _ = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        query, key = rotate(query, geometry), rotate(key, geometry)
+        factor = 1 / math.sqrt(self.head_dim)
+        if isinstance(scale, Tensor):
+            query = query * scale
+        else:
+            factor *= scale
+        if geometry.slopes is None:
+            heads = F.scaled_dot_product_attention(query, key, value, scale=factor)
+        else:
+            slopes = geometry.slopes * scale if self.scale_bias else geometry.slopes
+            heads = attend_with_distances(query, key, value, slopes, geometry, factor)
+        return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+
+
+class Layer(nn.Module):
+    """X + MHA(norm(X)), then X + FFN(norm(X)), with RMSNorm."""
+
+    def __init__(self, config: PensConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width)
+        self.attention = Attention(config)
+        self.ffn_norm = nn.RMSNorm(config.width)
+        self.ffn_in = nn.Linear(config.width, config.ffn, bias=False)
+        self.ffn_out = nn.Linear(config.ffn, config.width, bias=False)
+
+    def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
+        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
+        x = x + self.attention(self.attention_norm(x), geometry, scale)
+        return x + self.ffn_out(F.relu(self.ffn_in(self.ffn_norm(x))))
+
+
+class Pens(nn.Module):
+    """The whole policy: random node vectors, `layers` layers, scores (x_o W_q).(x_c W_k)."""
+
+    problem = "tsp"
+    slopes: Tensor
+    frequencies: Tensor
+
+    def __init__(self, config: PensConfig, logit_scale: LogitScale = ssmax) -> None:
+        super().__init__()
+        self.config = config
+        self.logit_scale = logit_scale
+        self.noise_seeds = torch.zeros(1, dtype=torch.int64)
+        self.flex = False
+        self.embedding = (
+            nn.Linear(2, config.width, bias=False) if config.initialisation == "coordinates" else None
+        )
+        # The vectors e_o and e_d are as large as the node vectors they mark, and the first scores are near 0 [our choice]:
+        # with smaller marks and PyTorch's default scores training starts at three times the loss of a uniform choice.
+        self.origin = nn.Parameter(torch.randn(config.width))
+        self.destination = nn.Parameter(torch.randn(config.width))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.width)
+        self.query = nn.Linear(config.width, config.width, bias=False)
+        self.key = nn.Linear(config.width, config.width, bias=False)
+        with torch.no_grad():
+            self.query.weight.mul_(0.1)
+        self.fixed_slopes = config.max_slope * 2.0 ** (-torch.arange(config.heads) / 2)
+        quarter = max(1, config.head_dim // 4)
+        frequencies = config.max_frequency * config.base ** (-torch.arange(quarter) / quarter)
+        if config.trainable_slopes and config.alibi:
+            self.slopes = nn.Parameter(self.fixed_slopes.clone())
+        else:
+            self.register_buffer("slopes", self.fixed_slopes, persistent=False)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    @property
+    def undecayed(self) -> tuple[nn.Parameter, ...]:
+        """What an optimiser must not decay: trainable slopes, which weight decay draws to 0 (appendix A.3)."""
+        return (self.slopes,) if isinstance(self.slopes, nn.Parameter) else ()
+
+    def penalty(self) -> Tensor | None:
+        """Return what is added to the loss for slopes that leave the fixed ones, or None where they are not learned."""
+        if not self.undecayed:
+            return None
+        share = self.slopes / self.fixed_slopes.to(self.slopes)
+        return self.config.slope_penalty * ((1 - share) ** 2).mean()
+
+    def reseed(self, seeds: int | Tensor) -> None:
+        """Choose the random node vectors of the following solves: one seed for all, or ``(B,)``, one per instance."""
+        self.noise_seeds = torch.as_tensor(seeds, dtype=torch.int64).reshape(-1)
+
+    def embed(self, nodes: PathNodes) -> Tensor:
+        """Give every node what its vector is made from, ``(B, N, E)``.
+
+        CoordNS: its embedded coordinates. PENS: the key of its random vector, int64 with E = 1, so that vectors stay
+        with their nodes when others leave and nothing of size N x W is stored. In evaluation they follow from the seed of
+        the instance, so a tour does not depend on the batch that it is solved in (versions and segments of an instance
+        share its seed); in training every sample has its own.
+        """
+        if self.embedding is not None:
+            return self.embedding(nodes.coords)
+        batch, count, _ = nodes.coords.shape
+        device = nodes.coords.device
+        if self.training:
+            return torch.randint(2**62, (batch, count, 1), device=device)
+        seeds = self.noise_seeds.to(device)
+        seeds = (
+            seeds.repeat_interleave(batch // len(seeds))
+            if batch % len(seeds) == 0
+            else seeds[:1].expand(batch)
+        )
+        return _mix(_mix(seeds + 1)[:, None] ^ _mix(torch.arange(1, count + 1, device=device)))[..., None]
+
+    def scores(self, state: PathState) -> Tensor:
+        """Score the candidates, ``(B, M)``."""
+        x = self._vectors(state)
+        coords = state.coords
+        if state.closed:  # one city is origin and destination: one token with both vectors
+            x, coords = x[:, :-1], coords[:, :-1]
+            x = torch.cat([x[:, :1] + self.origin + self.destination, x[:, 1:]], dim=1)
+        else:
+            x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
+        geometry = self._geometry(coords)
+        config = self.config
+        scale = self.logit_scale(
+            ScaleContext(x.shape[1], state.instance_size, config.head_dim, config.training_size)
+        )
+        for layer in self.layers:
+            x = layer(x, geometry, scale)
+        x = self.norm(x)
+        candidates = x[:, 1 : 1 + state.candidates]
+        return (self.key(candidates) @ self.query(x[:, 0]).unsqueeze(-1)).squeeze(-1)
+
+    def _vectors(self, state: PathState) -> Tensor:
+        if self.embedding is not None:
+            return state.features
+        dtype = self.origin.dtype
+        if self.config.initialisation == "zero":
+            batch, tokens, _ = state.features.shape
+            return torch.zeros(batch, tokens, self.config.width, dtype=dtype, device=state.features.device)
+        step = state.candidates if self.config.noise == "step" else 0
+        return gaussian_vectors(state.features.squeeze(-1), step, self.config.width).to(dtype)
+
+    def _geometry(self, coords: Tensor) -> Geometry:
+        slopes, near = None, None
+        if self.config.alibi:
+            slopes = self.slopes
+            batch, tokens, _ = coords.shape
+            if not self.flex and tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
+                near = distances(coords, coords)
+        if not self.config.rope:
+            return Geometry(coords, slopes, distances=near, flex=self.flex)
+        # The first half of the rotated pairs turns with x, the second half with y.
+        phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), near, self.flex)
+
+
+def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:
+    """Standard normal vectors as a pure function of keys: the same key and step give the same vector.
+
+    Parameters
+    ----------
+    keys
+        ``(B, T)`` int64.
+    step
+        A counter that makes new vectors from the same keys.
+    width
+        Length of the vectors; even.
+
+    Returns
+    -------
+    Tensor
+        ``(B, T, width)`` float32.
+    """
+    pairs = torch.arange(width // 2, dtype=torch.int64, device=keys.device)
+    counter = pairs * 0x1F3D5B79 + step * 0x2545F491
+    mixed = _mix(keys[..., None] ^ _mix(counter))  # (B, T, width / 2)
+    # Box and Muller: 31 bits for the radius, 32 for the angle.
+    radius = torch.sqrt(-2 * torch.log(((mixed >> 33 & 0x7FFFFFFF) + 0.5) * 2.0**-31))
+    angle = (mixed & 0xFFFFFFFF) * (2 * math.pi * 2.0**-32)
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """The finaliser of SplitMix64 (Steele et al. 2014) on int64, whose products wrap around."""
+    x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return x ^ (x >> 31 & 0x1FFFFFFFF)
+
+
+def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:
+    """Build the policy with fresh weights (PyTorch's default initialisation of linear maps)."""
+    return Pens(config, logit_scale or ssmax)

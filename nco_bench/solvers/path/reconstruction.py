@@ -1,0 +1,167 @@
+"""Random re-construction (RRC, LEHD) and parallel local re-construction (PRC, SIT), for TSP and CVRP: whole searches.
+
+Both take segments out of a complete solution, rebuild them greedily as path problems of their own, and keep the new
+ones where they are strictly shorter (`iterations_tsp`, `iterations_cvrp`). Here their draws are made and time is kept.
+
+Every instance has draws of its own (direction, start of the segments, route ends), from its own seed, so its solution
+does not depend on the batch that it is solved in; the official codes share most draws of a batch. Only the length of
+the segments is shared, because sub-problems that are solved together must have one length, and waiting for a batch per
+length would cost the speed. The lengths are drawn from a stream that depends on the iteration alone: every instance of
+a size, in every batch and with every seed, meets the same lengths, uniform as in the papers. So the spread over seeds
+does not include that of the lengths.
+
+Letters in shapes: B batch, N nodes, V customers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nco_bench.solvers.decoding.draws import Draws, drawn_draws
+from nco_bench.solvers.path.policy import PathPolicy
+from nco_bench.solvers.path.problem import route_lengths, tour_lengths
+from nco_bench.solvers.path.reconstruction_cvrp import prc_cvrp_step, rrc_cvrp_step
+from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
+from nco_bench.solvers.path.reconstruction_tsp import prc_tsp_step, rrc_tsp_step
+from nco_bench.solvers.path.route_moves import Routes
+
+MAX_SEGMENT_LENGTH = 1000
+"""l_max of PRC (SIT, section 5)."""
+
+FLIP, START, ROUTE_FLIP, SECOND_ROUTE_FLIP, ORDER = range(5)
+"""Kinds of draws of one iteration; the last one is for the initial insertion."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop, and whom to tell.
+
+    Attributes
+    ----------
+    iterations
+        At most this many.
+    seconds
+        Stop before the first iteration that begins later than this after `begun`; None for no limit.
+    begun
+        ``time.monotonic()`` when the solve began (its initial solution counts too).
+    report
+        Called with (seconds since `begun`, costs ``(B,)``) after the initial solution and every iteration.
+    """
+
+    iterations: int
+    seconds: float | None
+    begun: float
+    report: Callable[[float, Tensor], None]
+
+    def steps(self) -> Iterator[int]:
+        """Count iterations until one of the limits is reached."""
+        for step in range(self.iterations):
+            if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
+                return
+            yield step
+
+    def note(self, costs: Tensor) -> None:
+        """Report the costs reached by now."""
+        self.report(time.monotonic() - self.begun, costs)
+
+
+@torch.inference_mode()
+def improve_tsp(
+    policy: PathPolicy,
+    coords: Tensor,
+    tours: Tensor,
+    budget: Budget,
+    draws: Draws | torch.Generator,
+    *,
+    parallel: bool,
+    max_length: int | None = None,
+    knn: int | None = None,
+    metric: Tensor | None = None,
+) -> Tensor:
+    """Improve tours by RRC, or by PRC if `parallel`; never makes one longer.
+
+    Parameters
+    ----------
+    coords, tours
+        ``(B, N, 2)``, ``(B, N)``.
+    budget
+        Limits.
+    draws
+        One stream per instance; a generator (for training) has them drawn.
+    max_length
+        Longest segment; None is N for RRC and 1000 for PRC (l_max).
+    knn
+        As in `greedy`, within a segment.
+    metric
+        Coordinates to report costs on, if not `coords`.
+    """
+    count = tours.shape[1]
+    longest = max(4, min(count, max_length or (MAX_SEGMENT_LENGTH if parallel else count)))
+    metric = coords if metric is None else metric
+    budget.note(tour_lengths(metric, tours))
+    if count < 4:  # all tours are equal
+        return tours
+    draws = _draws(draws, tours)
+    step = prc_tsp_step if parallel else rrc_tsp_step
+    for k in budget.steps():
+        tours, _ = step(
+            policy, coords, tours, flip=draws.coins(k, FLIP, 1).squeeze(1), start=draws.below(k, START, count),
+            length=draws.shared_between(k, 4, longest), knn=knn,
+        )  # fmt: skip
+        budget.note(tour_lengths(metric, tours))
+    return tours
+
+
+@torch.inference_mode()
+def improve_cvrp(
+    policy: PathPolicy,
+    instance: CvrpInstance,
+    routes: Routes,
+    budget: Budget,
+    draws: Draws | torch.Generator,
+    *,
+    parallel: bool,
+    max_length: int | None = None,
+    knn: int | None = None,
+    metric: Tensor | None = None,
+) -> Routes:
+    """Improve CVRP solutions by RRC, or by PRC if `parallel`; never makes one longer or infeasible.
+
+    Parameters are as for `improve_tsp`; the solutions given must be feasible.
+    """
+    customers = routes[0].shape[1]
+    shortest = min(4, customers)
+    longest = max(shortest, min(customers, max_length or (MAX_SEGMENT_LENGTH if parallel else customers)))
+    metric = instance.coords if metric is None else metric
+    budget.note(route_lengths(metric, *routes))
+    if customers < 2:
+        return routes
+    draws = _draws(draws, routes[0])
+    for k in budget.steps():
+        length = draws.shared_between(k, shortest, longest)
+        flip = draws.coins(k, FLIP, 1).squeeze(1)
+        first = draws.coins(k, ROUTE_FLIP, customers)
+        if parallel:
+            routes, _ = prc_cvrp_step(
+                policy, instance, routes, length=length, flip=flip,
+                flip_routes=(first, draws.coins(k, SECOND_ROUTE_FLIP, customers)),
+                shift=draws.below(k, START, routes[1].sum(1)) + 1, knn=knn,
+            )  # fmt: skip
+        else:
+            routes, _ = rrc_cvrp_step(
+                policy, instance, routes, flip=flip, flip_routes=first, length=length,
+                end=draws.uniform(k, START).squeeze(1), knn=knn,
+            )  # fmt: skip
+        budget.note(route_lengths(metric, *routes))
+    return routes
+
+
+def _draws(draws: Draws | torch.Generator, solutions: Tensor) -> Draws:
+    if isinstance(draws, Draws):
+        return draws
+    return drawn_draws(len(solutions), draws, solutions.device)

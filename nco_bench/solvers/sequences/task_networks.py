@@ -1,0 +1,248 @@
+"""The networks that the Tropical Attention paper compares: one transformer block with one of three attentions, and the
+Universal Transformer that applies a softmax block up to 32 times with adaptive computation time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from nco_bench.errors import UnknownNameError
+from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.solvers.sequences.tropical import VARIANTS, TropicalAttention, TropicalOptions
+
+ENTROPY_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
+"""Inverse temperature of adaptive softmax as a function of the entropy, highest power first (Velickovic et al., 2024)."""
+
+
+@dataclass(frozen=True)
+class TaskNetworkConfig:
+    """Sizes of a network.
+
+    Attributes
+    ----------
+    features
+        Input features per token.
+    pooled
+        One output per instance, by the mean over tokens, instead of one per token.
+    attention
+        ``vanilla``, ``adaptive`` or ``tropical``.
+    width, heads, layers
+        Width of a token, heads, layers; the hidden layer of the feed-forward part is four times as wide.
+    pre_norm
+        Normalise before each part and once at the end, instead of after each part.
+    outputs
+        Values per token or instance.
+    tropical
+        Variants of tropical attention.
+    max_steps, halting_epsilon
+        Of a Universal Transformer.
+    """
+
+    features: int
+    pooled: bool
+    attention: str = "tropical"
+    width: int = 64
+    heads: int = 2
+    layers: int = 1
+    pre_norm: bool = False
+    outputs: int = 1
+    tropical: TropicalOptions = field(default_factory=TropicalOptions)
+    max_steps: int = 32
+    halting_epsilon: float = 0.01
+
+
+def adaptive_softmax(logits: Tensor) -> Tensor:
+    """Return softmax over the last axis with an inverse temperature that grows with the row's entropy."""
+    p = logits.softmax(-1)
+    entropy = -(p * torch.log(p + 1e-9)).sum(-1, keepdim=True)
+    beta = torch.zeros_like(entropy)
+    for coefficient in ENTROPY_POLYNOMIAL:
+        beta = beta * entropy + coefficient
+    beta = torch.where(entropy > 0.5, beta.clamp(min=1.0), 1.0)
+    return (logits * beta).softmax(-1)
+
+
+class SoftmaxAttention(nn.Module):
+    """Dot-product attention without biases; `adaptive` chooses the temperature row by row."""
+
+    def __init__(self, width: int, heads: int, adaptive: bool) -> None:
+        super().__init__()
+        self.heads, self.adaptive = heads, adaptive
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def weights(self, x: Tensor) -> Tensor:
+        """Return the weights ``(B, H, N, N)``; rows sum to 1."""
+        q, k = self._split(self.query(x)), self._split(self.key(x))
+        logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        return adaptive_softmax(logits) if self.adaptive else logits.softmax(-1)
+
+    def key_norms(self, x: Tensor) -> Tensor:
+        """Return the Euclidean norms of the keys, ``(B, H, N)``."""
+        return self._split(self.key(x)).norm(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map tokens ``(B, N, D)`` to ``(B, N, D)``."""
+        context = self.weights(x) @ self._split(self.value(x))
+        result: Tensor = self.out(context.transpose(1, 2).flatten(2))
+        return result
+
+
+class EncoderLayer(nn.Module):
+    """Attention and feed-forward part, each with a residual, normalised after (default) or before."""
+
+    def __init__(self, attention: nn.Module, width: int, pre_norm: bool) -> None:
+        super().__init__()
+        self.pre_norm = pre_norm
+        self.attention = attention
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
+        self.norm1 = nn.LayerNorm(width)
+        self.norm2 = nn.LayerNorm(width)
+
+    def attention_input(self, x: Tensor) -> Tensor:
+        """Return what the attention sees of tokens ``(B, N, D)``."""
+        normed: Tensor = self.norm1(x) if self.pre_norm else x
+        return normed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map tokens ``(B, N, D)`` to ``(B, N, D)``."""
+        h: Tensor = x + self.attention(self.attention_input(x))
+        if self.pre_norm:
+            return h + self.feed_forward(self.norm2(h))
+        h = self.norm1(h)
+        result: Tensor = self.norm2(h + self.feed_forward(h))
+        return result
+
+
+def _attention(config: TaskNetworkConfig) -> nn.Module:
+    if config.attention == "tropical":
+        return TropicalAttention(config.width, config.heads, config.tropical)
+    return SoftmaxAttention(config.width, config.heads, config.attention == "adaptive")
+
+
+class TaskNetwork(nn.Module):
+    """Embedding, encoder layers, readout.
+
+    As in the official code, tropical layers share one attention module, and the last normalisation is there
+    (and counted) without pre-norm too, where it is not applied.
+    """
+
+    def __init__(self, config: TaskNetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Linear(config.features, config.width)
+        shared = _attention(config)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                shared if config.attention == "tropical" else _attention(config),
+                config.width,
+                config.pre_norm,
+            )
+            for _ in range(config.layers)
+        )
+        self.last_norm = nn.LayerNorm(config.width)
+        self.readout = nn.Linear(config.width, config.outputs)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Map features ``(B, N, F)`` to encoded tokens ``(B, N, D)``."""
+        h: Tensor = self.embed(x)
+        for layer in self.layers:
+            h = layer(h)
+        return self.last_norm(h) if self.config.pre_norm else h
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map features ``(B, N, F)`` to logits or values: ``(B, N)``, or ``(B,)`` where pooled; with several outputs
+        those are a last axis.
+        """
+        h = self.encode(x)
+        values: Tensor = self.readout(h.mean(1) if self.config.pooled else h)
+        return values.squeeze(-1) if self.config.outputs == 1 else values
+
+    def attention_maps(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the first layer takes from which key, ``(B, H, N, N)``, and key norms ``(B, H, N)``.
+
+        Softmax weights; for tropical attention the share of the context's channels that a key provides. Rows sum to 1.
+        """
+        layer = self.layers[0]
+        assert isinstance(layer, EncoderLayer)
+        seen, attention = layer.attention_input(self.embed(x)), layer.attention
+        if isinstance(attention, TropicalAttention):
+            return attention.shares(seen), attention.key_norms(seen)
+        assert isinstance(attention, SoftmaxAttention)
+        return attention.weights(seen), attention.key_norms(seen)
+
+
+class UniversalTaskNetwork(TaskNetwork):
+    """Universal Transformer (Dehghani et al., 2019): one layer applied until each token halts.
+
+    Per step and token: add the sinusoidal step signal, halt with probability sigmoid(w h + b). A token stops when its summed
+    probability would exceed 1 - eps; its last weight is the remainder. There is no position signal (tokens are sets or carry
+    indices) and, with 50,242 parameters published, no room for learned step embeddings.
+    """
+
+    def __init__(self, config: TaskNetworkConfig) -> None:
+        super().__init__(config)
+        self.halt = nn.Linear(config.width, 1)
+        nn.init.constant_(self.halt.bias, 1.0)
+        self.signal: Tensor
+        self.register_buffer("signal", step_signal(config.max_steps, config.width), persistent=False)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Map features ``(B, N, F)`` to encoded tokens ``(B, N, D)``."""
+        state: Tensor = self.embed(x)
+        output = torch.zeros_like(state)
+        total = state.new_zeros(*state.shape[:2], 1)
+        running = torch.ones_like(total, dtype=torch.bool)
+        for step in range(self.config.max_steps):
+            state = state + self.signal[step]
+            p = torch.sigmoid(self.halt(state))
+            halts = running & (total + p > 1 - self.config.halting_epsilon)
+            weight = torch.where(halts, 1 - total, p) * running
+            total = total + weight
+            running = running & ~halts
+            state = self.layers[0](state)
+            output = weight * state + (1 - weight) * output
+            if not running.any():
+                break
+        return self.last_norm(output) if self.config.pre_norm else output
+
+
+def step_signal(steps: int, width: int) -> Tensor:
+    """Return the sinusoidal signal ``(steps, width)`` of the Universal Transformer: sines, then cosines."""
+    half = width // 2
+    frequency = torch.exp(-math.log(1e4) / max(1, half - 1) * torch.arange(half))
+    angle = torch.arange(steps)[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+
+def build_task_network(name: str, features: int, pooled: bool) -> TaskNetwork:
+    """Return an untrained network of the paper, or a variant of one.
+
+    Parameters
+    ----------
+    name
+        A key of `TASK_NETWORKS`.
+    features
+        Input features per token.
+    pooled
+        Whether there is one answer per instance.
+
+    Raises
+    ------
+    UnknownNameError
+        For another name.
+    """
+    if name not in TASK_NETWORKS:
+        raise UnknownNameError("network", name, TASK_NETWORKS)
+    info = TASK_NETWORKS[name]
+    config = TaskNetworkConfig(features, pooled, attention=info.attention, tropical=VARIANTS[info.variant])
+    return UniversalTaskNetwork(config) if info.recurrent else TaskNetwork(config)

@@ -1,0 +1,164 @@
+"""The interface of local-view policies: at every step they look at a few nodes around the current one, and nothing else.
+
+INViT and DGL encode the neighbourhood of the last node again at every step. Their answer is therefore a short list of
+options with probabilities, never a score for every node, and the cost of a step grows with the number of nodes only in
+the search for neighbours. What a policy must remember between steps (DGL: running statistics of distances) is its memory,
+which follows the partial solutions through sampling and beam search.
+
+R partial solutions of B instances are stored instance by instance, C = R / B of each. Other letters in shapes: N nodes
+(the depot first for the CVRP), A options, K neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from nco_bench.solvers.stepwise.policy import RoutingNodes
+
+Memory = tuple[Tensor, ...]
+"""Tensors whose first axis are the R partial solutions."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where R partial solutions stand.
+
+    Attributes
+    ----------
+    first, current
+        ``(R,)`` int64: first node of the tour (0, the depot, for the CVRP), and the node where the path stands.
+    open
+        ``(R, N)`` bool: still to be visited; False for the depot.
+    left
+        Number of open nodes, where it is the same for all rows; the largest of them otherwise.
+    room
+        ``(R,)`` capacity left as a share of the capacity, or None for the TSP.
+    memory
+        What the policy remembers.
+    """
+
+    first: Tensor
+    current: Tensor
+    open: Tensor
+    left: int
+    room: Tensor | None = None
+    memory: Memory = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be done next.
+
+    Attributes
+    ----------
+    nodes
+        ``(R, A)`` int64: the node that each option goes to; 0 is the depot of the CVRP.
+    log_probs
+        ``(R, A)`` log-probabilities, ``-inf`` for options that do not exist.
+    via
+        ``(R, A)`` bool: reached via the depot; None where the policy visits the depot as a move of its own.
+    """
+
+    nodes: Tensor
+    log_probs: Tensor
+    via: Tensor | None = None
+
+
+@runtime_checkable
+class LocalViewPolicy(Protocol):
+    """A network that looks at neighbourhoods.
+
+    Attributes
+    ----------
+    problem
+        ``tsp`` or ``cvrp``.
+    needs_start
+        True if the first node (CVRP: the first customer) is given and not chosen by the policy.
+    """
+
+    problem: str
+    needs_start: bool
+
+    def remember(self, nodes: RoutingNodes) -> Memory:
+        """Return the memory of an empty solution of each instance, first axis B."""
+
+    def moved(self, nodes: RoutingNodes, walk: Walk) -> Memory:
+        """Return the memory after a move to ``walk.current``; `walk` holds the old memory and is otherwise up to date."""
+
+    def options(self, nodes: RoutingNodes, walk: Walk) -> Options:
+        """Return what can be done next, with probabilities."""
+
+
+def distances_from(coords: Tensor, here: Tensor) -> Tensor:
+    """Distances of all nodes from one node per row.
+
+    Parameters
+    ----------
+    coords
+        ``(B, N, 2)``.
+    here
+        ``(R,)`` node indices, instance by instance.
+
+    Returns
+    -------
+    Tensor
+        ``(R, N)``; exactly 0 for the node itself.
+    """
+    batch, count, _ = coords.shape
+    at = here.view(batch, -1)
+    x, y = coords.unbind(2)
+    dx = x[:, None] - x.gather(1, at)[..., None]  # (B, C, N)
+    dy = y[:, None] - y.gather(1, at)[..., None]
+    return (dx * dx + dy * dy).sqrt().view(-1, count)
+
+
+def take(table: Tensor, rows: Tensor) -> Tensor:
+    """Pick nodes of each row's instance.
+
+    Parameters
+    ----------
+    table
+        ``(B, N)`` or ``(B, N, E)``.
+    rows
+        ``(R, K)`` node indices, instance by instance.
+
+    Returns
+    -------
+    Tensor
+        ``(R, K)`` or ``(R, K, E)``.
+    """
+    batch, count = table.shape[:2]
+    offset = torch.arange(batch, device=rows.device).repeat_interleave(rows.shape[0] // batch) * count
+    flat = (rows + offset[:, None]).reshape(-1)
+    return (
+        table.reshape(batch * count, *table.shape[2:])
+        .index_select(0, flat)
+        .view(*rows.shape, *table.shape[2:])
+    )
+
+
+def nearest(distance: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the nearest allowed nodes of each row.
+
+    Parameters
+    ----------
+    distance
+        ``(R, N)``.
+    allowed
+        ``(R, N)`` bool.
+    count
+        How many at most.
+
+    Returns
+    -------
+    nodes, real
+        ``(R, K)`` indices, nearest first, and whether each is an allowed node (what is left is arbitrary).
+    """
+    found = distance.masked_fill(~allowed, torch.inf).topk(
+        min(count, distance.shape[1]), dim=1, largest=False
+    )
+    return found.indices, found.values.isfinite()

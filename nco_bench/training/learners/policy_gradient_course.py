@@ -1,0 +1,260 @@
+"""The policy-gradient course: AM, POMO and ELG learn from their own solutions of instances that are made on the way."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.logit_scale import resolved
+from nco_bench.solvers.models import count_parameters, entry, model_config
+from nco_bench.solvers.stepwise.models import build_encode_once_policy
+from nco_bench.training.choices import Paper, Papers
+from nco_bench.training.courses import Assignment, Course, Prepared
+from nco_bench.training.learner import Measure
+from nco_bench.training.learners.policy_gradient import (
+    FreshInstances,
+    PolicyGradient,
+    PolicyGradientSettings,
+    greedy_costs,
+    on_device,
+)
+from nco_bench.training.machine import code_version, machine
+from nco_bench.training.options import checked_options, prefixed
+from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.training.trainer import Trainer
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+
+
+@dataclass(frozen=True)
+class PolicyGradientRecipe(LoopRecipe):
+    """How an encode-once policy learns by policy gradient; see `LoopRecipe` for the rest.
+
+    Attributes
+    ----------
+    size, capacity, demand
+        Of the instances, see `policy_gradient.FreshInstances`.
+    baseline, epoch_steps, evaluation, significance, shrink, first_size, grow, zero_mean, tours
+        See `policy_gradient.PolicyGradientSettings`.
+    normalization, centred
+        Of AM, see `models.am.AmConfig`; other models have no such choice.
+    logit_scale
+        Factor of attention logits while training, ``NAME`` or ``NAME:at=PLACE``; `run --logit-scale` has to name it again.
+    """
+
+    learner: str = "policy-gradient"
+    batch: int = 512
+    steps: int = 250_000
+    optimizer: str = "adam"
+    lr: float = 1e-4
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    validation_instances: int = 512
+    spike: float = 0.0
+    size: int = 100
+    capacity: float = 50.0
+    demand: str = "integer"
+    baseline: str = "rollout"
+    epoch_steps: int = 2500
+    evaluation: int = 10_000
+    significance: float = 0.05
+    shrink: float = 1.0
+    first_size: int = 0
+    grow: float = 0.0
+    zero_mean: bool = False
+    tours: int = 1
+    normalization: str = "batch"
+    centred: bool = False
+    logit_scale: str = "none"
+
+
+AM = PolicyGradientRecipe()
+"""AM, section 5 and its code: 100 epochs of 2,500 steps of 512, Adam 1e-4, gradient norm 1, 10,000 instances per test."""
+
+EIE = dataclasses.replace(
+    AM,
+    batch=256,
+    steps=5000,
+    epoch_steps=10,
+    evaluation=2048,
+    shrink=0.95,
+    demand="unit",
+    capacity=10.0,
+    normalization="layer",
+    centred=True,
+)
+"""EIE, section 5: 500 epochs of 10 steps of 256, LayerNorm, [-1, 1]^2, smaller steps where the test says worse.
+
+The size of the test set is not given; 2,048 is our choice. For capacities 15 and 20 the paper takes lr=5e-5.
+"""
+
+EIE_WIDE = dataclasses.replace(EIE, size=120)
+"""EIE, Table 6: 120 nodes; with ``model.width=256 model.layers=4``, eight heads of d = 32."""
+
+EIE_SMALL = dataclasses.replace(
+    EIE,
+    batch=32,
+    steps=0,
+    lr=4e-4,
+    schedule="cosine",
+    final_lr=0.1,
+    warmup=20,
+    ema=0.98,
+    epoch_steps=40,
+    evaluation=512,
+    shrink=1.0,
+    first_size=20,
+    grow=0.65,
+    zero_mean=True,
+    tours=8,
+)
+"""EIE's network for a given time of a CPU: from 20 nodes on, eight tours per instance, larger steps that fall to the end,
+averaged weights. With one tour per instance and lr=5e-4 it forgot what it knew while instances grew.
+"""
+
+POMO = dataclasses.replace(AM, batch=64, steps=3_125_000, baseline="shared", weight_decay=1e-6, clip=0.0)
+"""POMO's code: 2,000 epochs of 100,000 instances, Adam 1e-4 with weight decay 1e-6, no clipping."""
+
+RECIPES: dict[str, dict[str, PolicyGradientRecipe]] = {
+    "am": {"am": AM, "eie": EIE, "eie-d32": EIE_WIDE, "eie-small": EIE_SMALL},
+    "pomo": {"pomo": POMO},
+    "elg": {"pomo": POMO},
+}
+"""Recipes by model, the default first."""
+
+EIE_OURS = {
+    "evaluation": "not stated; 2,048 instances",
+    "clip": "not stated; AM's code clips at 1",
+    "beta2": "not stated; PyTorch's default",
+    "capacity": "10, the first of the paper's three",
+}
+_EIE_SOURCE = "EIE, section 5"
+PAPERS: dict[str, Papers] = {
+    "am": {
+        "am": Paper(AM, "AM, section 5, and its code", {}),
+        "eie": Paper(EIE, _EIE_SOURCE, EIE_OURS),
+        "eie-d32": Paper(EIE_WIDE, f"{_EIE_SOURCE} and appendix, Table 6", EIE_OURS),
+    },
+    "pomo": {"pomo": Paper(POMO, "POMO's code", {})},
+}
+
+
+def papers_of(model: str) -> Papers:
+    """Return the papers' recipes of a model that learns by policy gradient."""
+    return PAPERS.get(model, {})
+
+
+def recipe_for(model: str, config: Mapping[str, str]) -> PolicyGradientRecipe:
+    """Return the recipe of a model with overrides; raises `NcoBenchError` for unknown or impossible ones."""
+    if model not in RECIPES:
+        raise UnknownNameError("model to train by policy gradient", model, RECIPES)
+    recipe = overridden(chosen(RECIPES[model], config), config)
+    if not 0 < recipe.significance < 0.5:
+        raise BadInputError(f"--config significance={recipe.significance:g}: expected between 0 and 0.5.")
+    scale = resolved(recipe.logit_scale, glimpse=entry(model).glimpse, model=model)
+    return dataclasses.replace(recipe, logit_scale=scale)
+
+
+def prepare(assignment: Assignment) -> Prepared:
+    """Build the policy and its learner."""
+    model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
+    problem = assignment.problem or "tsp"
+    if problem not in entry(model).problems:
+        raise BadInputError(f"--problem {problem}: {model} is no model for the {problem}.")
+    if assignment.data:
+        raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
+    variant = {"normalization": recipe.normalization, "centred": recipe.centred} if model == "am" else {}
+    decided = {"problem": "--problem", "training_size": "size=N", **{key: f"{key}=..." for key in variant}}
+    options = checked_options(model_config(model, problem), assignment.options, decided)
+    policy: Any = build_encode_once_policy(
+        model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant, **options
+    )
+    policy = policy.to(assignment.device)
+    source = FreshInstances(problem, recipe.size, recipe.capacity, recipe.demand)
+    settings = PolicyGradientSettings(
+        recipe.baseline,
+        recipe.epoch_steps,
+        recipe.evaluation,
+        recipe.significance,
+        shrink=recipe.shrink,
+        first_size=recipe.first_size,
+        grow=recipe.grow,
+        zero_mean=recipe.zero_mean,
+        tours=recipe.tours,
+    )
+    learner = PolicyGradient(policy, source, recipe, seed, torch.device(assignment.device), settings)
+
+    def validate(trainer: Trainer) -> Measure | None:
+        return _greedy_cost(trainer, source, seed)
+
+    def make_manifest(trainer: Trainer, name: str) -> Manifest:
+        return _manifest(trainer, name, source)
+
+    identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
+    return Prepared(policy, learner, validate, make_manifest, identity)
+
+
+def _greedy_cost(trainer: Trainer, source: FreshInstances, seed: int) -> Measure | None:
+    """Measure the mean greedy cost, in the unit square, on instances of their own seed."""
+    count = trainer.recipe.validation_instances
+    if not count:
+        return None
+    policy = copy.deepcopy(trainer.policy).eval()
+    policy.load_state_dict(trainer.weights())
+    device = next(policy.parameters()).device
+    costs = greedy_costs(policy, on_device(source.draw(count, np.random.default_rng([seed, 2])), device))
+    interval = 1.96 * float(costs.std()) / math.sqrt(count) if count > 1 else 0.0
+    return Measure(float(costs.mean()), interval, count, name="greedy_cost", unit="")
+
+
+def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
+    """Say what the weights are; the hash is filled in when they are written."""
+    policy: Any = trainer.policy
+    configuration, progress = trainer.configuration, trainer.progress
+    model = configuration["model"]
+    paper = next(iter(RECIPES[model].values())) if model != "am" else AM
+    paper = EIE if configuration["normalization"] == "layer" else paper
+    published = paper.steps * paper.batch
+    measured: tuple[Validation, ...] = ()
+    if progress.gap is not None:
+        on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
+        measured = (
+            Validation(
+                round(progress.gap, 4), round(progress.gap_ci95, 4), trainer.recipe.validation_instances, on
+            ),
+        )
+    return Manifest(
+        name=name,
+        model=model,
+        config=dataclasses.asdict(policy.config),
+        problem=configuration["problem"],
+        parameters=count_parameters(policy),
+        sha256="",
+        steps=progress.step,
+        samples=progress.samples,
+        data=TrainingData(
+            "uniform",
+            source.size,
+            progress.samples,
+            label_solver="none (policy gradient)",
+        ),
+        recipe={k: v for k, v in configuration.items() if k in vars(trainer.recipe)},
+        seed=configuration["seed"],
+        hours=round(progress.seconds / 3600, 3),
+        machine=machine(next(policy.parameters()).device),
+        code_version=code_version(),
+        validation=measured,
+        paper_samples=published,
+        share_of_paper=round(progress.samples / published, 5),
+        recipe_changes=tuple(line for line in progress.history if "changed" in line),
+    )
+
+
+COURSE = Course(recipe_for, prepare, papers_of)

@@ -1,0 +1,153 @@
+"""The supervised course: path models that imitate labelled solutions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nco_bench.datasets.load import Places
+from nco_bench.errors import BadInputError
+from nco_bench.solvers.models import build_path_policy, count_parameters, entry, model_config
+from nco_bench.training.choices import supervised_papers
+from nco_bench.training.courses import Assignment, Course, Prepared
+from nco_bench.training.data import LabelStream, describe
+from nco_bench.training.learner import GAP, Measure
+from nco_bench.training.learners.supervised import Supervised
+from nco_bench.training.learners.validation import gap_of_weights
+from nco_bench.training.machine import code_version, machine
+from nco_bench.training.options import checked_options, prefixed
+from nco_bench.training.recipes import recipe_for
+from nco_bench.training.shards import read_shard
+from nco_bench.training.trainer import Trainer
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation, paper_samples
+
+
+def prepare(assignment: Assignment) -> Prepared:
+    """Build the policy, read labels, hold some out."""
+    model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
+    stream, held_out, further = _data(assignment)
+    problem = stream.problem
+    if assignment.problem not in (None, problem):
+        raise BadInputError(
+            f"{stream.shards[-1]}: holds {problem} instances, --problem says {assignment.problem}."
+        )
+    if problem not in entry(model).problems:
+        raise BadInputError(f"{stream.shards[-1]}: holds {problem} instances; {model} does not solve them.")
+    options = checked_options(model_config(model, problem), assignment.options)
+    policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
+    learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
+
+    def validate(trainer: Trainer) -> Measure | None:
+        if not len(held_out):
+            return None
+        weights = trainer.weights()
+        found = gap_of_weights(trainer.policy, weights, held_out, problem)
+        also = tuple(
+            dataclasses.replace(
+                gap_of_weights(trainer.policy, weights, part, problem), name=_column(part, problem)
+            )
+            for part in further
+        )
+        return dataclasses.replace(found, also=also)
+
+    def make_manifest(trainer: Trainer, name: str) -> Manifest:
+        return path_manifest(trainer, name, describe(stream), held_out, further)
+
+    identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
+    return Prepared(policy, learner, validate, make_manifest, identity)
+
+
+def _data(assignment: Assignment) -> tuple[LabelStream, NDArray[np.float32], list[NDArray[np.float32]]]:
+    """Return the stream to learn from, the instances held out to judge by, and those of further sizes.
+
+    Of each at most `recipe.validation_instances`.
+    """
+    count, places = assignment.recipe.validation_instances, assignment.places
+    if not assignment.validation:
+        stream = LabelStream(assignment.data, assignment.seed, hold_out=count, places=places)
+        return stream, stream.held_out(), []
+    stream = LabelStream(assignment.data, assignment.seed, places=places)
+    first, *further = (_judges(path, stream.problem, count, places) for path in assignment.validation)
+    sizes = [part.shape[1] for part in (first, *further)]
+    if len(set(sizes)) < len(sizes):
+        raise BadInputError(
+            f"--validation {assignment.validation[-1]}: two files are of one size; name one per size."
+        )
+    return stream, first, further
+
+
+def _judges(path: Path, problem: str, count: int, places: Places | None) -> NDArray[np.float32]:
+    judges = read_shard(path, places)
+    if judges.problem != problem or not judges.tours:
+        held = f"{judges.problem} instances" if judges.tours else "paths"
+        raise BadInputError(
+            f"--validation {path}: holds {held}; expected solved {problem} instances, as in --data."
+        )
+    return judges.ordered[:count]
+
+
+def _size(held_out: NDArray[np.float32], problem: str) -> int:
+    return held_out.shape[1] - (problem == "cvrp")
+
+
+def _column(held_out: NDArray[np.float32], problem: str) -> str:
+    return f"{GAP}_{problem}{_size(held_out, problem)}"
+
+
+def path_manifest(
+    trainer: Trainer,
+    name: str,
+    data: TrainingData,
+    held_out: NDArray[np.float32],
+    further: Sequence[NDArray[np.float32]] = (),
+) -> Manifest:
+    """Say what the weights of a path model are; the hash is filled in when they are written."""
+    policy: Any = trainer.policy
+    model, progress = trainer.configuration["model"], trainer.progress
+    problem, learner = trainer.configuration["problem"], trainer.configuration["learner"]
+    paper = paper_samples(model, learner, problem, data.size)
+    return Manifest(
+        name=name,
+        model=model,
+        config=dataclasses.asdict(policy.config),
+        problem=problem,
+        parameters=count_parameters(policy),
+        sha256="",
+        steps=progress.step,
+        samples=progress.samples,
+        data=data,
+        recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
+        seed=trainer.configuration["seed"],
+        hours=round(progress.seconds / 3600, 3),
+        core_hours=round(progress.core_seconds / 3600, 3),
+        machine=machine(next(policy.parameters()).device),
+        code_version=code_version(),
+        validation=_measured(trainer, (held_out, *further)),
+        paper_samples=paper,
+        share_of_paper=None if paper is None else round(progress.samples / paper, 5),
+        recipe_changes=tuple(line for line in progress.history if "changed" in line),
+    )
+
+
+def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]]) -> tuple[Validation, ...]:
+    """Return the last validation of the run, which saw the weights that are written; one entry per size."""
+    measure, problem = trainer.progress.measure, trainer.configuration["problem"]
+    if measure is None or not len(judges[0]):
+        return ()
+    start = "the depot" if problem == "cvrp" else "node 0"
+    return tuple(
+        Validation(
+            round(m.value, 4), round(m.ci95, 4), m.instances,
+            f"labelled {problem}{_size(part, problem)} held out of training, greedy from {start}",
+        )
+        for m, part in zip((measure, *measure.also), judges, strict=True)
+    )  # fmt: skip
+
+
+COURSE = Course(recipe_for, prepare, supervised_papers)

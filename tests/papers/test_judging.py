@@ -1,0 +1,143 @@
+"""The tolerance rule by hand: printed rounding, intervals, weights that are not the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nco_bench.papers.judging import half_unit, judge, judge_computed
+from nco_bench.papers.measuring import Measured, busy, interval_of_mean
+from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.published import PublishedCell
+from nco_bench.runs.records import Cell
+
+PRESET = CellPreset(metric="gap", solver="lehd", data=("tsp100",), count=100)
+
+
+def printed(value: str, number: float | None, unit: str = "percent") -> PublishedCell:
+    return PublishedCell("LEHD", "TSP100 | Gap", value, number, unit, None)
+
+
+def measured(
+    value: float | None, low: float | None, high: float | None, instances: int = 100, **facts: object
+) -> Measured:
+    cell = Cell(
+        cell=0, solver="lehd", label="lehd", solver_version="1", decoding="greedy", kind="neural", options={},
+        config_sha256="c", weights=facts.pop("weights", None), dataset="tsp100", dataset_sha256="d", problem="tsp",
+        problem_version="1", objective="min", convention="euclidean", origin={}, instances=instances, repeats=1,
+        seed=1234, reference_solver="lkh3", device="cpu", batch_size=1,
+    )  # fmt: skip
+    return Measured(value, low, high, instances, cell, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "expected"),
+    [
+        ("0.464%", 0.464, 0.0005),
+        ("2.75h", 2.75, 0.005),
+        ("12m", 12.0, 0.5),
+        ("60,000", 60000.0, 0.5),
+        ("1.25×10^{-4}", 0.000125, 0.5e-6),
+        ("1e-4", 0.0001, 0.5e-4),
+        ("OOM", None, 0.0),
+    ],
+)
+def test_half_a_unit_of_the_last_printed_digit(value: str, number: float | None, expected: float) -> None:
+    assert half_unit(printed(value, number)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "status"),
+    [
+        (0.40, 0.50, "reproduced"),
+        (0.4644, 0.6, "reproduced"),
+        (0.4646, 0.6, "differs"),
+        (0.2, 0.4634, "differs"),
+    ],
+)
+def test_the_interval_is_widened_by_the_printed_rounding(low: float, high: float, status: str) -> None:
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured((low + high) / 2, low, high))
+    assert verdict.status == status
+
+
+def test_few_instances_decide_nothing() -> None:
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.1, 0.9, instances=7))
+    assert verdict.status == "not comparable"
+    assert "7 instances are too few" in verdict.reason
+
+
+def test_weights_that_saw_a_share_of_the_training_never_count_as_reproduced() -> None:
+    weights = {"name": "decoder-6x128", "share_of_paper": 0.0131}
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, weights=weights))
+    assert verdict.status == "other weights"
+    assert "1.31 %" in verdict.reason
+
+
+def test_a_scale_calibrated_on_the_test_set_is_not_compared() -> None:
+    """PENS, Section 4.2: tuned exclusively on held-out random instances, never on those of the evaluation."""
+    verdict = judge(printed("1.68%", 1.68), PRESET, measured(1.68, 1.6, 1.7, calibrated_on_test=True))
+    assert verdict.status == "not comparable"
+    assert "calibrated on this test set" in verdict.reason
+
+
+def test_official_weights_are_the_papers() -> None:
+    weights = {"name": "lehd-official-tsp100", "share_of_paper": None}
+    assert (
+        judge(printed("0.464%", 0.464), PRESET, measured(0.46, 0.4, 0.5, weights=weights)).status
+        == "reproduced"
+    )
+
+
+def test_times_are_never_judged() -> None:
+    preset = CellPreset(metric="seconds", solver="lehd", data=("tsp100",), count=100)
+    assert (
+        judge(printed("12m", 12.0, "minutes"), preset, measured(12.0, 11.0, 13.0)).status == "not comparable"
+    )
+
+
+def test_out_of_memory_is_said() -> None:
+    assert (
+        judge(printed("0.464%", 0.464), PRESET, measured(None, None, None, oom=3, failed=3)).status == "OOM"
+    )
+
+
+def test_computed_numbers_must_agree_to_the_printed_digit() -> None:
+    """1,316,877 parameters are 1.32M; 1,326,000 would be 1.33M."""
+    cell = printed("1.32M", 1.32, "million parameters")
+    assert judge_computed(cell, 1.316877).status == "reproduced"
+    assert judge_computed(cell, 1.326).status == "differs"
+
+
+def test_small_samples_use_students_t() -> None:
+    """Mean 3, sample deviation sqrt(2.5), t(0.975, 4) = 2.776445."""
+    low, high = interval_of_mean(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    reach = 2.776445 * np.sqrt(2.5 / 5)
+    assert (low, high) == (pytest.approx(3 - reach, abs=1e-5), pytest.approx(3 + reach, abs=1e-5))
+    assert interval_of_mean(np.array([1.0])) == (None, None)
+
+
+def test_times_of_a_busy_machine_say_so_and_are_an_upper_bound() -> None:
+    """Load 17 on 2 cores; the quiet run of the same cell counts for nothing."""
+    found = busy(
+        [{"load_average": [17.2, 9.0, 3.0], "cpu_count": 2}, {"load_average": [0.1, 0, 0], "cpu_count": 2}]
+    )
+    assert found == "beside a load of 17 on 2 cores, so an upper bound"
+    assert busy([{"load_average": [1.9, 9.0, 3.0], "cpu_count": 2}, {}]) == ""
+    seconds = CellPreset(metric="seconds", solver="lehd", data=("tsp100",), count=100)
+    verdict = judge(printed("12m", 12.0, "minutes"), seconds, measured(55.0, None, None, busy=found))
+    assert verdict.status == "not comparable"
+    assert verdict.reason.endswith(found)
+
+
+def test_weights_of_another_size_than_the_papers_say_so() -> None:
+    """EIE's Table 1 has networks of 100 boxes; the one that ships learned from 20."""
+    weights = {"name": "attend2pack-120x100", "share_of_paper": 0.0167, "training_size": 20}
+    found = measured(52.3, 47.0, 57.5, weights=weights)
+    verdict = judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), found)
+    assert verdict.status == "other weights"
+    assert verdict.reason.endswith("1.67 % of the paper's training samples, at size 20 instead of 100")
+    same = measured(52.3, 47.0, 57.5, weights={**weights, "training_size": 100})
+    assert "size" not in judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), same).reason
+    assert "size" not in judge(printed("78.3%", 78.3), PRESET, found).reason

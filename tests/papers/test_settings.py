@@ -1,0 +1,88 @@
+"""Printed settings beside ours: read from recipes, compared exactly, and a reason where they differ."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nco_bench.papers import settings  # noqa: E402
+from nco_bench.papers.judging import Verdict  # noqa: E402
+from nco_bench.papers.preset import numeric_cells  # noqa: E402
+from nco_bench.papers.published import PublishedCell, load_table  # noqa: E402
+from nco_bench.papers.settings import Ours, judge_setting, read  # noqa: E402
+
+TABLES = {
+    ("decoder-scaling", 9): settings.decoder_settings,
+    ("pens", "settings"): settings.pens_settings,
+    ("eie", "settings"): settings.eie_settings,
+    ("sit", "settings"): settings.sit_settings,
+    ("sit", 6): settings.sit_training_settings,
+    ("tropical", 5): settings.tropical_settings,
+}
+
+
+@pytest.mark.parametrize(("paper", "number"), TABLES)
+def test_every_printed_setting_is_compared_and_a_difference_has_a_reason(
+    paper: str, number: int | str
+) -> None:
+    table = load_table(paper, number)
+    found = TABLES[paper, number](table, "smoke")
+    for cell in numeric_cells(table):
+        entry = found[cell.row, cell.column]
+        verdict = entry if isinstance(entry, Verdict) else entry[1]
+        assert verdict.status in ("setting matches", "setting differs"), cell
+        assert verdict.status != "setting differs" or verdict.reason.rpartition(": ")[2], cell
+
+
+def status(value: str, number: float | None, unit: str, ours: float | str | None) -> str:
+    cell = PublishedCell("row", "Value", value, number, unit, None)
+    return judge_setting(cell, Ours(ours, "recipe: field", "why")).status
+
+
+def test_settings_match_exactly_but_counts_of_parameters_to_the_printed_digit() -> None:
+    assert status("1024", 1024, "count", 1024) == "setting matches"
+    assert status("1.25×10^{-4}", 1.25e-4, "rate", 1.26e-4) == "setting differs"
+    assert status("2.8M", 2.8, "million parameters", 2.84) == "setting matches"
+    assert status("2.8M", 2.8, "million parameters", 3.17) == "setting differs"
+    assert status("AdamW", None, "setting", "adamw") == "setting matches"
+    assert status("AdamW", None, "setting", "adam") == "setting differs"
+
+
+def test_a_setting_that_our_recipe_lacks_differs_and_says_so() -> None:
+    cell = PublishedCell("row", "Value", "0.95", 0.95, "factor", None)
+    verdict = judge_setting(cell, read(object(), "shrink", "recipe"))
+    assert (verdict.status, verdict.reason) == (
+        "setting differs", "recipe: shrink: there is no such field; our choice"
+    )  # fmt: skip
+
+
+def test_a_changed_recipe_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nco_bench.training import recipes
+
+    table = load_table("decoder-scaling", 9)
+    value, verdict = settings.decoder_settings(table, "smoke")["Batch size", "Value"]
+    assert (value, verdict.status) == (1024, "setting matches")
+    changed = {name: dataclasses.replace(recipe, batch=512) for name, recipe in recipes.RECIPES.items()}
+    monkeypatch.setattr(recipes, "RECIPES", changed)
+    monkeypatch.setattr(recipes, "OWN_RECIPES", {})
+    value, verdict = settings.decoder_settings(table, "smoke")["Batch size", "Value"]
+    assert (value, verdict.status) == (512, "setting differs")
+
+
+def test_sits_recipe_at_1k_nodes_has_every_setting_of_its_column() -> None:
+    table = load_table("sit", 6)
+    found = settings.sit_training_settings(table, "smoke")
+    for row in table.rows:
+        assert found[row, "TSP1K"][1].status == found[row, "CVRP1K"][1].status == "setting matches", row
+
+
+def test_ranges_of_the_tasks_are_those_of_tropicals_table_5() -> None:
+    """All but the epochs: our tasks are drawn from the printed ranges."""
+    table = load_table("tropical", 5)
+    found = settings.tropical_settings(table, "smoke")
+    for cell in numeric_cells(table):
+        _, verdict = found[cell.row, cell.column]
+        assert (verdict.status == "setting matches") == (cell.column != "Epochs"), cell

@@ -1,0 +1,89 @@
+"""SIT: the cheaper order of computation gives what the written-out attention gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nco_bench.solvers.models import build_path_policy
+from nco_bench.solvers.path import sit, sit_streaming
+from nco_bench.solvers.path.policy import path_state
+from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
+from nco_bench.solvers.path.sit import CrossAttention, Layer, SitConfig
+
+CONFIG = SitConfig(width=24, heads=3, head_dim=8, ffn=32, layers=2)
+
+
+def plain(attention: CrossAttention, queries: Tensor, keys: Tensor) -> Tensor:
+    """Multi-head attention as in a textbook."""
+
+    def heads(x: Tensor) -> Tensor:
+        return x.unflatten(2, (3, 8)).transpose(1, 2)
+
+    query, key, value = (
+        heads(attention.query(queries)),
+        heads(attention.key(keys)),
+        heads(attention.value(keys)),
+    )
+    return attention.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+
+
+def test_a_layer_is_two_textbook_attentions() -> None:
+    torch.manual_seed(0)
+    layer, few, many = Layer(CONFIG), torch.randn(3, 5, 24), torch.randn(3, 30, 24)
+    few_1 = few + plain(layer.reading, few, many)
+    few_2 = few_1 + layer.few_feed_forward(few_1)
+    many_1 = many + plain(layer.writing, many, few_2)
+    many_2 = many_1 + layer.many_feed_forward(many_1)
+    ours = layer(few, many, 8**-0.5)
+    torch.testing.assert_close(ours[0], few_2)
+    torch.testing.assert_close(ours[1], many_2)
+
+
+@pytest.mark.parametrize("chunk", [17, 50, 1000])  # pieces of an instance, instance by instance, all at once
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_inference_computes_the_plain_network_however_tokens_are_cut(
+    problem: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", chunk)
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", problem, width=24, heads=3, head_dim=8, ffn=32, layers=3)
+    coords = torch.rand(3, 20, 2)
+    remaining = None
+    if problem == "cvrp":
+        demand, capacity = torch.randint(1, 9, (3, 20)), torch.full((3,), 30)
+        task, remaining = cvrp_problem(coords, demand, capacity), torch.tensor([1.0, 0.5, 0.2])
+    else:
+        task = tsp_problem(coords)
+    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True, remaining=remaining)
+    with torch.no_grad():
+        streamed = policy.scores(state)
+        monkeypatch.setattr(sit, "STREAMED_FROM", 1000)
+        in_place = policy.scores(state)
+    plain_scores = policy.scores(state).detach()
+    torch.testing.assert_close(streamed, plain_scores, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(in_place, plain_scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 5])  # pieces of an instance, groups of instances
+def test_scores_are_the_same_bit_for_bit_with_any_number_of_threads(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
+    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", 80)
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", width=24, heads=3, head_dim=8, ffn=32, layers=3)
+    task = tsp_problem(torch.rand(batch, 60 if batch > 1 else 400, 2))
+    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                found.append(policy.scores(state))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0].tolist() == found[1].tolist() == found[2].tolist()

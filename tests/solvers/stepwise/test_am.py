@@ -1,0 +1,128 @@
+"""AM: official outputs, the published test set, and what the folded decoder must equal."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nco_bench.datasets.kool import kool_tsp, kool_vrp
+from nco_bench.errors import UnknownNameError
+from nco_bench.parity import check_fixture
+from nco_bench.problems import cvrp, tsp
+from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.models import count_parameters, load_official
+from nco_bench.solvers.stepwise.am import Am, AmConfig, build
+from nco_bench.solvers.stepwise.decode import decode_encode_once
+from nco_bench.solvers.stepwise.models import build_encode_once_policy
+from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, move
+
+
+@pytest.mark.parametrize("name", ["am-tsp", "am-cvrp", "am-tsp-pretrained", "am-cvrp-pretrained"])
+def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
+    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+    assert outcome.ok, outcome.details["failed"]
+    assert outcome.tours_identical
+    assert outcome.max_relative_error < 1e-4
+
+
+def official(shared: Path, problem: str) -> torch.nn.Module:
+    from safetensors.torch import load_file
+
+    policy = build_encode_once_policy("am", problem)
+    load_official(policy, "am", load_file(shared / "checkpoints" / f"am-{problem}100-official.safetensors"))
+    return policy
+
+
+def test_mean_of_the_first_thousand_instances_is_that_of_the_official_code(shared: Path) -> None:
+    instances = kool_tsp(100, count=1000).instances
+    coords = torch.tensor(np.stack([i.arrays()["coords"] for i in instances]))
+    tours = decode_encode_once(official(shared, "tsp"), coords, decoding=parse_decoding("greedy"))
+    costs = [tsp.score(i, t) for i, t in zip(instances, tours, strict=True)]  # type: ignore[arg-type]
+    # Measured with the official code and weights: 8.08576, and these first five.
+    assert np.mean(costs) == pytest.approx(8.08576, abs=1e-4)
+    assert costs[:5] == pytest.approx([7.612543, 8.537844, 8.047481, 8.469753, 8.495128], abs=1e-4)
+
+
+def test_float32_loads_give_the_official_cvrp_costs_and_exact_ones_no_worse_mean(shared: Path) -> None:
+    instances = kool_vrp(100).instances[:100]
+    arrays = [i.arrays() for i in instances]
+    coords = torch.tensor(np.stack([np.concatenate([a["depot"][None], a["customers"]]) for a in arrays]))
+    demand = torch.tensor(np.stack([np.concatenate([[0], a["demand"]]) for a in arrays]))
+    capacity = torch.tensor([float(a["capacity"]) for a in arrays])
+    policy, means = official(shared, "cvrp"), {}
+    for float32_loads in (True, False):
+        routes = decode_encode_once(
+            policy, coords, demand, capacity, decoding=parse_decoding("greedy"), float32_loads=float32_loads
+        )
+        for instance, route in zip(instances, routes, strict=True):
+            assert cvrp.violations(instance, route) == ()  # type: ignore[arg-type]
+        costs = [cvrp.score(i, r) for i, r in zip(instances, routes, strict=True)]  # type: ignore[arg-type]
+        means[float32_loads] = np.mean(costs)
+        if float32_loads:
+            # Measured with the official code and weights.
+            expected = [15.395426, 15.641644, 15.333864, 15.849562, 20.265753]
+            assert costs[:5] == pytest.approx(expected, abs=1e-4)
+    assert means[False] <= means[True]
+
+
+@pytest.mark.parametrize(("problem", "count"), [("tsp", 708_608), ("cvrp", 692_608)])
+def test_parameters_are_those_of_the_official_model(problem: str, count: int) -> None:
+    # 710,144 and 694,144 values in the released files, less 6 layers of 2 x 128 running statistics.
+    assert count_parameters(build(AmConfig(problem))) == count
+
+
+def plain_logits(
+    policy: Am, coords: torch.Tensor, first: int, current: int, visited: list[int]
+) -> torch.Tensor:
+    """One decoding step as the paper writes it, for one TSP instance: project at every step, loop over heads."""
+    width, heads = policy.config.width, policy.config.heads
+    x = policy.embed(RoutingNodes(coords))
+    for layer in policy.encoder:
+        x = layer(x, (width / heads) ** -0.5)
+    keys, values, pointers = policy.node_projection(x[0]).chunk(3, dim=1)
+    context = torch.cat([x[0, first], x[0, current]])
+    query = policy.graph_projection(x[0].mean(0)) + policy.step_projection(context)
+    mask = torch.zeros(len(x[0])).index_fill(0, torch.tensor(visited), -math.inf)
+    outputs = []
+    for q, k, v in zip(query.chunk(heads), keys.chunk(heads, 1), values.chunk(heads, 1), strict=True):
+        outputs.append(torch.softmax(k @ q / math.sqrt(width / heads) + mask, dim=0) @ v)
+    glimpse = policy.glimpse_projection(torch.cat(outputs))
+    return 10 * torch.tanh(pointers @ glimpse / math.sqrt(width)) + mask
+
+
+@pytest.mark.parametrize("trajectories", [1, 40])  # both attention kernels
+def test_step_equals_the_formulas_of_the_paper(trajectories: int) -> None:
+    torch.manual_seed(3)
+    policy = build(AmConfig("tsp", width=32, heads=4, ffn=64, layers=2)).eval()
+    coords = torch.rand(1, 9, 2)
+    problem = RoutingProblem(coords)
+    with torch.inference_mode():
+        progress = begin(problem, trajectories)
+        for node in (4, 7, 2):
+            progress = move(problem, progress, torch.full((1, trajectories), node))
+        ours = policy.logits(policy.encode(problem.nodes()), progress.state)
+        expected = plain_logits(policy, coords, first=4, current=2, visited=[4, 7, 2])
+    torch.testing.assert_close(ours[0], expected.expand(trajectories, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_log_ratio_changes_nothing_at_the_training_size_and_much_beyond() -> None:
+    torch.manual_seed(0)
+    plain = build_encode_once_policy("am", width=32, heads=4, layers=1)
+    scaled = build_encode_once_policy("am", width=32, heads=4, layers=1, logit_scale="log-ratio")
+    scaled.load_state_dict(plain.state_dict())
+    for size, same in ((100, True), (200, False)):
+        problem = RoutingProblem(torch.rand(1, size, 2))
+        with torch.inference_mode():
+            state = begin(problem, 1).state
+            logits = [p.logits(p.encode(problem.nodes()), state) for p in (plain, scaled)]
+        assert torch.equal(*logits) is same
+
+
+def test_unknown_normalization_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"normalization of am 'bach'.*'batch'"):
+        build(AmConfig(normalization="bach"))

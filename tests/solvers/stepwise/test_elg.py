@@ -1,0 +1,64 @@
+"""ELG: official outputs, and the local policy against attention over explicit tokens."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from nco_bench.parity import check_fixture
+from nco_bench.solvers.models import count_parameters
+from nco_bench.solvers.stepwise.elg import ElgConfig, LocalPolicy, build
+from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, cvrp_demands, move
+
+
+@pytest.mark.parametrize("name", ["elg-tsp", "elg-cvrp"])
+def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
+    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+    assert outcome.ok, outcome.details["failed"]
+    assert outcome.tours_identical
+    assert outcome.max_relative_error < 1e-4
+
+
+@pytest.mark.parametrize(("problem", "count"), [("tsp", 1_274_016), ("cvrp", 1_258_304)])
+def test_parameters_are_those_of_the_official_model(problem: str, count: int) -> None:
+    assert count_parameters(build(ElgConfig(problem))) == count
+
+
+def test_local_policy_equals_attention_over_explicit_tokens() -> None:
+    torch.manual_seed(0)
+    policy, features = LocalPolicy(3, 32, 4), torch.randn(7, 3)
+    visible = torch.tensor([True, True, False, True, True, False, True])
+    with torch.inference_mode():
+        ours = policy(features[None, None], visible[None, None])[0, 0]
+        angles = [[r * math.exp(-i * math.log(10000) / 15) for i in range(16)] for r in range(7)]
+        codes = torch.tensor([[math.sin(a) for a in row] + [math.cos(a) for a in row] for row in angles])
+        tokens = policy.embedding(features) + codes
+        query, keys, values = policy.query(policy.query_token), policy.key(tokens), policy.value(tokens)
+        heads = []
+        for q, k, v in zip(query.chunk(4), keys.chunk(4, 1), values.chunk(4, 1), strict=True):
+            heads.append((k @ q / math.sqrt(8)).masked_fill(~visible, -math.inf).softmax(0) @ v)
+        expected = tokens @ policy.combine(torch.cat(heads)) / math.sqrt(32)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_are_the_nearest_open_customers() -> None:
+    coords = torch.tensor([[[0.5, 0.5], [0.1, 0.5], [0.2, 0.5], [0.9, 0.5], [0.4, 0.5], [0.35, 0.5]]])
+    # Capacity 10. After customers 1 (demand 3) and 4 (demand 2), 5 are left: customer 5 (demand 6) does not fit.
+    demands = cvrp_demands(torch.tensor([[0, 3, 4, 5, 2, 6]]), torch.tensor([10]))
+    policy = build(ElgConfig("cvrp", width=16, heads=2, head_dim=8, ffn=16, layers=1, neighbours=3)).eval()
+    problem = RoutingProblem(coords, demands)
+    with torch.inference_mode():
+        progress = begin(problem, 1)
+        for node in (1, 4):
+            progress = move(problem, progress, torch.tensor([[node]]))
+        encoded = policy.encode(problem.nodes())
+        around = policy.neighbourhood(encoded, progress.state)
+        features = policy.features(encoded, progress.state, around)[0, 0]
+    assert around.nodes[around.real].tolist() == [2, 3]
+    assert around.distance[around.real].tolist() == pytest.approx([0.2, 0.5])
+    # Depot: zeros. Customer 2 lies to the west (angle pi) at 0.2 / 0.5, demand 4 of 5 left; customer 3 to the east.
+    expected = [[0, 0, 0], [0.4, math.pi, 0.8], [1.0, 0.0, 1.0], [0, 0, 0]]
+    torch.testing.assert_close(features, torch.tensor(expected), rtol=1e-4, atol=1e-5)
