@@ -76,7 +76,7 @@ def pareto(
 ) -> None:
     """Gap against time."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.figures.style import plots
+    from nco_bench.reports.figures import plots
 
     say(f"written to {plots.pareto(_frame(results, instances, data, solver), out)}")
 
@@ -108,7 +108,7 @@ def scaling(
 ) -> None:
     """Gap against instance size."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.figures.style import plots
+    from nco_bench.reports.figures import plots
 
     say(f"written to {plots.scaling(_frame(results, instances, data, solver), out)}")
 
@@ -149,7 +149,7 @@ def training(
 ) -> None:
     """Loss and validation gap against steps."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.figures.style import training_curves
+    from nco_bench.reports.figures import training_curves
 
     training_curves.training(log, out)
     say(f"written to {out}")
@@ -166,7 +166,7 @@ def scatter(
 ) -> None:
     """Gaps of two solvers against each other, a point per instance."""
     from nco_bench.cli.output import say
-    from nco_bench.reports.figures.style import plots
+    from nco_bench.reports.figures import plots
 
     say(f"written to {plots.scatter(_frame(results, instances), solver_a, solver_b, data, out)}")
 
@@ -245,7 +245,7 @@ def sightedness(
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.papers.representations import long_sightedness
-    from nco_bench.reports.figures.style import networks as network_plots
+    from nco_bench.reports.figures import networks as network_plots
 
     dataset = load_dataset(data, Places.from_environment(instances))
     network_plots.long_sightedness([long_sightedness(s, dataset, limit) for s in solvers], out)
@@ -266,7 +266,7 @@ def repeats(
     from nco_bench.cli.output import say
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.papers.sit.figure_3 import gaps_by_repeats
-    from nco_bench.reports.figures.style import networks as network_plots
+    from nco_bench.reports.figures import networks as network_plots
 
     dataset = load_dataset(data, Places.from_environment(instances))
     points = gaps_by_repeats(solvers, dataset, limit)
@@ -300,7 +300,7 @@ def features(
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.errors import UnknownNameError
     from nco_bench.papers.representations import candidate_features
-    from nco_bench.reports.figures.style import networks as network_plots
+    from nco_bench.reports.figures import networks as network_plots
 
     kinds = {"pca": network_plots.feature_pca, "cosine": network_plots.cosine_maps}
     if kind not in kinds:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.reports.figures import networks as network_plots
 from nco_bench.reports.figures.style import checked_target
-from nco_bench.reports.figures.style import networks as network_plots
 
 PENS = "nco_bench.papers.attention:draw_pens"
 TASKS = "nco_bench.papers.tropical.attention:draw"

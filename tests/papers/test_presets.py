@@ -186,7 +186,7 @@ def test_rows_that_read_as_another_metric_say_what_answering_alike_gives(
 
 
 def write(folder: Path, text: str) -> None:
-    (folder / "pens").mkdir(exist_ok=True)
+    (folder / "pens" / "presets").mkdir(parents=True)
     (folder / "pens" / "presets" / "table-1.toml").write_text(text)
 
 

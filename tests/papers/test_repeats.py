@@ -13,7 +13,7 @@ from nco_bench.datasets.dataset import Dataset, Origin, Reference  # noqa: E402
 from nco_bench.errors import BadInputError  # noqa: E402
 from nco_bench.papers.sit.figure_3 import gaps_by_repeats  # noqa: E402
 from nco_bench.problems.tsp import TSPInstance  # noqa: E402
-from nco_bench.reports.figures.style import networks as network_plots  # noqa: E402
+from nco_bench.reports.figures import networks as network_plots  # noqa: E402
 from nco_bench.training.campaign import read_campaign  # noqa: E402
 from nco_bench.training.learners.self_improved_course import self_recipe  # noqa: E402
 from nco_bench.training.options import model_options  # noqa: E402

@@ -88,7 +88,7 @@ def test_a_time_over_several_tasks_is_the_mean_of_their_times(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    folder = tmp_path / "presets" / "tropical"
+    folder = tmp_path / "tropical" / "presets"
     folder.mkdir(parents=True)
     (folder / "table-2.toml").write_text("""
         [[rule]]

@@ -14,8 +14,8 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
+from nco_bench.reports.figures import plots
 from nco_bench.reports.figures.anytime import anytime_curves
-from nco_bench.reports.figures.style import plots
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import BadInputError
+from nco_bench.reports.figures import networks as network_plots
+from nco_bench.reports.figures import training_curves
 from nco_bench.reports.figures.networks import AttentionPanel, Features, ScaleCurve, Sightedness
-from nco_bench.reports.figures.style import networks as network_plots
-from nco_bench.reports.figures.style import training_curves
 
 pytest.importorskip("matplotlib")
 

@@ -10,17 +10,16 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.reports.figures import plots, training_curves
 from nco_bench.reports.figures.anytime import Curve
 from nco_bench.reports.figures.style import (
     decade_ticks,
     figure,
     gap_scale,
     legend,
-    plots,
     size_ticks,
     solver_look,
     solver_looks,
-    training_curves,
 )
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, ResultsError
-from nco_bench.reports.figures.style import packings as packing_pictures
-from nco_bench.reports.figures.style import routes as pictures
+from nco_bench.reports.figures import packings as packing_pictures
+from nco_bench.reports.figures import routes as pictures
 from nco_bench.reports.frame.naming import method_name
 from nco_bench.runs.records import find_runs
 

@@ -170,7 +170,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
     ),
     SolverInfo(
         name="extreme-point",
-        target=f"{_HERE}.packing:ExtremePoint",
+        target="nco_bench.solvers.packing.greedy:ExtremePoint",
         problems=("bpp3d",),
         kind="heuristic",
         paper="Crainic, Perboli and Tadei: Extreme point-based heuristics for three-dimensional bin packing, 2008",
@@ -179,7 +179,7 @@ CLASSICAL: tuple[SolverInfo, ...] = (
     ),
     SolverInfo(
         name="deepest-bottom-left",
-        target=f"{_HERE}.packing:DeepestBottomLeft",
+        target="nco_bench.solvers.packing.greedy:DeepestBottomLeft",
         problems=("bpp3d",),
         kind="heuristic",
         paper="Karabulut and Inceoglu: A hybrid GA for packing in 3D with deepest bottom left with fill, 2004",

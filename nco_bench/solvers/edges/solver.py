@@ -1,7 +1,7 @@
 """DIFUSCO as a solver: heat maps by diffusion, greedy merging, and what may follow it (2-opt, or MCTS in its place).
 
-Instances are given to the network in the unit square, as `nco_bench.solvers.path.solver` does. On a CPU one heat map is
-made at a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory. A time limit is
+Instances are given to the network in the unit square, as `solvers.path.solver` does. On a CPU one heat map is made
+at a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory. A time limit is
 looked at between samples and within 2-opt and MCTS; the first heat map is always finished.
 """
 

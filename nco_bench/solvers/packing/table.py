@@ -16,7 +16,7 @@ def packing_solvers() -> Iterator[SolverInfo]:
     for name, model in PACKING_MODELS.items():
         yield SolverInfo(
             name=name,
-            target=f"nco_bench.solvers.{name}:{name.capitalize()}Solver",
+            target="nco_bench.solvers.packing.attend2pack_solver:Attend2packSolver",
             problems=model.problems,
             kind="neural",
             paper=model.paper,
