@@ -36,12 +36,12 @@ def ours(case: str, coords: np.ndarray, batch: int) -> Callable[[], list[np.ndar
     """Prepare our side; the call solves everything."""
     import torch
 
+    from nco_bench.nn.build import build_path_policy
     from nco_bench.solvers.decoding.spec import parse_decoding
     from nco_bench.solvers.stepwise.decode import decode_encode_once
-    from nco_bench.solvers.stepwise.models import build_encode_once_policy
 
     torch.set_num_threads(1)
-    policy = build_encode_once_policy(case)
+    policy = build_path_policy(case)
     decoding = parse_decoding("greedy" if case == "am" else "multistart+x8")
     points = torch.from_numpy(coords)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from train_greedy_gap import from_node_0
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.learners.detours import shortest_path

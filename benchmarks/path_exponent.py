@@ -18,7 +18,7 @@ import time
 import numpy as np
 import torch
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.solvers.path.step import action_scores, advance, start
 

@@ -19,7 +19,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.precision import at_precision
 from nco_bench.solvers.path.problem import tour_lengths, tsp_problem

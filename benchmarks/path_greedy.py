@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nco_bench.solvers.models import build_path_policy, load_official
+from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.path.construct import best_action, construct_from
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import PathProblem, tsp_problem

@@ -30,7 +30,7 @@ def measure(name: str, count: int, steps: int, layers: int | None, threads: int)
     """Run the first steps of one greedy construction in this process."""
     import torch
 
-    from nco_bench.solvers.models import build_path_policy
+    from nco_bench.nn.build import build_path_policy
     from nco_bench.solvers.path.problem import tsp_problem
     from nco_bench.solvers.path.step import action_scores, advance, start
 

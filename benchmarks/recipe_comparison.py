@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
 from nco_bench.training.learners.supervised import Supervised

@@ -19,13 +19,14 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from nco_bench.cards import trained_by
 from nco_bench.papers.published import load_table
 from nco_bench.papers.tropical.cells import ROWS, SETTINGS
 from nco_bench.problems.tasks import TASKS, TaskBatch, generate
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
 from nco_bench.solvers.sequences.task_scores import score_network
 from nco_bench.weights.manifest import manifest_path, read_manifest
 
+TASK_NETWORKS = trained_by("tasks")
 NAME = re.compile(rf"({'|'.join(sorted(TASK_NETWORKS, key=len, reverse=True))})-(.+)-seed(\d+)")
 
 
@@ -57,7 +58,8 @@ def printed(network: str, task: str, setting: str) -> str:
     """What the paper prints, empty where it prints nothing."""
     row = next(r for r, t in ROWS.items() if t == task)
     prefix = next(p for p, s in SETTINGS.items() if s == setting)
-    column = f"{prefix} | {TASK_NETWORKS[network].published}" if prefix else TASK_NETWORKS[network].published
+    printed = TASK_NETWORKS[network].facts["published"]
+    column = f"{prefix} | {printed}" if prefix else printed
     for cell in load_table("tropical", 3 if prefix else 1).cells:
         if cell.row == row and cell.column.removesuffix(" | Mean") == column and cell.number is not None:
             return f"{cell.number:g}"

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nco_bench.datasets.load import Places, load_dataset
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.training.learners.validation import greedy_cvrp_gap, greedy_gap
 from nco_bench.training.shards import read_shard
 from nco_bench.weights.store import load_into, resolve

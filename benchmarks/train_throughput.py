@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nco_bench.solvers.models import build_path_policy, count_parameters
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe, recipe_for

@@ -39,10 +39,10 @@ def table() -> str:
 
 def solvers() -> str:
     """Return what is ready, and the command that makes the rest ready, as Markdown."""
+    from nco_bench.cards import cards
     from nco_bench.solvers.readiness import readiness
-    from nco_bench.solvers.registry import builtin_solvers
 
-    infos = builtin_solvers().values()
+    infos = cards().values()
     states = {info.name: readiness(info) for info in infos if info.kind == "neural"}
     classical = [info.name for info in infos if info.kind != "neural"]
     lines = ["| | solvers | made ready by |", "|---|---|---|"]

@@ -23,7 +23,7 @@ def solvers() -> Iterable[str]:
 
 def weights() -> Iterable[str]:
     """Names of shipped, cached and official weights."""
-    from nco_bench.weights.official import official_weights
+    from nco_bench.cards import official_weights
     from nco_bench.weights.store import list_weights
 
     return [*(w.path.stem for w in list_weights()), *official_weights()]
@@ -31,7 +31,7 @@ def weights() -> Iterable[str]:
 
 def pullable() -> Iterable[str]:
     """Official weights, and the models that have such."""
-    from nco_bench.weights.official import official_weights
+    from nco_bench.cards import official_weights
 
     return [*dict.fromkeys(w.model for w in official_weights().values()), *official_weights()]
 

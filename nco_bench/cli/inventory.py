@@ -1,4 +1,4 @@
-"""What `list`, `show` and `doctor` know, gathered from the tables of the packages; nothing heavy is imported."""
+"""What `list`, `show` and `doctor` know, gathered from cards and catalogues; nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -97,17 +97,8 @@ def _decodings(places: Places) -> Objects:
 
 
 def _models(places: Places) -> Objects:
-    from nco_bench.solvers.divide.models import DIVIDE_MODELS
-    from nco_bench.solvers.edges.models import EDGE_MAP_MODELS
-    from nco_bench.solvers.models import PATH_MODELS
-    from nco_bench.solvers.packing.models import PACKING_MODELS
-    from nco_bench.solvers.sequences.lra_models import LRA_MODELS
-    from nco_bench.solvers.sequences.task_models import TASK_MODELS
-    from nco_bench.solvers.stepwise.local_models import LOCAL_VIEW_MODELS
-    from nco_bench.solvers.stepwise.models import ENCODE_ONCE_MODELS
+    from nco_bench.cards import networks
 
-    routing = ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS | DIVIDE_MODELS
-    known = routing | EDGE_MAP_MODELS | PACKING_MODELS | TASK_MODELS | LRA_MODELS
     return [
         {
             "name": name,
@@ -118,15 +109,12 @@ def _models(places: Places) -> Objects:
             "repository": entry.repository or None,
             "note": entry.note or None,
         }
-        for name, entry in known.items()
+        for name, entry in networks().items()
     ]
 
 
 def _weights(places: Places) -> Objects:
-    from nco_bench.solvers.models import PATH_MODELS
-    from nco_bench.solvers.stepwise.local_models import LOCAL_VIEW_MODELS
-    from nco_bench.solvers.stepwise.models import ENCODE_ONCE_MODELS
-    from nco_bench.weights.official import official_weights
+    from nco_bench.cards import official_weights
     from nco_bench.weights.store import list_weights
 
     here = [weights.summary() for weights in list_weights()]
@@ -134,7 +122,7 @@ def _weights(places: Places) -> Objects:
     official = [
         {**w.facts(), "gap_on": "official, not pulled yet", "shipped": False}
         for w in official_weights().values()
-        if w.name not in known and w.model in ENCODE_ONCE_MODELS | LOCAL_VIEW_MODELS | PATH_MODELS
+        if w.name not in known
     ]
     return here + official
 
@@ -221,8 +209,8 @@ def _show_solver(info: Any) -> dict[str, Any]:
         "method": info.kind,
         "paper": info.paper,
         "venue": info.venue or None,
-        "parameters": info.parameters,
-        "note": _note(info.name),
+        "parameters": info.size,
+        "note": info.note or None,
         "decodings": list(info.decodings),
         "settings": dict(info.params),
         "version": info.version,
@@ -263,23 +251,16 @@ def _ours(name: str) -> dict[str, Any]:
 
 def _trainings(model: str) -> dict[str, dict[str, Any]]:
     """The papers' own recipes of a model by way to learn, with what in them is ours; none where torch is missing."""
-    from nco_bench.training.courses import COURSES, load_course
+    from nco_bench.training.courses import load_course, ways_to_learn
 
     if importlib.util.find_spec("torch") is None:
         return {}
-    fitting = {name: load_course(entry) for name, entry in COURSES.items() if model in entry.models}
+    fitting = {name: load_course(entry) for name, entry in ways_to_learn(model).items()}
     found = {
         name: {recipe: paper.as_dict() for recipe, paper in course.papers(model).items()}
         for name, course in fitting.items()
     }
     return {name: papers for name, papers in found.items() if papers}
-
-
-def _note(solver: str) -> str:
-    """What the table of path models notes about the model behind a solver."""
-    from nco_bench.solvers.models import PATH_MODELS
-
-    return PATH_MODELS[solver].note if solver in PATH_MODELS else ""
 
 
 def _show_dataset(name: str, places: Places) -> dict[str, Any]:

@@ -86,12 +86,12 @@ def show(
     json: Json = False,
 ) -> None:
     """Show all that the manifest of some weights says, after checking the file against it; or where official ones are."""
+    from nco_bench.cards import official_weights
     from nco_bench.cli.output import print_json
     from nco_bench.cli.tables import print_object
     from nco_bench.weights.choice import at_hand
     from nco_bench.weights.exporting import describe, find
     from nco_bench.weights.manifest import as_dict
-    from nco_bench.weights.official import official_weights
 
     official = official_weights().get(name)
     if official is not None and not at_hand(name):

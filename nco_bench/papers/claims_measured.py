@@ -19,13 +19,13 @@ from torch import Tensor
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadWeightsError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.papers.judging import FULL_SHARE, Verdict, judge_computed
 from nco_bench.papers.published import PublishedTable
 from nco_bench.papers.representations import LAST_RANK, long_sightedness
 from nco_bench.reports.figures.networks import wilson
 from nco_bench.runs.references import ReferenceRun, compute_references
 from nco_bench.runs.relay import QuietDisplay
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
@@ -94,7 +94,7 @@ def normality_of_attention_inputs(
 ) -> dict[tuple[str, str], tuple[float, Verdict]]:
     """Measure EIE's Figure 6 on am-eie-tsp100; raises `BadWeightsError` without it."""
     weights = find("am-eie-tsp100", "am", "tsp")
-    policy = build_encode_once_policy("am", **weights.manifest.config).eval()
+    policy = build_path_policy("am", **weights.manifest.config).eval()
     load_into(policy, weights)
     instances = load_dataset(f"tsp100:count={SEEN[scale]}", Places.from_environment()).instances
     coords = np.stack([instance.arrays()["coords"] for instance in instances])

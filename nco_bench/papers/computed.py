@@ -15,7 +15,7 @@ Judged = Verdict | tuple[float, Verdict]
 
 def decoder_configurations(table: PublishedTable, scale: str) -> Computed:
     """Depth, width, heads, head width, feed-forward width and parameters of the rows ``D=..., W=...``."""
-    from nco_bench.solvers.models import model_config
+    from nco_bench.nn.build import model_config
 
     found: Computed = {}
     for row in table.rows:
@@ -58,7 +58,7 @@ def decoder_flops(table: PublishedTable, scale: str) -> Computed:
     Per layer and step of T tokens of width W, with heads that make up H in all: 2 T (4 W H + W^2 + 8 W^2) for queries, keys,
     values, output, gate and feed-forward layers, and 4 T^2 H for the attention itself.
     """
-    from nco_bench.solvers.models import model_config
+    from nco_bench.nn.build import model_config
 
     found: Computed = {}
     for row in table.rows:
@@ -78,7 +78,7 @@ def count_parameters_of(name: str, problem: str) -> int:
     """Count the trainable values of a model without making them."""
     import torch
 
-    from nco_bench.solvers.models import build_path_policy, count_parameters
+    from nco_bench.nn.build import build_path_policy, count_parameters
 
     with torch.device("meta"):
         return count_parameters(build_path_policy(name, problem))
@@ -180,7 +180,7 @@ TASK_ROWS = {
 
 def task_network_parameters(table: PublishedTable, scale: str) -> Computed:
     """Parameters of the tropical paper's Table 2, counted in our networks with three features per token."""
-    from nco_bench.solvers.models import count_parameters
+    from nco_bench.nn.build import count_parameters
     from nco_bench.solvers.sequences.task_networks import build_task_network
 
     return {

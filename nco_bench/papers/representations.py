@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.reports.figures.networks import AttentionPanel, Features, Sightedness
-from nco_bench.solvers.models import PATH_MODELS, build_path_policy
 from nco_bench.solvers.network import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.solvers.path.policy import PathNodes, PathState, gather_rows
 from nco_bench.solvers.registry import choose
@@ -65,7 +65,7 @@ def load_policy(solver: str) -> tuple[str, nn.Module]:
 
     choice = choose(solver, SolverOptions())
     name, weights = choice.info.name, choice.options.weights
-    if name not in PATH_MODELS:
+    if choice.info.family != "path":
         raise BadInputError(f"{solver}: features of path models only, such as decoder-6x128 or pens-a.")
     if weights == RANDOM_WEIGHTS:
         return f"{name} (untrained)", build_path_policy(name)

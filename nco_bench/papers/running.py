@@ -198,15 +198,14 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
     problem
         What they are for.
     """
-    from nco_bench.solvers.models import PATH_MODELS
-    from nco_bench.solvers.registry import all_solvers
+    from nco_bench.cards import card
     from nco_bench.weights.choice import default_weights
     from nco_bench.weights.pulling import find
 
-    info = all_solvers()[name]
+    info = card(name)
     if info.kind != "neural" or weights == "random" or problem not in info.problems:
         return ""
-    if not weights and name not in PATH_MODELS:
+    if not weights and info.family != "path":
         return ""  # the solver chooses by problem and size
     try:
         find(weights or default_weights(name, problem, 100), name, problem)

@@ -95,8 +95,8 @@ def decoder_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str],
 
 def pens_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """The settings in PENS's section 5.1 beside PENS-A and its recipe ``paper``."""
+    from nco_bench.nn.build import model_config
     from nco_bench.papers.computed import count_parameters_of
-    from nco_bench.solvers.models import model_config
     from nco_bench.training.recipes import recipe_for
 
     recipe = recipe_for("pens-a", {"recipe": "paper"})
@@ -117,14 +117,14 @@ def pens_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], An
 
 def sit_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """The settings in SIT's section 5 beside its network and the recipe ``paper``."""
-    from nco_bench.solvers.models import model_config
-    from nco_bench.training.learners.self_improved_course import self_recipe
+    from nco_bench.nn.build import model_config
+    from nco_bench.training.learners.self_improved_course import COURSE
 
     model = partial(read, model_config("sit"), place="sit")
     known = {
         "Embedding dimension": model("width"), "Layers": model("layers"), "Attention heads": model("heads"),
         "Feed-forward dimension": model("ffn"),
-        "Optimizer": read(self_recipe("sit", {"recipe": "paper"}), "optimizer", "sit recipe paper"),
+        "Optimizer": read(COURSE.recipe("sit", {"recipe": "paper"}), "optimizer", "sit recipe paper"),
     }  # fmt: skip
     return compared(table, {(row, "Value"): ours for row, ours in known.items()})
 
@@ -143,14 +143,14 @@ def sit_training_settings(table: PublishedTable, scale: str) -> dict[tuple[str, 
 
 def _sit_recipe(column: str) -> tuple[str, Any] | None:
     """Return name and recipe for a column such as ``CVRP10K``: the problem's own, else the size's; None without one."""
-    from nco_bench.training.learners.self_improved_course import self_recipe
+    from nco_bench.training.learners.self_improved_course import COURSE
 
     size = column.removeprefix("TSP").removeprefix("CVRP").lower()
     ending = "" if size == "1k" else f"-{size}"
     own = [f"paper{ending}-cvrp"] if column.startswith("CVRP") else []
     for name in (*own, f"paper{ending}"):
         with suppress(UnknownNameError):
-            return name, self_recipe("sit", {"recipe": name})
+            return name, COURSE.recipe("sit", {"recipe": name})
     return None
 
 
@@ -211,15 +211,16 @@ def tropical_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str]
 
 def eie_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """The settings in EIE's section 5 beside attend2pack, AM and lambda's network, and their recipes."""
-    from nco_bench.solvers.models import model_config
-    from nco_bench.training.learners.packing import LEVEL, PACKING_RECIPES
-    from nco_bench.training.learners.policy_gradient_course import RECIPES
+    from nco_bench.nn.build import model_config
+    from nco_bench.training.learners import packing as boxes
+    from nco_bench.training.learners.policy_gradient_course import COURSE
 
-    packing, routing = PACKING_RECIPES["paper"], RECIPES["am"]["eie"]
+    packing = boxes.COURSE.recipes("attend2pack")["paper"]
+    routing = COURSE.recipes("am")["eie"]
     known = _eie_column(
         "O3BPP", packing, model_config("attend2pack", "bpp3d"), "attend2pack recipe paper", "boxes"
     )
-    known["Significance level", "O3BPP"] = Ours(LEVEL, "attend2pack: LEVEL of the test")
+    known["Significance level", "O3BPP"] = Ours(boxes.LEVEL, "attend2pack: boxes.LEVEL of the test")
     known["Normalization", "O3BPP"] = Ours(_norm_of_attend2pack(), "attend2pack: norm after attention")
     for problem in ("TSP", "CVRP"):
         am = model_config("am", problem.lower())
@@ -241,7 +242,7 @@ def eie_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any
 def _norm_of_attend2pack() -> str:
     import torch
 
-    from nco_bench.solvers.models import build_path_policy
+    from nco_bench.nn.build import build_path_policy
 
     with torch.device("meta"):
         network = build_path_policy("attend2pack", "bpp3d")

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.stepwise.am import Am, AmConfig, build, from_official
 from nco_bench.solvers.stepwise.beam import final_beams
 from nco_bench.solvers.stepwise.decode import trajectory_lengths

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.build import load_official
 from nco_bench.nn.logit_scale import esf, log_ratio, none
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.path.beam import beam
 from nco_bench.solvers.path.bq import Bq, BqConfig, build, from_official
 from nco_bench.solvers.path.construct import greedy

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.turns import turned
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.path.problem import route_lengths, tour_lengths
 from nco_bench.solvers.stepwise.dgl import Dgl, DglConfig, build, from_official
 from nco_bench.solvers.stepwise.local_policy import Options

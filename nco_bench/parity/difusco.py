@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.edges.diffusion import nearest_graph, reverse_process, to_scores
@@ -30,7 +31,6 @@ from nco_bench.solvers.edges.difusco import (
 )
 from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_greedily
 from nco_bench.solvers.edges.two_opt import improve_best_first
-from nco_bench.solvers.models import load_official
 
 TIMES = [0, 1, 2, 10, 100, 500, 900, 999, 1000]
 """Where a fixture without ``input.times`` holds the shares of signal left."""

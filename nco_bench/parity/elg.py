@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.pomo import (
     check_augmentation,
@@ -17,7 +18,6 @@ from nco_bench.parity.pomo import (
     transform_major,
 )
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.stepwise.elg import Elg, ElgConfig, Encoded, build, from_official
 from nco_bench.solvers.stepwise.policy import RouteState
 from nco_bench.solvers.stepwise.steps import Demands, RoutingProblem, cvrp_demands

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.insertion import insert_tsp
@@ -30,7 +31,6 @@ from nco_bench.solvers.divide.glop_routes import (
     partition_graph,
     routes_of,
 )
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.solvers.stepwise.steps import greedy_choice
 

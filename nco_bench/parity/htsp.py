@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.divide.htsp import LOWER, Htsp, build, config_of, from_official
@@ -23,7 +24,6 @@ from nco_bench.solvers.divide.htsp_episode import (
     solve_paths,
     state_of,
 )
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.stepwise.policy import RouteState
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.turns import turned
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.stepwise.decode import trajectory_lengths
 from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
 from nco_bench.solvers.stepwise.local_policy import Options, Walk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.training import (
     Trainer,
@@ -14,7 +15,6 @@ from nco_bench.parity.training import (
     floored,
     tsp_segment,
 )
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.lehd import Lehd, LehdConfig, build, from_official
 from nco_bench.solvers.path.policy import PathPolicy, path_state

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.training import Trainer, compare_losses, compare_parameters
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.path.beam import beam
 from nco_bench.solvers.path.policy import PathNodes, path_state
 from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem

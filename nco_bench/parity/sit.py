@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.lehd import (
     cvrp_rows,
@@ -25,7 +26,6 @@ from nco_bench.parity.training import (
     tsp_segment,
 )
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
-from nco_bench.solvers.models import load_official
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.policy import path_state
 from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, shares, tour_lengths, tsp_problem

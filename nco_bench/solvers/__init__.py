@@ -12,7 +12,8 @@
 An installed package does the same through the entry-point group ``nco_bench.solvers``.
 """
 
+from nco_bench.cards import Card
 from nco_bench.solvers.protocol import Failure, Solved, Solver, SolverOptions, read_params
-from nco_bench.solvers.registry import SolverInfo, register
+from nco_bench.solvers.registry import register
 
-__all__ = ["Failure", "Solved", "Solver", "SolverInfo", "SolverOptions", "read_params", "register"]
+__all__ = ["Card", "Failure", "Solved", "Solver", "SolverOptions", "read_params", "register"]

@@ -14,8 +14,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
 
+from nco_bench.cards import Card
 from nco_bench.errors import BadInputError
-from nco_bench.solvers.registry import SolverInfo
 
 KIT_CONCORDE = "ml4co_kit/solver/routing/lib/concorde/pyconcorde"
 """Where ml4co-kit keeps its compiled pyconcorde; put on the path of a child without importing ml4co-kit."""
@@ -169,7 +169,7 @@ def _read_version(distribution: str) -> str:
     return metadata.version(distribution)
 
 
-def find_backend(info: SolverInfo, problem: str) -> Backend | None:
+def find_backend(info: Card, problem: str) -> Backend | None:
     """Return what the solver would use for the problem, or None if it is not installed.
 
     Raises
@@ -202,7 +202,7 @@ DISTRIBUTIONS = {
 """Module to distribution, where the names differ."""
 
 
-def availability(info: SolverInfo) -> Availability:
+def availability(info: Card) -> Availability:
     """Look for all that a solver needs; never raises, what is wrong becomes part of `missing`."""
     backends: dict[str, Backend] = {}
     missing = []

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nco_bench.cards import Card
 from nco_bench.solvers.availability import availability
-from nco_bench.solvers.packing.models import PACKING_MODELS
-from nco_bench.solvers.registry import SolverInfo
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
-from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.choice import at_hand, default_weights, how_to_get
 from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder, list_weights
 
@@ -68,7 +65,7 @@ class Readiness:
         )
 
 
-def readiness(info: SolverInfo) -> Readiness:
+def readiness(info: Card) -> Readiness:
     """Look for programs, packages and weights; nothing is imported, loaded or fetched."""
     found = availability(info)
     states, commands, before = {}, {}, ""
@@ -76,7 +73,7 @@ def readiness(info: SolverInfo) -> Readiness:
         if problem not in found.backends:
             states[problem], commands[problem] = "install", info.install.partition("   #")[0] or found.missing
             continue
-        if info.kind != "neural" or _has_weights(info.name, problem):
+        if info.kind != "neural" or _has_weights(info, problem):
             states[problem] = READY
             continue
         advice = how_to_get(info.name, problem)
@@ -84,14 +81,11 @@ def readiness(info: SolverInfo) -> Readiness:
     return Readiness(states, commands, before)
 
 
-def _has_weights(solver: str, problem: str) -> bool:
+def _has_weights(known: Card, problem: str) -> bool:
     """Whether the weights that the solver takes by default are here."""
-    if solver in TASK_NETWORKS or problem == "lra":
-        return any(
-            path for folder in (SHIPPED, cache_folder()) for path in folder.glob(f"{solver}-*{SUFFIX}")
-        )
-    if solver in PACKING_MODELS:
-        return at_hand(solver) or any(SHIPPED.glob(f"{solver}-*{SUFFIX}"))
-    if solver == "difusco":
-        return any(w.manifest.model == solver for w in list_weights())
-    return at_hand(default_weights(ALIASES.get(solver, solver), problem, USUAL_SIZE))
+    if known.weights == "task":
+        folders = (SHIPPED, cache_folder())
+        return any(path for folder in folders for path in folder.glob(f"{known.name}-*{SUFFIX}"))
+    if known.weights == "any":
+        return any(w.manifest.model == known.model for w in list_weights())
+    return at_hand(default_weights(known.model, problem, USUAL_SIZE))

@@ -1,4 +1,4 @@
-"""The lazy table of solvers: listing them imports neither torch nor any native package."""
+"""Solvers by name, with options: those with cards, a user's files, programs. It imports what is asked for only."""
 
 from __future__ import annotations
 
@@ -11,84 +11,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nco_bench.cards import ENTRY_POINTS, Card, card, cards
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.settings import pairs
 from nco_bench.solvers.protocol import Solver, SolverOptions
 
-ENTRY_POINTS = "nco_bench.solvers"
 C = TypeVar("C", bound=type)
-
-
-@dataclass(frozen=True)
-class SolverInfo:
-    """What is known about a solver without importing it.
-
-    Attributes
-    ----------
-    name
-        Registry name; also its label in tables.
-    target
-        ``module:Class``.
-    problems
-        Problems it solves.
-    kind
-        ``exact``, ``heuristic``, ``metaheuristic``, ``neural`` or ``external``.
-    paper, venue
-        Title, authors and year of the source.
-    graph
-        What it looks at: ``complete``, ``knn``, ... ; empty where it does not apply.
-    parameters
-        Number of weights, for neural solvers.
-    decodings
-        Decodings it understands, the default first; empty for classical solvers.
-    version
-        Bumped whenever its solutions change; part of every record's key.
-    packages
-        Importable modules it needs; any alternative within a tuple is enough.
-    licence, install
-        Licence of the program or package behind it, and the one command that installs it.
-    params
-        Its parameters with their meaning and default, for ``nco-bench show``.
-    deterministic
-        Whether the same seed gives the same solution when no time limit is set.
-    clock
-        What a time limit counts: ``wall`` time, or the ``processor`` time of programs that measure so themselves.
-    glimpse
-        Whether a decoder attends to what its encoder made; ``--logit-scale NAME:at=PLACE`` chooses between the two.
-    """
-
-    name: str
-    target: str
-    problems: tuple[str, ...]
-    kind: str
-    paper: str
-    venue: str = ""
-    graph: str = ""
-    parameters: int | None = None
-    decodings: tuple[str, ...] = ()
-    version: str = "1"
-    packages: tuple[tuple[str, ...], ...] = ()
-    licence: str = "MIT"
-    install: str = ""
-    params: tuple[tuple[str, str], ...] = ()
-    deterministic: bool = True
-    clock: str = "wall"
-    glimpse: bool = False
 
 
 @dataclass(frozen=True)
 class SolverChoice:
     """A solver with the options it was asked for; `label` is what tables print."""
 
-    info: SolverInfo
+    info: Card
     options: SolverOptions
     label: str
 
 
-_registered: dict[str, SolverInfo] = {}
+_registered: dict[str, Card] = {}
 """Solvers of user files by name; the file that was loaded last wins a name."""
 
-_of_file: dict[str, dict[str, SolverInfo]] = {}
+_of_file: dict[str, dict[str, Card]] = {}
 """Module name of a user file to the solvers that it registers."""
 
 
@@ -110,7 +53,7 @@ def register(
     BadInputError
         If the name is taken by a built-in solver, or the class stands within a function.
     """
-    if name in builtin_solvers():
+    if name in cards():
         raise BadInputError(f"The solver name {name!r} is taken by a built-in solver; choose another.")
 
     def decorate(cls: C) -> C:
@@ -120,7 +63,7 @@ def register(
             )
         # A file's solver gets the file's hash when it is loaded; that of a notebook or script has no file to load.
         mine = f"{version}-{_source_sha256(cls)[:8]}" if cls.__module__ == "__main__" else version
-        info = SolverInfo(
+        info = Card(
             name, f"{cls.__module__}:{cls.__qualname__}", tuple(problems), "external", paper,
             decodings=decodings, version=mine,
         )  # fmt: skip
@@ -143,43 +86,30 @@ def _source_sha256(cls: type) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
-def builtin_solvers() -> dict[str, SolverInfo]:
-    """Return the built-in solvers by name, classical ones first."""
-    from nco_bench.solvers.classical.table import CLASSICAL
-    from nco_bench.solvers.divide.table import divide_solvers
-    from nco_bench.solvers.edges.table import difusco_solvers
-    from nco_bench.solvers.packing.table import packing_solvers
-    from nco_bench.solvers.path.table import neural_solvers
-    from nco_bench.solvers.sequences.lra_table import lra_solvers
-    from nco_bench.solvers.sequences.task_baseline_table import TASK_BASELINES
-    from nco_bench.solvers.sequences.task_table import task_network_solvers
-    from nco_bench.solvers.stepwise.local_table import local_view_solvers
-    from nco_bench.solvers.stepwise.table import encode_once_solvers
-
-    table: dict[str, SolverInfo] = {}
-    routing = (*encode_once_solvers(), *local_view_solvers(), *neural_solvers(), *divide_solvers())
-    networks = (*routing, *difusco_solvers(), *packing_solvers(), *task_network_solvers())
-    for info in (*CLASSICAL, *TASK_BASELINES, *networks, *lra_solvers()):
-        if info.name in table:
-            raise ValueError(f"two solvers are called {info.name!r}")
-        table[info.name] = info
-    return table
-
-
-def all_solvers() -> dict[str, SolverInfo]:
-    """Return built-in solvers, those of installed packages and those of files loaded so far."""
+def all_solvers() -> dict[str, Card]:
+    """Return the solvers with cards, single classes of installed packages, and those of files loaded so far."""
     from importlib import metadata  # slow to import, and child processes import this file
 
-    table = builtin_solvers()
+    table = dict(cards())
     for point in metadata.entry_points(group=ENTRY_POINTS):
-        table.setdefault(
-            point.name,
-            SolverInfo(
-                point.name, point.value, (), "external", f"package {point.dist.name if point.dist else ''}"
-            ),
-        )
+        if ":" in point.value:
+            package = f"package {point.dist.name if point.dist else ''}"
+            table.setdefault(point.name, Card(point.name, point.value, (), "external", package))
     table.update(_registered)
     return table
+
+
+def find(name: str) -> Card:
+    """Return what is known of a solver; raises `UnknownNameError`. A registered file may replace a built-in one."""
+    if name in _registered:
+        return _registered[name]
+    try:
+        return card(name)
+    except UnknownNameError:
+        table = all_solvers()
+        if name in table:
+            return table[name]
+        raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.") from None
 
 
 def choose(text: str, defaults: SolverOptions) -> SolverChoice:
@@ -214,12 +144,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
             else program_info({**defaults.params, **pairs(place, rest)})
         )
     else:
-        table = {**builtin_solvers(), **_registered}  # a registered file may replace a built-in solver
-        if name not in table:
-            table = all_solvers()  # installed packages too: reading their entry points takes milliseconds
-        if name not in table:
-            raise UnknownNameError("solver", name, table, hint="See 'nco-bench list solvers'.")
-        info = table[name]
+        info = find(name)
     given = pairs(place, rest)
     special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
@@ -233,12 +158,12 @@ def create(choice: SolverChoice) -> Solver:
     return solver
 
 
-def _import_class(info: SolverInfo) -> type:
+def _import_class(info: Card) -> type:
     module, _, name = info.target.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-def load_file(path: Path, name: str | None = None) -> SolverInfo:
+def load_file(path: Path, name: str | None = None) -> Card:
     """Import a user's file and return the solver it registers; its version holds the file's hash.
 
     Raises

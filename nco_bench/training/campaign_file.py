@@ -213,7 +213,7 @@ def planned(stages: Sequence[Stage]) -> list[Planned]:
 
 
 def _plan(stage: Stage, earlier: set[str]) -> Planned:
-    from nco_bench.solvers.models import model_config
+    from nco_bench.nn.build import model_config
     from nco_bench.training.courses import COURSES, course_for
 
     values, options = model_options(stage.config)

@@ -1,7 +1,7 @@
-"""Courses: which models learn how. A lazy table, so that looking at it imports no torch.
+"""Courses: the ways to learn. A lazy table, so that looking at it imports no torch.
 
-A course knows the default recipe of a model, and prepares what a run needs: the model, the learner, how it is judged
-and what its manifest says. To add one, write a module with a `Course` and add an entry here.
+A course prepares what a run needs: the model, the learner, how it is judged and what its manifest says. A model's card
+names the courses that train it and its recipes. To add a course, write a module with a `Course` and add an entry here.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nco_bench.cards import find, network_card, trained_by
 from nco_bench.errors import UnknownNameError
-from nco_bench.solvers.models import PATH_MODELS
-from nco_bench.solvers.sequences.lra_models import LRA_NETWORKS
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
-from nco_bench.training.choices import Papers, no_papers
+from nco_bench.training.choices import Papers, papers_of
+from nco_bench.training.recipes import LoopRecipe, chosen, overridden, recipes_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from nco_bench.datasets.load import Places
     from nco_bench.training.learner import Learner, Measure
-    from nco_bench.training.recipes import LoopRecipe
     from nco_bench.training.trainer import Trainer
     from nco_bench.weights.manifest import Manifest
 
@@ -86,97 +84,106 @@ class Prepared:
     identity: dict[str, Any]
 
 
+def as_it_is(model: str, recipe: Any) -> Any:
+    """Return a recipe that needs no further checks."""
+    return recipe
+
+
 @dataclass(frozen=True)
 class Course:
-    """How a family of models is trained.
+    """A way to learn.
 
     Attributes
     ----------
-    recipe
-        Default recipe of a model with overrides: ``recipe(model, {"lr": "1e-3"})``.
+    name
+        A key of `COURSES`; cards name it.
+    kind
+        Class of its recipes.
     prepare
         Makes everything that a run needs.
-    papers
-        The papers' own recipes of a model, with what in them is ours.
+    check
+        Checks a recipe of a model, and completes it.
     """
 
-    recipe: Callable[[str, Mapping[str, str]], LoopRecipe]
+    name: str
+    kind: type[LoopRecipe]
     prepare: Callable[[Assignment], Prepared]
-    papers: Callable[[str], Papers] = no_papers
+    check: Callable[[str, Any], Any] = as_it_is
+
+    def recipes(self, model: str) -> dict[str, Any]:
+        """Return the recipes that a model's card has for it, the default first."""
+        return recipes_of(model, self.name, self.kind)
+
+    def recipe(self, model: str, config: Mapping[str, str]) -> Any:
+        """Return a model's recipe with overrides: ``recipe(model, {"lr": "1e-3"})``; raises `NcoBenchError`."""
+        return self.check(model, overridden(chosen(self.recipes(model), config), config))
+
+    def papers(self, model: str) -> Papers:
+        """Return the papers' own recipes of a model, with what in them is ours."""
+        return papers_of(model, self.name, self.kind)
 
 
 @dataclass(frozen=True)
 class CourseEntry:
-    """What is known about a course without loading it.
+    """What is known about a way to learn without loading it; the cards say which models it trains.
 
     Attributes
     ----------
     target
         ``module:object``.
-    models
-        What it trains.
     needs_data
         Whether it learns from labelled data.
     summary
         What it does, for users.
-    without_asking
-        Models that get it without naming it where their data fit; None for all.
     model_options
         Whether ``--config model.KEY=VALUE`` reaches its models.
     """
 
     target: str
-    models: tuple[str, ...]
     needs_data: bool
     summary: str
-    without_asking: tuple[str, ...] | None = None
-    model_options: bool = False
+    model_options: bool = True
 
 
+_LEARNERS = "nco_bench.training.learners"
 COURSES: dict[str, CourseEntry] = {
     "supervised": CourseEntry(
-        "nco_bench.training.learners.supervised_course:COURSE",
-        tuple(PATH_MODELS),
-        needs_data=True,
-        summary="imitate labelled solutions on random pieces of them",
-        model_options=True,
+        f"{_LEARNERS}.supervised_course:COURSE", True, "imitate labelled solutions on random pieces of them"
     ),
     "self-improved": CourseEntry(
-        "nco_bench.training.learners.self_improved_course:COURSE",
-        tuple(PATH_MODELS),
-        needs_data=False,
-        summary="improve pseudo-labels by re-construction (SIT) or sampling without replacement (SIGD), then imitate them",
-        without_asking=("sit", "sigd", "sigd-lehd"),
-        model_options=True,
+        f"{_LEARNERS}.self_improved_course:COURSE",
+        False,
+        "improve pseudo-labels by re-construction (SIT) or sampling without replacement (SIGD), then imitate them",
     ),
     "policy-gradient": CourseEntry(
-        "nco_bench.training.learners.policy_gradient_course:COURSE",
-        ("am", "pomo", "elg"),
-        needs_data=False,
-        summary="policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
-        model_options=True,
+        f"{_LEARNERS}.policy_gradient_course:COURSE",
+        False,
+        "policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
     ),
     "packing": CourseEntry(
-        "nco_bench.training.learners.packing:COURSE",
-        ("attend2pack",),
-        needs_data=False,
-        summary="policy gradient on the load rate of freshly drawn boxes",
-        model_options=True,
+        f"{_LEARNERS}.packing:COURSE", False, "policy gradient on the load rate of freshly drawn boxes"
     ),
     "tasks": CourseEntry(
-        "nco_bench.training.learners.task_course:COURSE",
-        tuple(TASK_NETWORKS),
-        needs_data=False,
-        summary="answer freshly drawn instances of the algorithmic task that --data names",
+        f"{_LEARNERS}.task_course:COURSE",
+        False,
+        "answer freshly drawn instances of the algorithmic task that --data names",
+        model_options=False,
     ),
     "lra": CourseEntry(
-        "nco_bench.training.learners.lra:COURSE",
-        tuple(LRA_NETWORKS),
-        needs_data=False,
-        summary="classify the sequences of the Long Range Arena task that --data names",
+        f"{_LEARNERS}.lra:COURSE",
+        False,
+        "classify the sequences of the Long Range Arena task that --data names",
+        model_options=False,
     ),
 }
-"""Ways to learn by the name that ``--config learner=NAME`` takes. For a model with several the first that its data fit."""
+"""Ways to learn by the name that cards and ``--config learner=NAME`` take."""
+
+
+def ways_to_learn(model: str) -> dict[str, CourseEntry]:
+    """Return the ways in which a model can be trained, as its card lists them; none for unknown models."""
+    known = find(model)
+    names = (*known.learners, *known.learners_if_asked) if known else ()
+    return {name: COURSES[name] for name in names}
 
 
 def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tuple[str, Course]:
@@ -196,14 +203,14 @@ def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tupl
     UnknownNameError
         For a model that nothing trains, or a course that does not take it.
     """
-    fitting = {name: entry for name, entry in COURSES.items() if model in entry.models}
+    fitting = ways_to_learn(model)
     if not fitting:
-        known = {m for entry in COURSES.values() for m in entry.models}
+        known = {name for course in COURSES for name in trained_by(course)}
         raise UnknownNameError("model to train", model, known, "See `nco-bench list models`.")
     chosen = config.get("learner")
     if chosen is not None and chosen not in fitting:
         raise UnknownNameError(f"way to train {model}", chosen, fitting)
-    usual = {n: e for n, e in fitting.items() if e.without_asking is None or model in e.without_asking}
+    usual = {name: fitting[name] for name in network_card(model).learners}
     name = chosen or next((n for n, e in usual.items() if e.needs_data == has_data), next(iter(usual)))
     return name, load_course(fitting[name])
 

@@ -1,7 +1,4 @@
-"""Recipes: every number of a training run, with a default per model that ``--config KEY=VALUE`` overrides.
-
-Only what the paper states, and what a small budget asks for, is decided here; see each recipe's comment.
-"""
+"""Recipes: every number of a training run. A model's card has its recipes; ``--config KEY=VALUE`` overrides them."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nco_bench.cards import Card, network_card, recipe_of
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.options import parsed_text
-from nco_bench.weights.manifest import SIT_DECISIONS
 
 SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
@@ -134,118 +131,25 @@ class Recipe(LoopRecipe):
     walk: bool = False
 
 
-PAPER_DECODER = Recipe(clip=0.0, decay_all=True, warmup_start=0.1, symmetries=False)
-"""Decoder scaling, section 3 and appendix C: AdamW, weight decay 0.01, batch 1024, 1.25e-4 x 0.997 every 100 steps."""
+def recipes_of(model: str, learner: str, kind: type[R]) -> dict[str, R]:
+    """Return the recipes that a model's card has for a way to learn, the default first.
 
-PAPER_WITHOUT_REZERO = dataclasses.replace(PAPER_DECODER, warmup=50)
-"""Decoder scaling, appendix B.5, for ``model.rezero=false``: 50 steps of warm-up from a tenth of the learning rate."""
-PAPER_SCARCE = dataclasses.replace(PAPER_DECODER, steps=60 * 98)
-"""Decoder scaling, Table 3: 60 epochs of 0.1M instances, 98 batches each."""
+    Raises
+    ------
+    UnknownNameError
+        For a model without a card, or a field that the recipe lacks.
+    """
+    known = network_card(model)
+    return {name: _built(known, learner, name, kind) for name in known.recipes.get(learner, {})}
 
-SMALL_DECODER = Recipe(
-    batch=32,
-    steps=0,
-    lr=1e-3,
-    scalar_lr=3e-3,
-    beta2=0.98,
-    schedule="cosine",
-    warmup=20,
-    ema=0.999,
-    longest_start=25,
-    grow=0.5,
-    auxiliary=0.2,
-)
-"""For hours of a CPU instead of days of GPUs: small batches, short sub-paths first, a dense auxiliary loss."""
 
-FLAGSHIP = Recipe(
-    batch=32,
-    steps=0,
-    optimizer="muon",
-    lr=3e-3,
-    scalar_lr=3e-3,
-    beta2=0.99,
-    schedule="constant",
-    warmup=200,
-    ema=0.999,
-    lengths="seconds",
-    auxiliary=0.2,
-)
-"""For weeks of a CPU: Muon at a constant rate without end; copies that fall are branched off (see docs/training.md)."""
-
-PAPER_PENS = Recipe(
-    batch=1024, steps=1_000_000, lr=1e-4, clip=0.0, decay_all=True, schedule="cosine", final_lr=0.1, shortest=3,
-    symmetries=False,
-)  # fmt: skip
-"""PENS, section 5: AdamW, batch 1024, 1M steps, 1e-4 falling to 1e-5 by a cosine."""
-
-PAPER_LEHD = Recipe(
-    batch=1024, steps=7_330_000, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=0.0, decay=0.97,
-    decay_every=48_900, longest=100, longest_start=100, symmetries=False, walk=True,
-)  # fmt: skip
-"""LEHD, section 4: Adam at 1e-4, x0.97 per epoch, 150 epochs of 1M instances in batches of 1024, no augmentation.
-
-It updates after each of the 50 decisions (on average) of a piece, so an epoch is 977 x 50 updates.
-"""
-
-PAPER_LEHD_CVRP = dataclasses.replace(PAPER_LEHD, steps=1_955_000, decay=0.9)
-"""LEHD for the CVRP: x0.9 per epoch, 40 epochs."""
-
-PAPER_BQ = Recipe(
-    batch=512, steps=1_953_000, optimizer="adam", lr=2.5e-4, weight_decay=0.0, clip=0.0, decay=0.99,
-    decay_every=97_700, shortest=3, longest=100, longest_start=100, symmetries=False,
-)  # fmt: skip
-"""BQ-NCO's code: Adam at 2.5e-4, x0.99 every 50 epochs, 1000 epochs of 1M instances in batches of 512, 3..N rows."""
-
-PAPER_SIGD = Recipe(
-    batch=1024, steps=100_000, optimizer="adam", lr=2e-4, weight_decay=0.0, clip=0.0, schedule="constant"
-)
-"""SIGD's supervised mode: Adam at 2e-4 without decay, 100 epochs of 1000 batches of 1024, x8 symmetries.
-
-The official augmentation also rotates by a random angle and shrinks; that is left out.
-"""
-
-PAPER_SIT = Recipe(
-    batch=256, steps=0, optimizer="adam", lr=1e-4, weight_decay=0.0, clip=10.0, decay=0.97,
-    decay_every=79 * SIT_DECISIONS, longest=1000, longest_start=1000, symmetries=False, walk=True,
-)  # fmt: skip
-"""SIT's Algorithm 4 on labels at hand: Adam at 1e-4, x0.97 per epoch of 20,000 instances in batches of 256.
-
-The paper's own supervised training, "w/o SIT" in its Table 3, is LEHD's: ``paper-without-sit``.
-"""
-
-SMALL_STEADY = dataclasses.replace(SMALL_DECODER, lr=4e-4, auxiliary=0.0, warmup=100)
-"""Small budgets for networks that start with attention switched on, and bear smaller steps only."""
-
-RECIPES: dict[str, Recipe] = {
-    "small": SMALL_DECODER,
-    "paper": PAPER_DECODER,
-    "flagship": FLAGSHIP,
-}
-"""Recipes of decoder-only models, which others have where they have none of their own."""
-
-OWN_RECIPES: dict[str, dict[str, Recipe]] = {
-    "decoder": {
-        "small": SMALL_DECODER,
-        "paper": PAPER_DECODER,
-        "paper-without-rezero": PAPER_WITHOUT_REZERO,
-        "paper-table-3": PAPER_SCARCE,
-    },
-    "pens": {"small": SMALL_DECODER, "paper": PAPER_PENS},
-    "coordns": {"small": SMALL_DECODER, "paper": PAPER_PENS},
-    "lehd": {
-        "small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2),
-        "paper": PAPER_LEHD,
-        "paper-cvrp": PAPER_LEHD_CVRP,
-    },
-    "bq": {"small": SMALL_DECODER, "paper": PAPER_BQ},
-    "sigd": {"small": dataclasses.replace(SMALL_DECODER, auxiliary=0.0), "paper": PAPER_SIGD},
-    "sit": {
-        "small": dataclasses.replace(SMALL_STEADY, auxiliary=0.2),
-        "paper": PAPER_SIT,
-        "paper-without-sit": PAPER_LEHD_CVRP,
-    },
-}
-"""Recipes by the first word of a model's name; the first of each is the default."""
+def _built(known: Card, learner: str, name: str, kind: type[R]) -> R:
+    values = {key: v for key, v in recipe_of(known, learner, name).items() if key not in ("source", "ours")}
+    own = {f.name for f in dataclasses.fields(kind)}
+    for key in values:
+        if key not in own:
+            raise UnknownNameError(f"field of {known.name}'s recipe {name}", key, own)
+    return kind(**{**values, "learner": learner})
 
 
 def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:
@@ -265,7 +169,7 @@ def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:
     BadInputError
         For a value of the wrong type or out of range.
     """
-    recipe = overridden(chosen(RECIPES | OWN_RECIPES.get(model.partition("-")[0], {}), config), config)
+    recipe = overridden(chosen(recipes_of(model, "supervised", Recipe), config), config)
     check_pieces(recipe)
     return recipe
 

@@ -25,10 +25,10 @@ from pathlib import Path
 
 import torch
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import write
 from nco_bench.problems.tasks import TASKS, Task
-from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.training.learners.tasks import (
     PAPER_SAMPLES,
     TaskLearner,
@@ -188,6 +188,11 @@ def run_round(
         yield from pool.map(train_member, *zip(*arguments, strict=True))
 
 
+def published_networks() -> list[str]:
+    """Name the networks that have a column in the paper's tables."""
+    return [name for name, card in trained_by("tasks").items() if "published" in card.facts]
+
+
 def next_round(samples: int, seconds_per_sample: float, left: float, most: int = PAPER_SAMPLES) -> int:
     """Return the samples of the next round: twice as many, or what the time and `most` allow; 0 for none."""
     affordable = samples + int(RESERVE * left / seconds_per_sample)
@@ -281,7 +286,7 @@ def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path
 
 def members_of(tasks: Sequence[str], networks: Sequence[str], seeds: Sequence[int]) -> list[Member]:
     """Return all combinations, seed by seed; raises `UnknownNameError`."""
-    for kind, names, known in (("task", tasks, TASKS), ("network", networks, TASK_NETWORKS)):
+    for kind, names, known in (("task", tasks, TASKS), ("network", networks, trained_by("tasks"))):
         for name in names:
             if name not in known:
                 raise UnknownNameError(kind, name, known)
@@ -311,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m nco_bench.training.task_campaign", description=__doc__)
     parser.add_argument("--tasks", default=",".join(TASKS), help="comma-separated; default all")
     parser.add_argument(
-        "--networks", default=",".join(PUBLISHED_NETWORKS), help="comma-separated; default the paper's five"
+        "--networks", default=",".join(published_networks()), help="comma-separated; default the paper's five"
     )
     parser.add_argument("--seeds", default="0", help="comma-separated whole numbers")
     parser.add_argument("--start", type=int, default=64_000, help="samples of the first round")

@@ -9,13 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from nco_bench.solvers.divide.models import DIVIDE_MODELS
-from nco_bench.solvers.edges.models import CHECKPOINTS, EDGE_MAP_MODELS
-from nco_bench.solvers.packing.models import PACKING_MODELS
-from nco_bench.solvers.sequences.lra_models import LRA_NETWORKS
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
-from nco_bench.solvers.stepwise.local_models import ALIASES
-from nco_bench.weights.official import WEIGHTS_OF, official_weights
+from nco_bench.cards import Card, network_card, official_weights, weights_owner
 from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder
 
 LABELS = "labels.npz"
@@ -61,9 +55,9 @@ def default_weights(model: str, problem: str, size: int) -> str:
     """Name the weights that a routing model runs with when none are named.
 
     Those that are shipped or in the cache under the model's name; else the official ones whose training size is nearest
-    (the smaller of two); else the model's name. Models of `WEIGHTS_OF` take those of the other after their own.
+    (the smaller of two); else the model's name. Models that are another's but for a logit scale take those after their own.
     """
-    trained_as = (model, WEIGHTS_OF.get(model, model))
+    trained_as = (model, weights_owner(model))
     own, *others = (name if problem == "tsp" else f"{name}-{problem}" for name in trained_as)
     for name in (own, *others):
         if at_hand(name):
@@ -87,37 +81,31 @@ def how_to_get(model: str, problem: str) -> Advice:
     problem
         What the weights are for; for networks of one task the task's name.
     """
-    named = ALIASES.get(model, model)
-    owner = WEIGHTS_OF.get(named, named)
+    known = network_card(model)
+    owner = weights_owner(known.name)
     if any((w.model, w.problem) == (owner, problem) for w in official_weights().values()):
-        return Advice("pull", f"nco-bench weights pull {WEIGHTS_OF.get(model, model)}")
-    if named in DIVIDE_MODELS | EDGE_MAP_MODELS:
-        return _import(named, problem)
-    return Advice("train", _training(named, problem))
+        return Advice("pull", f"nco-bench weights pull {known.weights_of or model}")
+    if known.weights_from:
+        return _import(known, problem)
+    return Advice("train", _training(known, problem))
 
 
-def _import(model: str, problem: str) -> Advice:
-    what = "FOLDER" if model == "glop" else "FILE"
+def _import(known: Card, problem: str) -> Advice:
     option = "" if problem == "tsp" else f" --problem {problem}"
-    place = (
-        CHECKPOINTS
-        if model in EDGE_MAP_MODELS
-        else f"the README of github.com/{DIVIDE_MODELS[model].repository}"
-    )
-    return Advice(
-        "import", f"nco-bench weights import {model} {what}{option}", f"download the authors' from {place}"
-    )
+    command = f"nco-bench weights import {known.name} {known.weights_are}{option}"
+    return Advice("import", command, f"download the authors' from {known.weights_from}")
 
 
-def _training(model: str, problem: str) -> str:
+def _training(known: Card, problem: str) -> str:
     """The command that trains a model into the cache, where its solver finds the weights."""
-    if model in LRA_NETWORKS:
+    model, learner = known.name, next(iter(known.learners), "")
+    if learner == "lra":
         task, data = ("lra-listops", LRA_EXAMPLE) if problem in ("lra", "lra-listops") else (problem, problem)
         return f"nco-bench train {model} --data {data} --budget 15m --out {_kept(f'{model}-{task}')}"
-    if model in TASK_NETWORKS:
+    if learner == "tasks":
         task = TASK_EXAMPLES.get(problem, problem)
         return f"nco-bench train {model} --data {task} --budget 15m --out {_kept(f'{model}-{task}-seed0')}"
-    if model in PACKING_MODELS:
+    if learner == "packing":
         return f"nco-bench train {model} --budget 1h --out {_kept(model)}"
     own = model if problem == "tsp" else f"{model}-{problem}"
     return f"{LABELLED[problem]} && nco-bench train {model} --data {LABELS} --budget 1h --out {_kept(own)}"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nco_bench import __version__
+from nco_bench.cards import network_card
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, BadWeightsError
-from nco_bench.solvers.models import build_path_policy, count_parameters, entry, load_official, model_config
-from nco_bench.solvers.stepwise.local_models import ALIASES
+from nco_bench.nn.build import build_path_policy, count_parameters, load_official, model_config
 from nco_bench.weights.bundle import checkpoint_files
 from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
@@ -69,14 +69,14 @@ def import_checkpoint(
         raise BadWeightsError(
             f"--name {name!r}: expected a plain name; the weights are kept in {cache_folder()}."
         )
-    model = ALIASES.get(model, model)
-    known = entry(model)
+    known = network_card(model)
+    model = known.name
     config = model_config(model, problem)
     files = checkpoint_files(model, file, problem)
     state = {
         prefix + key: value for prefix, path in files.items() for key, value in official_state(path).items()
     }
-    sizes_of = getattr(importlib.import_module(known.module), "config_of", None)
+    sizes_of = getattr(importlib.import_module(known.network), "config_of", None)
     if sizes_of is not None:
         config = sizes_of(state, problem)
     policy = build_path_policy(model, problem, **({} if sizes_of is None else dataclasses.asdict(config)))

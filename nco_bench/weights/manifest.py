@@ -10,61 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from nco_bench.cards import find
 from nco_bench.errors import BadWeightsError
 
 FORMAT = 1
-PAPER_SAMPLES = {
-    "decoder": 60_000 * 1024,
-    "pens": 1_000_000 * 1024,
-    "coordns": 1_000_000 * 1024,
-    "lehd": 150 * 1_000_000 * 50,
-    "bq": 1000 * 1_000_000,
-    "sigd": 100 * 1000 * 1024,
-}
-"""One-decision sub-problems in a paper's supervised training for the TSP, by the first word of the model's name.
-
-Steps times batch (decoder scaling, PENS, SIGD), or epochs times a million instances times decisions each (BQ: 1;
-LEHD: every one of a piece of 4 to 100 nodes, 50 on average).
-"""
-
-ADDED_LATER: dict[str, dict[str, Any]] = {
-    "pens": {"output_projection": True},
-    "coordns": {"output_projection": True},
-}
-"""What a stored configuration that lacks a field had before there was that field, by the first word of the model's name."""
-
-
-SIT_EPOCHS, SIT_DECISIONS = 20, (4 + 1000) // 2 - 2
-SIT_TRAININGS = {
-    1000: (20_000, {"tsp": 8, "cvrp": 8}),
-    5000: (200, {"tsp": 8, "cvrp": 8}),
-    10_000: (200, {"tsp": 3, "cvrp": 4}),
-    50_000: (100, {"tsp": 3, "cvrp": 4}),
-    100_000: (100, {"tsp": 7, "cvrp": 7}),
-}
-"""SIT, Table 6: instances and self-improved iterations by size; each iteration has 20 epochs of one piece per instance, and
-Algorithm 4 learns every decision of a piece, 500 on average (its length is uniform in 4..1000).
-"""
-
-
-def paper_samples(model: str, learner: str = "supervised", problem: str = "tsp", size: int = 0) -> int | None:
-    """Return the one-decision sub-problems in the paper's own training of a path model, None where it is not known.
-
-    Parameters
-    ----------
-    model, problem
-        ``tsp`` or ``cvrp``.
-    learner
-        ``supervised`` (for the TSP), or ``self-improved`` (SIT's own sizes).
-    size
-        Nodes of the instances that self-improved training is for.
-    """
-    if learner == "self-improved" and model == "sit" and size in SIT_TRAININGS:
-        instances, rounds = SIT_TRAININGS[size]
-        return instances * rounds[problem] * SIT_EPOCHS * SIT_DECISIONS
-    if learner != "supervised" or problem != "tsp" or "lehd-" in model:
-        return None
-    return PAPER_SAMPLES.get(model.partition("-")[0])
 
 
 @dataclass(frozen=True)
@@ -236,7 +185,8 @@ def read_manifest(path: Path) -> Manifest:
         raise BadWeightsError(f"{path}: manifest format {values.get('format')!r}, expected {FORMAT}.")
     checked = _build(Manifest, values, str(path))
     assert isinstance(checked, Manifest)
-    before = ADDED_LATER.get(checked.model.partition("-")[0], {})
+    known = find(checked.model)
+    before = known.config_before if known else {}
     return dataclasses.replace(checked, config={**before, **checked.config})
 
 

@@ -1,6 +1,6 @@
 """Official weights from the authors' repositories: which there are, and how they get here.
 
-The table ``official.csv`` names each file at a fixed commit with its git blob hash. A download is checked against that
+The cards name each file at a fixed commit with its git blob hash. A download is checked against that
 hash, resumed where it broke off, imported through `nco_bench.weights.importing` (which executes nothing), and kept
 in the user's cache. A folder named by ``NCO_BENCH_MIRROR`` stands in for the network.
 """
@@ -15,11 +15,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError, UnknownNameError
-from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.importing import import_checkpoint
-from nco_bench.weights.official import WEIGHTS_OF, OfficialWeights, official_weights
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 REMEDY = (
@@ -42,7 +41,7 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
         When they are missing, damaged, changed, or for another model.
     """
     table = official_weights()
-    full = next((n for n in (name, f"{model}-{name}", f"{WEIGHTS_OF.get(model)}-{name}") if n in table), None)
+    full = next((n for n in (name, f"{model}-{name}", f"{weights_owner(model)}-{name}") if n in table), None)
     if full is None:
         by_default = name in (model, f"{model}-{problem}")
         return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")
@@ -82,7 +81,8 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
         When a file cannot be fetched or is not the one at its commit.
     """
     table = official_weights()
-    model = ALIASES.get(name, name)
+    named = cards().get(name)
+    model = named.model if named else name
     wanted = [entry for entry in table.values() if name == entry.name or model == entry.model]
     if not wanted:
         known = [*table, *{entry.model for entry in table.values()}]
@@ -90,7 +90,7 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     return [_pull_one(entry, say) for entry in wanted]
 
 
-def _pull_one(entry: OfficialWeights, say: Callable[[str], None]) -> WeightsFile:
+def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
     target = cache_folder() / f"{entry.name}.safetensors"
     if target.is_file():
         say(f"{entry.name}: already here")
@@ -107,7 +107,7 @@ def _pull_one(entry: OfficialWeights, say: Callable[[str], None]) -> WeightsFile
     )
 
 
-def in_mirror(entry: OfficialWeights) -> Path | None:
+def in_mirror(entry: OfficialFile) -> Path | None:
     """Return the file in the folder ``NCO_BENCH_MIRROR``, or None.
 
     Looked for: ``checkpoints/MODEL-TASK-official.safetensors`` (as in ``am-tsp100-official``), and the original file
@@ -131,7 +131,7 @@ def git_blob_sha1(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _check(path: Path, entry: OfficialWeights) -> None:
+def _check(path: Path, entry: OfficialFile) -> None:
     found = git_blob_sha1(path)
     if found != entry.git_blob_sha1:
         raise BadWeightsError(
@@ -140,7 +140,7 @@ def _check(path: Path, entry: OfficialWeights) -> None:
         )
 
 
-def _download(entry: OfficialWeights, say: Callable[[str], None]) -> Path:
+def _download(entry: OfficialFile, say: Callable[[str], None]) -> Path:
     """Download beside the cache, continuing a part that an earlier try left; return the checked file."""
     folder = cache_folder() / "downloads"
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nco_bench.cards import weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.files import write
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
-from nco_bench.weights.official import WEIGHTS_OF
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -105,7 +105,7 @@ def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy
         When they are missing, damaged, changed, or for another model; the message says which and what to do.
     """
     file = verify(_find(name_or_path, model, remedy))
-    if file.manifest.model not in (model, WEIGHTS_OF.get(model)):
+    if file.manifest.model not in (model, weights_owner(model)):
         raise BadWeightsError(
             f"{file.path}: these are weights of {file.manifest.model}, not of {model}; choose others with --weights."
         )

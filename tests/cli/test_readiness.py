@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from commands import accepted
 
+from nco_bench.cards import official_weights
 from nco_bench.cli.app import run
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.solvers.readiness import STATES
 from nco_bench.training.courses import course_for
-from nco_bench.weights.official import official_weights
 from nco_bench.weights.pulling import pull
 
 

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.eie import EieConfig, build, curve, integrate, learned_scale, requr, sampled_entropy
 from nco_bench.nn.entropy import exact_scale, expected_entropy
 from nco_bench.nn.logit_scale import ScaleContext, logit_scale
-from nco_bench.solvers.models import build_path_policy
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.solvers.stepwise.steps import RoutingProblem, begin
 from nco_bench.training.learners.eie import departures
 from nco_bench.weights.store import SHIPPED, load_into, verify
@@ -150,9 +149,9 @@ def test_an_unknown_scale_is_told_of_the_lazy_ones_too() -> None:
 )
 def test_eie_changes_no_bit_at_the_training_size_and_much_beyond(model: str, problem: str) -> None:
     torch.manual_seed(0)
-    plain: Any = build_encode_once_policy(model, problem)
-    scaled: Any = build_encode_once_policy(model, problem, logit_scale="eie")
-    unscaled: Any = build_encode_once_policy(model, problem, logit_scale="none")
+    plain: Any = build_path_policy(model, problem)
+    scaled: Any = build_path_policy(model, problem, logit_scale="eie")
+    unscaled: Any = build_path_policy(model, problem, logit_scale="none")
     for policy in (scaled, unscaled):
         policy.load_state_dict(plain.state_dict())
     for size, same in ((100, True), (150, False)):
@@ -174,8 +173,8 @@ def test_lambda_is_the_factor_of_q_k_in_the_self_attention_of_equations_1_to_4(
     place: str, encoder: int, glimpse: int
 ) -> None:
     torch.manual_seed(0)
-    plain: Any = build_encode_once_policy("am", "tsp", normalization="layer")
-    scaled: Any = build_encode_once_policy("am", "tsp", normalization="layer", logit_scale=f"eie{place}")
+    plain: Any = build_path_policy("am", "tsp", normalization="layer")
+    scaled: Any = build_path_policy("am", "tsp", normalization="layer", logit_scale=f"eie{place}")
     scaled.load_state_dict(plain.state_dict())
     nodes = _instance("tsp", 400).nodes()
     factor = learned_scale(400, 16, 100)  # 0.516 in place of 0.25

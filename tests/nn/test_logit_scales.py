@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext, logit_scale, resolved
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.policy import path_state
 from nco_bench.solvers.path.problem import tsp_problem

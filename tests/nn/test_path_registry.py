@@ -7,9 +7,11 @@ import dataclasses
 import pytest
 import torch
 
+from nco_bench.cards import networks
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.solvers.models import PATH_MODELS, build_path_policy, count_parameters, model_config
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 
+PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 # Table 1 of the decoder scaling paper in millions, but for two last digits: its own layer formula gives 35.99 and 143.81.
 TABLE_1 = {
     "6x128": 1.32, "12x128": 2.60, "24x128": 5.17, "42x128": 9.02,

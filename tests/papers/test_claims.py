@@ -50,9 +50,9 @@ def test_divergence_from_the_normal_distribution() -> None:
 
 
 def test_inputs_of_attention_are_normalised_behind_the_first_layer() -> None:
-    from nco_bench.solvers.stepwise.models import build_encode_once_policy
+    from nco_bench.nn.build import build_path_policy
 
-    policy = build_encode_once_policy("am", normalization="layer", centred=True)
+    policy = build_path_policy("am", normalization="layer", centred=True)
     first, *others = attention_inputs(policy, torch.rand(3, 20, 2))
     assert first.shape == (3, 20, 128)
     assert len(others) == 2

@@ -15,7 +15,7 @@ from nco_bench.papers.sit.figure_3 import gaps_by_repeats  # noqa: E402
 from nco_bench.problems.tsp import TSPInstance  # noqa: E402
 from nco_bench.reports.figures import networks as network_plots  # noqa: E402
 from nco_bench.training.campaign import read_campaign  # noqa: E402
-from nco_bench.training.learners.self_improved_course import self_recipe  # noqa: E402
+from nco_bench.training.learners.self_improved_course import COURSE  # noqa: E402
 from nco_bench.training.options import model_options  # noqa: E402
 from nco_bench.training.run import train  # noqa: E402
 
@@ -58,4 +58,4 @@ def test_the_campaign_is_two_iterations_of_the_paper_with_each_number_of_repeats
     assert [stage.config["model.repeats"] for stage in stages] == ["1", "5", "10", "15", "20"]
     for stage in stages:
         config = {k: v for k, v in model_options(stage.config)[0].items() if k != "learner"}
-        assert self_recipe(stage.model, config).steps == 2 * 20 * 79 * 500
+        assert COURSE.recipe(stage.model, config).steps == 2 * 20 * 79 * 500

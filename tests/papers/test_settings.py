@@ -65,9 +65,12 @@ def test_a_changed_recipe_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> 
     table = load_table("decoder-scaling", 9)
     value, verdict = settings.decoder_settings(table, "smoke")["Batch size", "Value"]
     assert (value, verdict.status) == (1024, "setting matches")
-    changed = {name: dataclasses.replace(recipe, batch=512) for name, recipe in recipes.RECIPES.items()}
-    monkeypatch.setattr(recipes, "RECIPES", changed)
-    monkeypatch.setattr(recipes, "OWN_RECIPES", {})
+    built = recipes.recipes_of
+    monkeypatch.setattr(
+        recipes,
+        "recipes_of",
+        lambda *of: {name: dataclasses.replace(recipe, batch=512) for name, recipe in built(*of).items()},
+    )
     value, verdict = settings.decoder_settings(table, "smoke")["Batch size", "Value"]
     assert (value, verdict.status) == (512, "setting differs")
 

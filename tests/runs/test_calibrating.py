@@ -15,8 +15,8 @@ import torch
 
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.runs.calibrating import HELD_OUT_SEED, calibrate, search
-from nco_bench.solvers.models import build_path_policy, count_parameters, model_config
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nco_bench.cards import cards
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.runs.records import find_runs
@@ -17,14 +18,13 @@ from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.solvers.availability import find_backend
-from nco_bench.solvers.registry import builtin_solvers
 
 LIMIT = 1.0
 
 
 def processor_seconds(name: str, problem: str, n: int, folder: Path) -> float:
     """Solve one instance in a fork that shares one processor with a busy loop; return the processor time it took."""
-    info = builtin_solvers()[name]
+    info = cards()[name]
     module = importlib.import_module(info.target.partition(":")[0])
     params = {
         key: default for key, (_, default) in getattr(module, info.target.partition(":")[2]).PARAMS.items()
@@ -64,7 +64,7 @@ def test_the_clock_in_the_table_is_the_one_the_program_looks_at(
 ) -> None:
     pytest.importorskip(package)
     spent = processor_seconds(name, problem, n, tmp_path)
-    assert ("processor" if spent > 0.8 * LIMIT else "wall") == builtin_solvers()[name].clock
+    assert ("processor" if spent > 0.8 * LIMIT else "wall") == cards()[name].clock
 
 
 def test_records_under_a_limit_say_when_it_counts_processor_time(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+from nco_bench.cards import cards
 from nco_bench.cli.inventory import diagnose
 from nco_bench.solvers.availability import availability, find_concorde
-from nco_bench.solvers.classical.table import CLASSICAL
+
+CLASSICAL = [c for c in cards().values() if c.family in ("classical", "packing") and c.kind != "neural"]
 
 
 def test_every_solver_has_a_licence_and_a_command_or_needs_nothing():
@@ -69,7 +71,7 @@ def test_looking_imports_no_native_package():
     ]
     code = (
         "import sys; from nco_bench.solvers.availability import availability; "
-        "from nco_bench.solvers.classical.table import CLASSICAL; list(map(availability, CLASSICAL)); "
+        "from nco_bench.cards import cards; list(map(availability, cards().values())); "
         f"print([p for p in {packages!r} + ['ml4co_kit', 'concorde'] if p in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

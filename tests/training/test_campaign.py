@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
+from nco_bench.cards import networks
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.papers.published import paper_room
 from nco_bench.problems.tasks import TASKS
-from nco_bench.solvers.models import PATH_MODELS
-from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS
 from nco_bench.training import campaign
 from nco_bench.training.campaign import pack, run_campaign, unpack
 from nco_bench.training.campaign_file import Planned, describe_plan, planned, read_campaign
+from nco_bench.training.task_campaign import published_networks
 from nco_bench.weights.manifest import read_manifest
 
+PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 CAMPAIGNS = Path(__file__).parents[2] / "campaigns"
 
 STAGES = """
@@ -157,7 +158,7 @@ def test_every_network_of_the_papers_is_in_a_campaign() -> None:
     tasks = {
         (p.stage.model, p.stage.data[0], p.stage.seed) for p in _plans("tropical") if p.learner == "tasks"
     }
-    assert tasks == {(n, t, s) for n in PUBLISHED_NETWORKS for t in TASKS for s in (0, 1, 2)}
+    assert tasks == {(n, t, s) for n in published_networks() for t in TASKS for s in (0, 1, 2)}
     assert all(p.samples == 10_000_000 for p in _plans("tropical") if p.learner == "tasks")
     capacities = {p.recipe.capacity for p in _plans("eie") if p.stage.problem == "cvrp"}  # type: ignore[attr-defined]
     assert capacities == {10.0, 15.0, 20.0}

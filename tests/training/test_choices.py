@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from nco_bench.cards import trained_by
 from nco_bench.cli.inventory import show_object
 from nco_bench.datasets.load import Places
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.training.choices import RUN_CONTROL, departures, paper_of
 from nco_bench.training.courses import COURSES, load_course
 from nco_bench.training.recipes import rate, recipe_for
@@ -87,8 +88,8 @@ CHOICES = {
 
 def test_every_mark_is_a_number_of_the_recipe_that_moves_weights_or_a_known_choice() -> None:
     seen = set()
-    for course in COURSES.values():
-        for model in course.models:
+    for learner, course in COURSES.items():
+        for model in trained_by(learner):
             for name, paper in load_course(course).papers(model).items():
                 numbers = {f.name for f in dataclasses.fields(paper.recipe)} - RUN_CONTROL
                 assert set(paper.ours) <= numbers | CHOICES, (model, name)

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from nco_bench.cards import networks
 from nco_bench.errors import BadInputError
-from nco_bench.solvers.models import PATH_MODELS, build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.training.muon import Muon, inside_layer, orthogonalised
 from nco_bench.training.recipes import rate, recipe_for
 from nco_bench.training.run import train
 from nco_bench.training.trainer import _optimizer
 
+PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 SHAPES = [(16, 16), (48, 16), (16, 64)]
 
 

@@ -10,17 +10,16 @@ import torch
 from scipy import stats
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.packing.decode import roll_out
 from nco_bench.solvers.stepwise.steps import sampling
 from nco_bench.training.courses import Assignment
 from nco_bench.training.learners.packing import (
-    PAPER_PACKING,
+    COURSE,
     HeldOut,
     PackingLearner,
     p_value,
-    packing_recipe,
     prepare,
 )
 from nco_bench.training.run import train
@@ -37,7 +36,7 @@ TINY = {
 
 
 def learner(**config):
-    recipe = packing_recipe("attend2pack", {**TINY, **config})
+    recipe = COURSE.recipe("attend2pack", {**TINY, **config})
     torch.manual_seed(0)
     length, width = (int(side) for side in recipe.bin.split("x"))
     policy = build_path_policy(
@@ -47,8 +46,7 @@ def learner(**config):
 
 
 def test_the_paper_recipe_is_that_of_eie():
-    recipe = packing_recipe("attend2pack", {"recipe": "paper"})
-    assert recipe == PAPER_PACKING
+    recipe = COURSE.recipe("attend2pack", {"recipe": "paper"})
     assert (recipe.boxes, recipe.batch, recipe.steps, recipe.epoch_steps) == (100, 64, 500 * 10, 10)
     assert (recipe.bin, recipe.baseline, recipe.lr) == ("120x100", "rollout", 1e-4)
 
@@ -117,7 +115,7 @@ def test_p_values_are_those_of_scipy_and_equal_packings_prove_nothing():
 
 def test_significantly_worse_weights_learn_slower_as_eie_has_it():
     """EIE, section 5: where the p-value exceeds 0.95, the learning rate is scaled down by 0.95."""
-    assert packing_recipe("attend2pack", {"recipe": "paper"}).shrink == 0.95
+    assert COURSE.recipe("attend2pack", {"recipe": "paper"}).shrink == 0.95
     one = learner(baseline="rollout", epoch_steps="2", rollout_instances="64", shrink="0.95")
     optimizer = torch.optim.Adam([{"params": list(one.policy.parameters()), "peak": 0.01}])
     one.follow(optimizer)
@@ -138,7 +136,7 @@ def test_significantly_worse_weights_learn_slower_as_eie_has_it():
 
 
 def test_validation_instances_are_packed_by_the_referee_and_the_network_alike():
-    recipe = packing_recipe("attend2pack", TINY)
+    recipe = COURSE.recipe("attend2pack", TINY)
     held_out = HeldOut.of(recipe)
     rates = held_out.rates(learner().policy.eval())
     assert ((rates > 0) & (rates <= 100)).all()
@@ -161,7 +159,7 @@ def test_training_writes_weights_with_a_true_manifest(tmp_path):
 
 def test_eies_second_network_has_four_layers_of_heads_32_wide(tmp_path):
     """EIE, Table 6: four attention layers instead of three, d = 32 instead of 16, trained on 120 boxes."""
-    recipe = packing_recipe("attend2pack", {"recipe": "paper-d32"})
+    recipe = COURSE.recipe("attend2pack", {"recipe": "paper-d32"})
     assert (recipe.boxes, recipe.batch, recipe.steps) == (120, 64, 5000)
     config = {**TINY, "steps": "1", "validate_every": "1000", "model.width": "256", "model.layers": "4"}
     done = train("attend2pack", (), config, out=tmp_path / "wide.safetensors", progress="silent")
@@ -193,7 +191,7 @@ def test_networks_that_cannot_be_are_refused(config, cause):
 
 def test_a_rival_of_eie_is_trained_with_its_scale(tmp_path):
     """EIE, section 4.2: Su (2021), whose scale is ln n / d, "necessitates the Transformer model to be retrained"."""
-    recipe = packing_recipe("attend2pack", {**TINY, "logit_scale": "ln-n-over-d"})
+    recipe = COURSE.recipe("attend2pack", {**TINY, "logit_scale": "ln-n-over-d"})
     policy = prepare(Assignment("attend2pack", recipe)).policy
     factors = [policy.logit_scale(ScaleContext(100, 100, 16, place=p)) for p in ("encoder", "glimpse")]
     assert factors == pytest.approx([4 * np.log(100) / 16, 1.0])
@@ -218,7 +216,7 @@ def test_a_rival_of_eie_is_trained_with_its_scale(tmp_path):
 )
 def test_recipes_that_make_no_sense_are_refused(config, error):
     with pytest.raises(error):
-        packing_recipe("attend2pack", {**TINY, **config})
+        COURSE.recipe("attend2pack", {**TINY, **config})
 
 
 def test_labelled_data_is_refused():

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from nco_bench.cards import networks
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.storage import save_dataset
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.insertion import insert_cvrp
-from nco_bench.solvers.models import PATH_MODELS, build_path_policy
 from nco_bench.solvers.path.policy import PathNodes, path_state
 from nco_bench.solvers.path.problem import route_arrays
 from nco_bench.training.data import Batch, LabelStream
@@ -30,6 +31,7 @@ from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer
 
+PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 LIGHT: dict[str, dict[str, int]] = {
     "decoder-6x128": {"depth": 2, "width": 32, "heads": 2, "ffn": 64},
     "lehd": {"width": 32, "heads": 2, "ffn": 64, "decoder_layers": 2},

@@ -13,9 +13,8 @@ import torch
 from scipy.stats import ttest_1samp
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext
-from nco_bench.solvers.models import build_path_policy
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.training.courses import Assignment
 from nco_bench.training.learners.policy_gradient import (
     FreshInstances,
@@ -24,7 +23,7 @@ from nco_bench.training.learners.policy_gradient import (
     greedy_costs,
     p_value,
 )
-from nco_bench.training.learners.policy_gradient_course import prepare, recipe_for
+from nco_bench.training.learners.policy_gradient_course import COURSE, prepare
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer
@@ -41,7 +40,7 @@ def recipe(batch: int) -> Recipe:
 
 def fresh_am(problem: str = "tsp") -> torch.nn.Module:
     torch.manual_seed(1)
-    return build_encode_once_policy("am", problem, normalization="layer", centred=True, **SMALL, layers=1)
+    return build_path_policy("am", problem, normalization="layer", centred=True, **SMALL, layers=1)
 
 
 def test_p_value_is_that_of_a_one_sample_test_on_the_differences() -> None:
@@ -69,7 +68,7 @@ def test_am_learns_with_the_rollout_baseline(tmp_path: Path, problem: str, sourc
 
 
 def test_a_moving_average_keeps_counters_as_they_are(tmp_path: Path) -> None:
-    policy = build_encode_once_policy("am", "tsp", **SMALL, layers=1)  # with BatchNorm
+    policy = build_path_policy("am", "tsp", **SMALL, layers=1)  # with BatchNorm
     averaged = replace(recipe(4), ema=0.5)
     learner = PolicyGradient(policy, FreshInstances("tsp", 6), averaged, 3, CPU, QUICK)
     trainer = Trainer(policy.train(), learner, averaged, tmp_path, {"problem": "tsp"})
@@ -84,7 +83,7 @@ def test_a_moving_average_keeps_counters_as_they_are(tmp_path: Path) -> None:
 
 def test_pomo_learns_with_the_shared_baseline(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    policy = build_encode_once_policy("pomo", "tsp", **SMALL, head_dim=8, layers=1)
+    policy = build_path_policy("pomo", "tsp", **SMALL, head_dim=8, layers=1)
     source = FreshInstances("tsp", 8)
     learner = PolicyGradient(policy, source, recipe(32), 3, CPU)
     assert learner.settings.baseline == "shared"
@@ -200,8 +199,8 @@ def test_without_their_mean_advantages_do_not_depend_on_the_level_of_the_baselin
 
 
 def test_a_policy_can_be_trained_with_another_logit_scale() -> None:
-    scaled = recipe_for("am", {"logit_scale": "ln-n-over-d", "size": "20"})
-    plain = recipe_for("am", {"size": "20"})
+    scaled = COURSE.recipe("am", {"logit_scale": "ln-n-over-d", "size": "20"})
+    plain = COURSE.recipe("am", {"size": "20"})
     policies = [prepare(Assignment("am", recipe, problem="tsp")).policy for recipe in (plain, scaled)]
     factors = [
         [policy.logit_scale(ScaleContext(100, 100, 16, place=place)) for place in ("encoder", "glimpse")]
@@ -213,14 +212,14 @@ def test_a_policy_can_be_trained_with_another_logit_scale() -> None:
 
 
 def test_an_unknown_logit_scale_is_named() -> None:
-    recipe = recipe_for("am", {"logit_scale": "ln-n-over-dd"})
+    recipe = COURSE.recipe("am", {"logit_scale": "ln-n-over-dd"})
     with pytest.raises(UnknownNameError, match="ln-n-over-d"):
         prepare(Assignment("am", recipe, problem="tsp"))
 
 
 def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> None:
     """EIE, Table 6: three attention layers become four, d = 16 becomes 32, training on 100 nodes becomes 120."""
-    recipe = recipe_for("am", {"recipe": "eie-d32"})
+    recipe = COURSE.recipe("am", {"recipe": "eie-d32"})
     assert (recipe.size, recipe.batch, recipe.steps, recipe.shrink) == (120, 256, 5000, 0.95)
     config = {
         "recipe": "eie-d32", "batch": "2", "steps": "1", "evaluation": "2", "validation_instances": "2", "size": "6",
@@ -236,6 +235,6 @@ def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> 
 
 
 def test_what_the_recipe_decides_is_no_option_of_the_model() -> None:
-    assignment = Assignment("am", recipe_for("am", {}), options={"normalization": "layer"})
+    assignment = Assignment("am", COURSE.recipe("am", {}), options={"normalization": "layer"})
     with pytest.raises(BadInputError, match=r"model\.normalization: choose it with normalization="):
         prepare(assignment)

@@ -14,18 +14,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nco_bench.cards import card
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.path.decode import decode_path
 from nco_bench.solvers.path.policy import PathState
 from nco_bench.solvers.path.problem import route_arrays, tsp_problem
 from nco_bench.training.learners.sampling import sample_without_replacement
 from nco_bench.training.learners.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
-from nco_bench.training.learners.self_improved_course import self_recipe
+from nco_bench.training.learners.self_improved_course import COURSE
 from nco_bench.training.run import train
-from nco_bench.weights.manifest import paper_samples
 
 LIGHT = {"width": 16, "heads": 2, "ffn": 32, "layers": 1, "repeats": 2}
 
@@ -208,18 +208,18 @@ def _mean_tour(policy: Any, coords: torch.Tensor) -> float:
 
 def test_the_paper_recipe_makes_an_update_per_decision() -> None:
     """SIT, Table 6 and Algorithm 4: 8 iterations x 20 epochs x 20,000 / 256 batches x (omega - 2) decisions."""
-    recipe = self_recipe("sit", {"recipe": "paper"})
+    recipe = COURSE.recipe("sit", {"recipe": "paper"})
     decisions = np.mean([omega - 2 for omega in range(4, 1001)])
     batches = math.ceil(20_000 / 256)
     assert recipe.walk
     assert recipe.steps == 8 * 20 * batches * decisions
     assert recipe.rounds_updates == 20 * batches * decisions
     assert recipe.decay_every == recipe.judged_updates == batches * decisions
-    assert paper_samples("sit", "self-improved", "tsp", 1000) == 8 * 20 * 20_000 * decisions
-    assert paper_samples("sit", "self-improved", "cvrp", 10_000) == 4 * 20 * 200 * decisions
-    assert paper_samples("sit", "self-improved", "tsp", 100) is None
+    assert card("sit").paper_samples("self-improved", "tsp", 1000) == 8 * 20 * 20_000 * decisions
+    assert card("sit").paper_samples("self-improved", "cvrp", 10_000) == 4 * 20 * 200 * decisions
+    assert card("sit").paper_samples("self-improved", "tsp", 100) is None
 
 
 def test_ema_is_refused() -> None:
     with pytest.raises(BadInputError, match="best weights of a round"):
-        self_recipe("sit", {"ema": "0.9"})
+        COURSE.recipe("sit", {"ema": "0.9"})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadWeightsError, ResultsError
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
 from nco_bench.solvers.path.step import action_scores, start
 from nco_bench.training.run import train

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nco_bench.errors import BadInputError
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.run import train

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import BadWeightsError
-from nco_bench.solvers.models import build_path_policy, count_parameters
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.solvers.sequences.task_networks import build_task_network
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
@@ -35,6 +35,7 @@ from nco_bench.weights.store import (
     verify_all,
 )
 
+TASK_NETWORKS = trained_by("tasks")
 MODEL = "decoder-96x32"
 
 

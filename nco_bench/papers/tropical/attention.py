@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.papers.tropical.cells import NETWORKS
 from nco_bench.problems.tasks import TASKS, Task, generate
 from nco_bench.reports.figures.attention import LengthCurve, MapRow, length_maps, length_sweep
 from nco_bench.reports.figures.style import checked_target
 from nco_bench.settings import pairs
-from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS
 from nco_bench.solvers.sequences.task_scores import score_network, score_of
 from nco_bench.solvers.sequences.task_solver import load_network
 
@@ -131,7 +131,7 @@ def draw_lengths(
     sets = {n: generate(task.name, "length-ood", n, count, variant=task.variant) for n in lengths}
     curves = [
         LengthCurve(name, {n: score_network(name, task, found, weights).main for n, found in sets.items()})
-        for name in PUBLISHED_NETWORKS
+        for name in NETWORKS.values()
     ]
     train = generate(task.name, "id", None, 5000, variant=task.variant)
     constants = {"mean": float(train.targets.mean())} if task.regression else {"all-positive": 1.0}

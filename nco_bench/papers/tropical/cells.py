@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import BadWeightsError
 from nco_bench.papers.judging import Verdict
 from nco_bench.papers.published import PublishedTable
 from nco_bench.problems.tasks import TASKS
-from nco_bench.solvers.sequences.task_models import PUBLISHED_NETWORKS, TASK_NETWORKS
 from nco_bench.solvers.sequences.task_scores import TrainingSeeds, over_seeds, training_seeds
 
 ROWS = {
@@ -29,7 +29,7 @@ ROWS = {
 SETTINGS = {"": "length-ood", "Value OOD": "value-ood", "Perturbative Noise": "noise-ood"}
 """First level of a column to setting; Table 1 has no such level."""
 
-NETWORKS = {TASK_NETWORKS[name].published: name for name in PUBLISHED_NETWORKS}
+NETWORKS = {c.facts["published"]: n for n, c in trained_by("tasks").items() if "published" in c.facts}
 COUNTS = {"smoke": 200, "cpu": 1000, "full": 5000}
 """Instances per cell."""
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.cards import cards
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports.frame.aggregate import CellSummary, mean_by, summarise
 from nco_bench.reports.frame.load import OK, ResultFrame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.frame.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
-from nco_bench.solvers.registry import builtin_solvers
 
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""
@@ -162,7 +162,7 @@ def pick_row(rows: dict[str, CellSummary], name: str, elsewhere: Sequence[str] =
         return name
     fitting = [row for row, s in rows.items() if name in (s.group.cell.solver, s.group.cell.label, s.method)]
     if not fitting:
-        known = {*elsewhere, *builtin_solvers()}
+        known = {*elsewhere, *cards()}
         if re.split(r"[ :]", name)[0] in known:
             raise MissingRecordsError(_missing(name, next(iter(rows.values())).group.cell.dataset))
         raise UnknownNameError("solver", name, {*rows, *known})

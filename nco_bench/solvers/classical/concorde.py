@@ -26,9 +26,9 @@ from nco_bench.isolation.main import death_signal, describe_exit
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import BRUTE_FORCE_NODES, easy_tour
 from nco_bench.solvers.classical.tsplib_text import tsp_text
 from nco_bench.solvers.protocol import Failure, Solved
+from nco_bench.solvers.small import BRUTE_FORCE_NODES, easy_tour
 
 PROBLEM = "problem.tsp"
 SOLUTION = "problem.sol"

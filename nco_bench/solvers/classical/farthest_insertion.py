@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from nco_bench.problems.distances import edge_rule
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import easy_tour, join_fixed_edges
 from nco_bench.solvers.protocol import Solved
+from nco_bench.solvers.small import easy_tour, join_fixed_edges
 
 Row = Callable[[int], NDArray[np.float64]]
 """Distances of one node to all."""

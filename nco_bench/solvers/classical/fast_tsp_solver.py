@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import distance_matrix, easy_tour, join_fixed_edges
 from nco_bench.solvers.protocol import Solved
+from nco_bench.solvers.small import distance_matrix, easy_tour, join_fixed_edges
 
 LARGEST = 65_535
 

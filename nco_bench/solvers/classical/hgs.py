@@ -22,14 +22,14 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import (
+from nco_bench.solvers.protocol import Failure, Solved
+from nco_bench.solvers.small import (
     all_points,
     distance_matrix,
     easy_routes,
     integer_demand,
     join_routes,
 )
-from nco_bench.solvers.protocol import Failure, Solved
 
 EXTENT = 10_000.0
 LARGEST_EDGE = 100_000.0

@@ -43,9 +43,9 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import easy_routes, easy_tour, integer_demand
 from nco_bench.solvers.classical.tsplib_text import cvrp_text, largest_weight, tsp_text
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
+from nco_bench.solvers.small import easy_routes, easy_tour, integer_demand
 
 CANDIDATES = ("auto", "alpha", "nearest-neighbor", "quadrant", "popmusic", "delaunay")
 ASCENT_CANDIDATES = ("alpha", "popmusic")

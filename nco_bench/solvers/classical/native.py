@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from nco_bench.cards import Card, card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.isolation.child import ChildProcess
 from nco_bench.problems import Instance
 from nco_bench.solvers.availability import Backend, find_backend
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
-from nco_bench.solvers.registry import SolverInfo
 
 BATCH_NODES = 50_000
 BATCH_INSTANCES = 128
@@ -56,11 +56,9 @@ class ChildSolver:
         self._child: ChildProcess | None = None
 
     @property
-    def info(self) -> SolverInfo:
+    def info(self) -> Card:
         """The solver's line in the table."""
-        from nco_bench.solvers.classical.table import CLASSICAL
-
-        return next(info for info in CLASSICAL if info.name == self.NAME)
+        return card(self.NAME)
 
     def backend(self, problem: str) -> Backend | None:
         """Return the program or package that solves this problem here, None if there is none."""

@@ -21,7 +21,9 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import (
+from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
+from nco_bench.solvers.protocol import Solved
+from nco_bench.solvers.small import (
     all_points,
     distance_matrix,
     easy_routes,
@@ -29,8 +31,6 @@ from nco_bench.solvers.classical.small import (
     integer_demand,
     join_fixed_edges,
 )
-from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
-from nco_bench.solvers.protocol import Solved
 
 
 class NearestNeighbor(ChildSolver):

@@ -17,7 +17,8 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distances import euclidean
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import (
+from nco_bench.solvers.protocol import Failure, Solved
+from nco_bench.solvers.small import (
     all_points,
     distance_matrix,
     easy_routes,
@@ -26,7 +27,6 @@ from nco_bench.solvers.classical.small import (
     join_fixed_edges,
     join_routes,
 )
-from nco_bench.solvers.protocol import Failure, Solved
 
 LARGEST = 100_000
 

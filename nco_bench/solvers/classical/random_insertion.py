@@ -25,7 +25,8 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.classical.small import (
+from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
+from nco_bench.solvers.small import (
     distance_matrix,
     easy_routes,
     easy_tour,
@@ -33,7 +34,6 @@ from nco_bench.solvers.classical.small import (
     join_fixed_edges,
     join_routes,
 )
-from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 
 ORDERS = ("angle", "random", "sit")
 MATRIX_CONVENTIONS = ("explicit", "geo")

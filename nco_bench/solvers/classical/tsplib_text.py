@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distances import EARTH_RADIUS_KM
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.classical.small import all_points, distance_matrix
+from nco_bench.solvers.small import all_points, distance_matrix
 
 EXTENT = 1_000_000
 """Largest coordinate after scaling; its square root of 2 times LKH's precision of 100 still fits into an int."""

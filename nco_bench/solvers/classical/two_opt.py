@@ -24,9 +24,9 @@ from nco_bench.problems.distances import EARTH_RADIUS_KM
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.classical.nearest_neighbor import nearest_by_matrix, search_points
-from nco_bench.solvers.classical.small import distance_matrix, easy_tour, join_fixed_edges
 from nco_bench.solvers.decoding.nearest import nearest_by_tree
 from nco_bench.solvers.protocol import Solved
+from nco_bench.solvers.small import distance_matrix, easy_tour, join_fixed_edges
 
 KINDS = {
     "euclidean": 0, "tsplib-nint": 1, "cvrplib-nint": 1, "ceil": 2, "att": 3, "geo": 4, "manhattan": 5, "maximum": 6,

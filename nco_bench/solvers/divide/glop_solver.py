@@ -19,10 +19,10 @@ from torch import Tensor
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.classical.small import easy_routes, easy_tour, join_fixed_edges
 from nco_bench.solvers.decoding.draws import instance_draws
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.divide.glop import Glop, lengths_of
@@ -38,9 +38,9 @@ from nco_bench.solvers.divide.glop_routes import (
     routes_of,
 )
 from nco_bench.solvers.divide.weights import find_weights
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.small import easy_routes, easy_tour, join_fixed_edges
 from nco_bench.weights.store import WeightsFile
 
 NODES_PER_BATCH = {"cpu": 20_000, "cuda": 2_000_000}

@@ -17,22 +17,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.classical.small import join_fixed_edges
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 from nco_bench.solvers.edges.diffusion import heat_maps, nearest_graph
 from nco_bench.solvers.edges.difusco import SCHEDULES, Difusco, EdgeGraph
 from nco_bench.solvers.edges.mcts import by_clock, by_restarts, search
 from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_greedily
-from nco_bench.solvers.edges.models import CHECKPOINTS
 from nco_bench.solvers.edges.two_opt import improve_best_first
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
 from nco_bench.solvers.protocol import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.small import join_fixed_edges
 from nco_bench.weights.store import (
     SHIPPED,
     SUFFIX,
@@ -308,7 +308,7 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
         When there are none; the message says what gets them.
     """
     command = f"nco-bench weights import {MODEL} FILE" + (f" --name {name}" if name else "")
-    get = f"download a checkpoint of the authors from {CHECKPOINTS} and run '{command}'"
+    get = f"download a checkpoint of the authors from {card(MODEL).weights_from} and run '{command}'"
     if name is not None:
         plain = not name.endswith(SUFFIX) and name == name.rpartition("/")[2]
         if plain and not any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder())):

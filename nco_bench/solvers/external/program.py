@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+from nco_bench.cards import Card, cards
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.isolation.program import ExternalProcess, NoAnswerError
 from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved, SolverOptions
-from nco_bench.solvers.registry import SolverInfo, builtin_solvers
 
 NAME = "external"
 TARGET = "nco_bench.solvers.external.program:ExternalSolver"
@@ -80,7 +80,7 @@ _programs: dict[str, Program] = {}
 """Programs of TOML files by name; the file that was loaded last wins a name."""
 
 
-def load_program(path: Path) -> SolverInfo:
+def load_program(path: Path) -> Card:
     """Read a TOML file that names a program; the solver's version holds the hash of the file and of the program.
 
     Raises
@@ -107,14 +107,14 @@ def load_program(path: Path) -> SolverInfo:
     if values.get("timeout", PATIENCE) <= 0:
         raise BadInputError(f"{path}: timeout = {values['timeout']}: expected seconds above 0.")
     name = values.get("name", path.stem)
-    if name == NAME or not name or set(name) & set(":=\n/") or name in builtin_solvers():
+    if name == NAME or not name or set(name) & set(":=\n/") or name in cards():
         raise BadInputError(f"{path}: the name {name!r} is taken or holds one of : = /; choose another.")
     folder = path.resolve().parent
     program = Program(
         (_executable(argv[0], folder, path), *argv[1:]), folder, values.get("timeout", PATIENCE)
     )
     _programs[name] = program
-    return SolverInfo(
+    return Card(
         name,
         TARGET,
         tuple(problems),
@@ -126,7 +126,7 @@ def load_program(path: Path) -> SolverInfo:
     )
 
 
-def program_info(given: dict[str, str]) -> SolverInfo:
+def program_info(given: dict[str, str]) -> Card:
     """Describe ``external:program=PATH``.
 
     Raises
@@ -135,7 +135,7 @@ def program_info(given: dict[str, str]) -> SolverInfo:
         If it names no program that is there.
     """
     version = _digest(_named_program(given), b"")
-    return SolverInfo(NAME, TARGET, (), NAME, "", version=f"1-{version}", licence="its own")
+    return Card(NAME, TARGET, (), NAME, "", version=f"1-{version}", licence="its own")
 
 
 def _named_program(params: dict[str, str]) -> Program:

@@ -14,10 +14,10 @@ import torch
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of
 from nco_bench.solvers.packing.decode import CELLS_AT_A_TIME, decode_packing, to_solutions
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params

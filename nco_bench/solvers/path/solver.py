@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nco_bench.cards import network_card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
-from nco_bench.solvers.models import build_path_policy, count_parameters, entry
 from nco_bench.solvers.network import RANDOM_WEIGHTS, facts_of, to_unit_square, unsuited
 from nco_bench.solvers.path.decode import Trace, decode_path
 from nco_bench.solvers.path.precision import at_precision
@@ -36,7 +37,7 @@ class PathSolver:
 
     def __init__(self, options: SolverOptions) -> None:
         self.name = options.solver
-        self.model = entry(self.name)
+        self.model = network_card(self.name)
         self.decoding: Decoding = parse_decoding(options.decoding or "greedy")
         self.options = options
         given = read_params(self.name, options.params, precision=(str, "fp32"), attention=(str, "blocks"))

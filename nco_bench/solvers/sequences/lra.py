@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.solvers.sequences.lra_models import LRA_NETWORKS, SIZES
 from nco_bench.solvers.sequences.task_networks import EncoderLayer, SoftmaxAttention, adaptive_softmax
 from nco_bench.solvers.sequences.tropical import TropicalAttention, attend, devalue
 
@@ -176,8 +176,10 @@ def lra_config(
     UnknownNameError
         For an unknown network.
     """
-    if network not in LRA_NETWORKS:
-        raise UnknownNameError("network", network, LRA_NETWORKS)
-    sizes = {**SIZES[task], **{key: value for key, value in overrides.items() if value > 0}}
-    config = LRAConfig(LRA_NETWORKS[network], vocabulary, classes, texts)
+    known = trained_by("lra")
+    if network not in known:
+        raise UnknownNameError("network", network, known)
+    facts = known[network].facts
+    sizes = {**facts["sizes"][task], **{key: value for key, value in overrides.items() if value > 0}}
+    config = LRAConfig(facts["attention"], vocabulary, classes, texts)
     return replace(config, layers=sizes["layers"], width=sizes["width"], heads=sizes["heads"])

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import UnknownNameError
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
 from nco_bench.solvers.sequences.tropical import VARIANTS, TropicalAttention, TropicalOptions
 
 ENTROPY_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
@@ -230,7 +230,7 @@ def build_task_network(name: str, features: int, pooled: bool) -> TaskNetwork:
     Parameters
     ----------
     name
-        A key of `TASK_NETWORKS`.
+        A network whose card says that it learns tasks.
     features
         Input features per token.
     pooled
@@ -241,8 +241,10 @@ def build_task_network(name: str, features: int, pooled: bool) -> TaskNetwork:
     UnknownNameError
         For another name.
     """
-    if name not in TASK_NETWORKS:
-        raise UnknownNameError("network", name, TASK_NETWORKS)
-    info = TASK_NETWORKS[name]
-    config = TaskNetworkConfig(features, pooled, attention=info.attention, tropical=VARIANTS[info.variant])
-    return UniversalTaskNetwork(config) if info.recurrent else TaskNetwork(config)
+    known = trained_by("tasks")
+    if name not in known:
+        raise UnknownNameError("network", name, known)
+    facts = known[name].facts
+    tropical = VARIANTS[facts.get("variant", "")]
+    config = TaskNetworkConfig(features, pooled, attention=facts["attention"], tropical=tropical)
+    return UniversalTaskNetwork(config) if facts["recurrent"] else TaskNetwork(config)

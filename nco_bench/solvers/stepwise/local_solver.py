@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
+from nco_bench.cards import network_card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_tensors, unsuited
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.stepwise.decode import trajectories
 from nco_bench.solvers.stepwise.local_decode import ROWS_AT_A_TIME, check_decoding, decode_local_views
-from nco_bench.solvers.stepwise.local_models import ALIASES
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile
@@ -32,7 +32,7 @@ class LocalViewSolver:
 
     def __init__(self, options: SolverOptions) -> None:
         self.name = options.solver
-        self.model = ALIASES.get(self.name, self.name)
+        self.model = network_card(self.name).name
         self.options = options
         self.decoding = parse_decoding(options.decoding or "greedy")
         self.turns: int = read_params(self.name, options.params, turns=(int, 1))["turns"]

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_tensors, to_unit_square, unsuited
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
-from nco_bench.solvers.stepwise.table import DECODINGS
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile
@@ -39,7 +39,7 @@ class EncodeOnceSolver:
     def __init__(self, options: SolverOptions) -> None:
         self.name = options.solver
         self.options = options
-        self.decoding = parse_decoding(options.decoding or DECODINGS[self.name][0])
+        self.decoding = parse_decoding(options.decoding or card(self.name).decodings[0])
         check_decoding(self.decoding)
         params = read_params(self.name, options.params, loads=(str, "exact"), axes=(str, "together"))
         for key, known in CHOICES.items():
@@ -66,7 +66,7 @@ class EncodeOnceSolver:
             config = self.weights.manifest.config
         sizes = {"problem": dataset.problem, **config}
         policy = built(
-            lambda: build_encode_once_policy(self.name, logit_scale=self.options.logit_scale, **sizes),
+            lambda: build_path_policy(self.name, logit_scale=self.options.logit_scale, **sizes),
             self.weights,
         )
         self.policy = policy.to(self.options.device).eval()

@@ -9,7 +9,7 @@ Validation is on instances that are not learned from: others than any test set o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from nco_bench.solvers.sequences.lra import LRAClassifier, lra_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
 from nco_bench.training.machine import code_version, machine
-from nco_bench.training.recipes import LoopRecipe, overridden
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData
 
@@ -241,11 +241,6 @@ def accuracy(policy: nn.Module, instances: tuple[LRAInstance, ...]) -> Measure:
     return Measure(100 * share, 100 * width, count, "validation_accuracy", "%", higher_is_better=True)
 
 
-def recipe_for(model: str, config: Mapping[str, str]) -> LRARecipe:
-    """Return the recipe with overrides; raises what `recipes.overridden` does."""
-    return overridden(LRARecipe(), config)
-
-
 def prepare(assignment: Assignment) -> Prepared:
     """Make classifier, learner and measure for the task that ``--data`` names; raises as `lesson` and for wrong sizes."""
     recipe, studied = assignment.recipe, lesson(assignment)
@@ -311,4 +306,4 @@ def _manifest(
     )
 
 
-COURSE = Course(recipe_for, prepare)
+COURSE = Course("lra", LRARecipe, prepare)

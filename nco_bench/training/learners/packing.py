@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,22 +25,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.cards import network_card
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.packing import BINS, parse_bin
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.solvers.models import build_path_policy, count_parameters, entry, model_config
 from nco_bench.solvers.packing.decode import Choose, best_choice, decode_packing, roll_out
 from nco_bench.solvers.packing.extreme_points import pack_at_extreme_points
 from nco_bench.solvers.stepwise.steps import sampling
-from nco_bench.training.choices import Paper, Papers
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.options import checked_options, prefixed
-from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
@@ -90,35 +89,6 @@ class PackingRecipe(LoopRecipe):
     rollout_instances: int = 2048
     shrink: float = 1.0
     logit_scale: str = "none"
-
-
-SMALL_PACKING = PackingRecipe(
-    learner="packing", batch=64, steps=0, lr=2e-4, weight_decay=0.0, schedule="cosine", warmup=20,
-    log_every=20, validate_every=300.0, validation_instances=64, from_lowest=True,
-)  # fmt: skip
-"""For minutes of a CPU: few boxes, a baseline that works at once, a falling learning rate."""
-
-PAPER_PACKING = PackingRecipe(
-    learner="packing", batch=64, steps=5000, optimizer="adam", lr=1e-4, weight_decay=0.0, schedule="constant",
-    boxes=100, baseline="rollout", shrink=0.95, log_every=20,
-)  # fmt: skip
-"""EIE, sections 5 and 5.1."""
-
-WIDE_PACKING = dataclasses.replace(PAPER_PACKING, boxes=120)
-"""EIE, Table 6: 120 boxes; with ``model.width=256 model.layers=4``, eight heads of d = 32."""
-
-PACKING_RECIPES = {"small": SMALL_PACKING, "paper": PAPER_PACKING, "paper-d32": WIDE_PACKING}
-_OURS = {
-    "lr": "not stated for packing; attend2pack's",
-    "clip": "not stated; 1, as AM's code",
-    "beta2": "not stated; PyTorch's default",
-    "rollout_instances": "not stated; 2,048",
-    "first epoch": "not stated; compared with the untrained network's greedy packings",
-}
-_PAPERS: Papers = {
-    "paper": Paper(PAPER_PACKING, "EIE, sections 5 and 5.1", _OURS),
-    "paper-d32": Paper(WIDE_PACKING, "EIE, section 5 and appendix, Table 6", _OURS),
-}
 
 
 class PackingLearner:
@@ -229,16 +199,9 @@ def p_value(differences: NDArray[np.floating]) -> float:
     return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
 
 
-def packing_recipe(model: str, config: Mapping[str, str]) -> PackingRecipe:
-    """Return the recipe with overrides: ``small``, the default, or ``paper``, which is EIE's.
-
-    Raises
-    ------
-    UnknownNameError, BadInputError
-        For keys and values that make no sense.
-    """
-    recipe = overridden(chosen(PACKING_RECIPES, config), config)
-    scale = resolved(recipe.logit_scale, glimpse=entry(model).glimpse, model=model)
+def checked(model: str, recipe: PackingRecipe) -> PackingRecipe:
+    """Check a recipe and complete it; raises `UnknownNameError` and `BadInputError` for what makes no sense."""
+    scale = resolved(recipe.logit_scale, glimpse=network_card(model).glimpse, model=model)
     recipe = dataclasses.replace(recipe, bin=parse_bin(recipe.bin), logit_scale=scale)
     if recipe.baseline not in BASELINES:
         raise UnknownNameError("--config baseline", recipe.baseline, BASELINES)
@@ -252,11 +215,6 @@ def packing_recipe(model: str, config: Mapping[str, str]) -> PackingRecipe:
     if not 0 < recipe.shrink <= 1:
         raise BadInputError(f"--config shrink={recipe.shrink:g}: expected above 0, to 1.")
     return recipe
-
-
-def packing_papers(model: str) -> Papers:
-    """Return EIE's recipes for attend2pack."""
-    return _PAPERS
 
 
 @dataclass(frozen=True)
@@ -341,7 +299,7 @@ def packing_manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_ou
         label_params=f"policy gradient, baseline {recipe.baseline}; sides {SMALLEST_SIDE}..{LARGEST_SIDE} drawn as needed",
     )
     wide = policy.config.width // policy.config.heads == WIDE_HEAD
-    published = (WIDE_PACKING if wide else PAPER_PACKING).boxes
+    published = COURSE.recipes("attend2pack")["paper-d32" if wide else "paper"].boxes
     on = f"bpp3d{recipe.boxes}:{recipe.bin}:seed={VALIDATION_SEED}, greedy, against extreme-point by volume"
     measured = () if progress.gap is None else (
         Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out.instances), on),
@@ -369,4 +327,4 @@ def packing_manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_ou
     )
 
 
-COURSE = Course(packing_recipe, prepare, packing_papers)
+COURSE = Course("packing", PackingRecipe, prepare, checked)

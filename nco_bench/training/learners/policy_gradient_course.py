@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.cards import network_card
+from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.nn.logit_scale import resolved
-from nco_bench.solvers.models import count_parameters, entry, model_config
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
-from nco_bench.training.choices import Paper, Papers
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
 from nco_bench.training.learners.policy_gradient import (
@@ -28,7 +26,7 @@ from nco_bench.training.learners.policy_gradient import (
 )
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.options import checked_options, prefixed
-from nco_bench.training.recipes import LoopRecipe, chosen, overridden
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
@@ -75,90 +73,11 @@ class PolicyGradientRecipe(LoopRecipe):
     logit_scale: str = "none"
 
 
-AM = PolicyGradientRecipe()
-"""AM, section 5 and its code: 100 epochs of 2,500 steps of 512, Adam 1e-4, gradient norm 1, 10,000 instances per test."""
-
-EIE = dataclasses.replace(
-    AM,
-    batch=256,
-    steps=5000,
-    epoch_steps=10,
-    evaluation=2048,
-    shrink=0.95,
-    demand="unit",
-    capacity=10.0,
-    normalization="layer",
-    centred=True,
-)
-"""EIE, section 5: 500 epochs of 10 steps of 256, LayerNorm, [-1, 1]^2, smaller steps where the test says worse.
-
-The size of the test set is not given; 2,048 is our choice. For capacities 15 and 20 the paper takes lr=5e-5.
-"""
-
-EIE_WIDE = dataclasses.replace(EIE, size=120)
-"""EIE, Table 6: 120 nodes; with ``model.width=256 model.layers=4``, eight heads of d = 32."""
-
-EIE_SMALL = dataclasses.replace(
-    EIE,
-    batch=32,
-    steps=0,
-    lr=4e-4,
-    schedule="cosine",
-    final_lr=0.1,
-    warmup=20,
-    ema=0.98,
-    epoch_steps=40,
-    evaluation=512,
-    shrink=1.0,
-    first_size=20,
-    grow=0.65,
-    zero_mean=True,
-    tours=8,
-)
-"""EIE's network for a given time of a CPU: from 20 nodes on, eight tours per instance, larger steps that fall to the end,
-averaged weights. With one tour per instance and lr=5e-4 it forgot what it knew while instances grew.
-"""
-
-POMO = dataclasses.replace(AM, batch=64, steps=3_125_000, baseline="shared", weight_decay=1e-6, clip=0.0)
-"""POMO's code: 2,000 epochs of 100,000 instances, Adam 1e-4 with weight decay 1e-6, no clipping."""
-
-RECIPES: dict[str, dict[str, PolicyGradientRecipe]] = {
-    "am": {"am": AM, "eie": EIE, "eie-d32": EIE_WIDE, "eie-small": EIE_SMALL},
-    "pomo": {"pomo": POMO},
-    "elg": {"pomo": POMO},
-}
-"""Recipes by model, the default first."""
-
-EIE_OURS = {
-    "evaluation": "not stated; 2,048 instances",
-    "clip": "not stated; AM's code clips at 1",
-    "beta2": "not stated; PyTorch's default",
-    "capacity": "10, the first of the paper's three",
-}
-_EIE_SOURCE = "EIE, section 5"
-PAPERS: dict[str, Papers] = {
-    "am": {
-        "am": Paper(AM, "AM, section 5, and its code", {}),
-        "eie": Paper(EIE, _EIE_SOURCE, EIE_OURS),
-        "eie-d32": Paper(EIE_WIDE, f"{_EIE_SOURCE} and appendix, Table 6", EIE_OURS),
-    },
-    "pomo": {"pomo": Paper(POMO, "POMO's code", {})},
-}
-
-
-def papers_of(model: str) -> Papers:
-    """Return the papers' recipes of a model that learns by policy gradient."""
-    return PAPERS.get(model, {})
-
-
-def recipe_for(model: str, config: Mapping[str, str]) -> PolicyGradientRecipe:
-    """Return the recipe of a model with overrides; raises `NcoBenchError` for unknown or impossible ones."""
-    if model not in RECIPES:
-        raise UnknownNameError("model to train by policy gradient", model, RECIPES)
-    recipe = overridden(chosen(RECIPES[model], config), config)
+def checked(model: str, recipe: PolicyGradientRecipe) -> PolicyGradientRecipe:
+    """Check a recipe and give its logit scale the full name; raises `NcoBenchError`."""
     if not 0 < recipe.significance < 0.5:
         raise BadInputError(f"--config significance={recipe.significance:g}: expected between 0 and 0.5.")
-    scale = resolved(recipe.logit_scale, glimpse=entry(model).glimpse, model=model)
+    scale = resolved(recipe.logit_scale, glimpse=network_card(model).glimpse, model=model)
     return dataclasses.replace(recipe, logit_scale=scale)
 
 
@@ -166,14 +85,14 @@ def prepare(assignment: Assignment) -> Prepared:
     """Build the policy and its learner."""
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
     problem = assignment.problem or "tsp"
-    if problem not in entry(model).problems:
+    if problem not in network_card(model).problems:
         raise BadInputError(f"--problem {problem}: {model} is no model for the {problem}.")
     if assignment.data:
         raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
     variant = {"normalization": recipe.normalization, "centred": recipe.centred} if model == "am" else {}
     decided = {"problem": "--problem", "training_size": "size=N", **{key: f"{key}=..." for key in variant}}
     options = checked_options(model_config(model, problem), assignment.options, decided)
-    policy: Any = build_encode_once_policy(
+    policy: Any = build_path_policy(
         model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant, **options
     )
     policy = policy.to(assignment.device)
@@ -219,8 +138,8 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     policy: Any = trainer.policy
     configuration, progress = trainer.configuration, trainer.progress
     model = configuration["model"]
-    paper = next(iter(RECIPES[model].values())) if model != "am" else AM
-    paper = EIE if configuration["normalization"] == "layer" else paper
+    recipes = COURSE.recipes(model)
+    paper = recipes["eie"] if configuration["normalization"] == "layer" else next(iter(recipes.values()))
     published = paper.steps * paper.batch
     measured: tuple[Validation, ...] = ()
     if progress.gap is not None:
@@ -257,4 +176,4 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     )
 
 
-COURSE = Course(recipe_for, prepare, papers_of)
+COURSE = Course("policy-gradient", PolicyGradientRecipe, prepare, checked)

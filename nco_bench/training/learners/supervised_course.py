@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nco_bench.cards import network_card
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError
-from nco_bench.solvers.models import build_path_policy, count_parameters, entry, model_config
-from nco_bench.training.choices import supervised_papers
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import GAP, Measure
@@ -22,10 +22,10 @@ from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.validation import gap_of_weights
 from nco_bench.training.machine import code_version, machine
 from nco_bench.training.options import checked_options, prefixed
-from nco_bench.training.recipes import recipe_for
+from nco_bench.training.recipes import Recipe, check_pieces
 from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation, paper_samples
+from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 
 def prepare(assignment: Assignment) -> Prepared:
@@ -37,7 +37,7 @@ def prepare(assignment: Assignment) -> Prepared:
         raise BadInputError(
             f"{stream.shards[-1]}: holds {problem} instances, --problem says {assignment.problem}."
         )
-    if problem not in entry(model).problems:
+    if problem not in network_card(model).problems:
         raise BadInputError(f"{stream.shards[-1]}: holds {problem} instances; {model} does not solve them.")
     options = checked_options(model_config(model, problem), assignment.options)
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
@@ -111,7 +111,7 @@ def path_manifest(
     policy: Any = trainer.policy
     model, progress = trainer.configuration["model"], trainer.progress
     problem, learner = trainer.configuration["problem"], trainer.configuration["learner"]
-    paper = paper_samples(model, learner, problem, data.size)
+    paper = network_card(model).paper_samples(learner, problem, data.size)
     return Manifest(
         name=name,
         model=model,
@@ -150,4 +150,9 @@ def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]]) -> tuple[
     )  # fmt: skip
 
 
-COURSE = Course(recipe_for, prepare, supervised_papers)
+def _checked(model: str, recipe: Recipe) -> Recipe:
+    check_pieces(recipe)
+    return recipe
+
+
+COURSE = Course("supervised", Recipe, prepare, _checked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -21,7 +20,7 @@ from nco_bench.training.learners.tasks import (
     validation_score,
 )
 from nco_bench.training.machine import keep_freed_memory
-from nco_bench.training.recipes import LoopRecipe, overridden
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 
 
@@ -44,11 +43,6 @@ class TaskRecipe(LoopRecipe):
     clip: float = 0.0
     spike: float = 0.0
     log_every: int = 100
-
-
-def recipe_for(model: str, config: Mapping[str, str]) -> TaskRecipe:
-    """Return the paper's recipe with overrides; raises what `recipes.overridden` does."""
-    return overridden(TaskRecipe(), config)
 
 
 def prepare(assignment: Assignment) -> Prepared:
@@ -107,4 +101,4 @@ def _task(assignment: Assignment) -> Task:
     return VARIANTS[name][variant]
 
 
-COURSE = Course(recipe_for, prepare)
+COURSE = Course("tasks", TaskRecipe, prepare)

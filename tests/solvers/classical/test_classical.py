@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.cards import cards
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.formats import cvrplib, testset, tsplib
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -19,10 +20,10 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distances import CONVENTIONS
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import find_backend
-from nco_bench.solvers.classical.table import CLASSICAL
 from nco_bench.solvers.protocol import Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 
+CLASSICAL = [c for c in cards().values() if c.family in ("classical", "packing") and c.kind != "neural"]
 QUICK = {
     "lkh3": {"max_trials": "10"},
     "hgs": {"iterations": "300"},

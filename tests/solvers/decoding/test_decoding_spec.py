@@ -53,7 +53,7 @@ def test_a_mistake_is_named_with_its_remedy(text: str, error: type[Exception], m
 
 def test_decodings_and_models_can_be_listed_without_torch() -> None:
     code = (
-        "import sys; from nco_bench.solvers.decoding import spec; from nco_bench.solvers import models;"
+        "import sys; from nco_bench.solvers.decoding import spec; from nco_bench.nn import build;"
         "import nco_bench.parity; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from nco_bench.nn.build import count_parameters
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.divide.glop import GlopConfig, lengths_of
 from nco_bench.solvers.divide.glop import build as build_glop
@@ -30,7 +31,6 @@ from nco_bench.solvers.divide.htsp_episode import (
     solve_paths,
     state_of,
 )
-from nco_bench.solvers.models import count_parameters
 
 
 @pytest.mark.parametrize("name", ["glop-tsp", "glop-cvrp", "htsp-tsp"])

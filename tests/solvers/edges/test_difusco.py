@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.edges import difusco
@@ -27,7 +28,6 @@ from nco_bench.solvers.edges.difusco import (
     time_pairs,
     transition,
 )
-from nco_bench.solvers.models import build_path_policy, count_parameters
 
 FIXTURES = ("difusco-tsp", "difusco-tsp-sparse", "difusco-tsp-gaussian", "difusco-tsp-mcts")
 SMALL = DifuscoConfig(layers=2, width=32)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -278,19 +276,10 @@ def test_graphs_are_those_of_the_paper_unless_asked_otherwise() -> None:
 
 
 def test_routing_with_vehicles_and_matrices_are_not_supported() -> None:
-    from nco_bench.solvers.registry import builtin_solvers
+    from nco_bench.cards import cards
 
-    assert builtin_solvers()["difusco"].problems == ("tsp",)
-    assert kool_vrp(20, count=1).problem not in builtin_solvers()["difusco"].problems
+    assert cards()["difusco"].problems == ("tsp",)
+    assert kool_vrp(20, count=1).problem not in cards()["difusco"].problems
     matrix = TSPInstance("m", None, "explicit", np.ones((5, 5)))
     solver = DifuscoSolver(SolverOptions(solver="difusco"))
     assert "distance matrix" in str(solver.unsupported(Dataset("d", "tsp", [matrix], [None], Origin("test"))))
-
-
-def test_listing_the_solver_imports_neither_torch_nor_numba() -> None:
-    code = (
-        "import sys; from nco_bench.solvers.edges.table import difusco_solvers; "
-        "print([s.name for s in difusco_solvers()], 'torch' in sys.modules, 'numba' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['difusco'] False False"

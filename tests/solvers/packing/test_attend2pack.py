@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.datasets.generate import generate
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.problems import bpp3d
-from nco_bench.solvers.models import build_path_policy, count_parameters
 from nco_bench.solvers.packing.attend2pack import Attend2PackConfig, build, flattened_size
 from nco_bench.solvers.packing.decode import (
     best_choice,

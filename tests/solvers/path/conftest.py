@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 
 SMALL = {
     "lehd": {"width": 16, "heads": 2, "head_dim": 8, "ffn": 16, "decoder_layers": 2},

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.solvers.models import build_path_policy, count_parameters
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.solvers.path.bq import BqConfig, CrossLayer
 from nco_bench.solvers.path.policy import PathState
 from nco_bench.training.run import train

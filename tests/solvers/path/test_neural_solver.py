@@ -9,9 +9,9 @@ import pytest
 
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadWeightsError
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.nn.logit_scale import esf
 from nco_bench.runs.conformance import check_solver
-from nco_bench.solvers.models import build_path_policy, count_parameters, model_config
 from nco_bench.solvers.path.solver import PathSolver
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose

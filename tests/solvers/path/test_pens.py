@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path import pens
 from nco_bench.solvers.path.pens import Geometry, Pens, attend_with_distances, gaussian_vectors
 from nco_bench.solvers.path.policy import PathNodes, path_state

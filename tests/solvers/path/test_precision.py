@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.path.decode import decode_path
 from nco_bench.solvers.path.precision import at_precision
 from nco_bench.weights.pulling import find

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.problem import route_arrays, tour_lengths
 from nco_bench.solvers.path.reconstruction import Budget, improve_cvrp, improve_tsp
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance, rebuild_tsp

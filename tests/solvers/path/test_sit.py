@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.solvers.models import build_path_policy
+from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path import sit, sit_streaming
 from nco_bench.solvers.path.policy import path_state
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.lra import lra_task
 from nco_bench.solvers.sequences import lra, tropical
 from nco_bench.solvers.sequences.lra import LRAClassifier, LRAConfig, lra_config, masked_layer
-from nco_bench.solvers.sequences.lra_models import LRA_MODELS, LRA_NETWORKS
+
+LRA = trained_by("lra")
+ATTENTIONS = [card.facts["attention"] for card in LRA.values()]
 
 
 def small(attention: str, **sizes: int) -> LRAClassifier:
@@ -17,7 +20,7 @@ def small(attention: str, **sizes: int) -> LRAClassifier:
     return LRAClassifier(LRAConfig(attention, 16, 10, **{"layers": 2, "width": 32, "heads": 2, **sizes}))
 
 
-@pytest.mark.parametrize("attention", LRA_NETWORKS.values())
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_padding_changes_no_answer(attention: str) -> None:
     model = small(attention).eval()
     tokens = torch.randint(1, 16, (3, 20))
@@ -25,7 +28,7 @@ def test_padding_changes_no_answer(attention: str) -> None:
     torch.testing.assert_close(model(padded), model(tokens), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", LRA_NETWORKS.values())
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_without_padding_a_layer_is_that_of_the_task_networks(attention: str) -> None:
     layer = small(attention).layers[0]
     x = torch.randn(2, 12, 32)
@@ -33,7 +36,7 @@ def test_without_padding_a_layer_is_that_of_the_task_networks(attention: str) ->
     torch.testing.assert_close(mine, layer(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", LRA_NETWORKS.values())
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_blocks_of_queries_give_what_the_whole_gives(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(attention).double()  # double precision takes the torch path, not the compiled loops
     tokens = torch.randint(0, 16, (2, 30))
@@ -45,7 +48,7 @@ def test_blocks_of_queries_give_what_the_whole_gives(attention: str, monkeypatch
     torch.testing.assert_close(model.float()(tokens), whole.float(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("attention", LRA_NETWORKS.values())
+@pytest.mark.parametrize("attention", ATTENTIONS)
 def test_gradients_are_those_of_finite_differences(attention: str) -> None:
     model = small(attention, layers=1, width=8).double()
     tokens = torch.tensor([[3, 7, 11, 2, 15, 0, 0], [12, 4, 4, 9, 1, 6, 15]])
@@ -99,9 +102,9 @@ def test_published_sizes_and_wrong_ones() -> None:
         LRAClassifier(LRAConfig("tropical", 16, 10, width=30, heads=4))
 
 
-@pytest.mark.parametrize("name", LRA_MODELS)
+@pytest.mark.parametrize("name", LRA)
 def test_listed_parameters_are_those_of_the_networks(name: str) -> None:
-    for task, listed in LRA_MODELS[name].parameters.items():
+    for task, listed in LRA[name].parameters.items():
         facts = lra_task(task)
         with torch.device("meta"):
             network = LRAClassifier(lra_config(name, task, facts.vocabulary, facts.classes, facts.texts))

@@ -10,9 +10,9 @@ import torch
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
+from nco_bench.cards import trained_by
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.sequences import tropical
-from nco_bench.solvers.sequences.task_models import TASK_NETWORKS
 from nco_bench.solvers.sequences.task_networks import build_task_network, step_signal
 from nco_bench.solvers.sequences.tropical import (
     VARIANTS,
@@ -24,6 +24,7 @@ from nco_bench.solvers.sequences.tropical import (
     max_plus,
 )
 
+TASK_NETWORKS = trained_by("tasks")
 FIXTURES = (
     "vanilla", "adaptive", "tropical", "tropical-qkv", "tropical-norm", "tropical-asym", "tropical-noproj",
     "vanilla-pool-prenorm", "adaptive-pool-prenorm", "tropical-pool-regression", "adaptive-softmax",
@@ -44,7 +45,9 @@ def test_official_networks_are_matched(shared: Path, name: str) -> None:
 @pytest.mark.parametrize("features", [1, 2, 3])
 def test_parameters_are_counted_as_in_the_table(name: str, features: int) -> None:
     network = build_task_network(name, features, pooled=False)
-    assert sum(p.numel() for p in network.parameters()) == TASK_NETWORKS[name].parameters[features]
+    assert (
+        sum(p.numel() for p in network.parameters()) == TASK_NETWORKS[name].parameters[f"features={features}"]
+    )
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 21])

@@ -11,13 +11,12 @@ import torch
 
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.build import build_path_policy, count_parameters, load_official
 from nco_bench.parity import check_fixture
 from nco_bench.problems import cvrp, tsp
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.models import count_parameters, load_official
 from nco_bench.solvers.stepwise.am import Am, AmConfig, build
 from nco_bench.solvers.stepwise.decode import decode_encode_once
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, move
 
@@ -33,7 +32,7 @@ def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
 def official(shared: Path, problem: str) -> torch.nn.Module:
     from safetensors.torch import load_file
 
-    policy = build_encode_once_policy("am", problem)
+    policy = build_path_policy("am", problem)
     load_official(policy, "am", load_file(shared / "checkpoints" / f"am-{problem}100-official.safetensors"))
     return policy
 
@@ -112,8 +111,8 @@ def test_step_equals_the_formulas_of_the_paper(trajectories: int) -> None:
 
 def test_log_ratio_changes_nothing_at_the_training_size_and_much_beyond() -> None:
     torch.manual_seed(0)
-    plain = build_encode_once_policy("am", width=32, heads=4, layers=1)
-    scaled = build_encode_once_policy("am", width=32, heads=4, layers=1, logit_scale="log-ratio")
+    plain = build_path_policy("am", width=32, heads=4, layers=1)
+    scaled = build_path_policy("am", width=32, heads=4, layers=1, logit_scale="log-ratio")
     scaled.load_state_dict(plain.state_dict())
     for size, same in ((100, True), (200, False)):
         problem = RoutingProblem(torch.rand(1, size, 2))

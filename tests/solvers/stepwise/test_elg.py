@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from nco_bench.nn.build import count_parameters
 from nco_bench.parity import check_fixture
-from nco_bench.solvers.models import count_parameters
 from nco_bench.solvers.stepwise.elg import ElgConfig, LocalPolicy, build
 from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, cvrp_demands, move
 

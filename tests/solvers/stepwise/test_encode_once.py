@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.cvrp import score as cvrp_score
 from nco_bench.problems.cvrp import violations as cvrp_violations
@@ -21,7 +22,6 @@ from nco_bench.solvers.stepwise import decode as multistart
 from nco_bench.solvers.stepwise import policy as encode_once
 from nco_bench.solvers.stepwise.beam import final_beams
 from nco_bench.solvers.stepwise.decode import decode_encode_once
-from nco_bench.solvers.stepwise.models import build_encode_once_policy
 from nco_bench.solvers.stepwise.policy import Glimpse
 from nco_bench.solvers.stepwise.steps import (
     RoutingProblem,
@@ -56,7 +56,7 @@ def policy_of(model: str, problem: str) -> nn.Module:
         sizes["head_dim"] = 8
     if model == "elg":
         sizes["neighbours"] = 6
-    return build_encode_once_policy(model, problem, **sizes)
+    return build_path_policy(model, problem, **sizes)
 
 
 def tsp_batch(count: int = 3, size: int = 11) -> tuple[Tensor]:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.decoding.turns import turned, turns
-from nco_bench.solvers.models import build_path_policy
 from nco_bench.solvers.path.problem import tour_lengths
 from nco_bench.solvers.stepwise.local_decode import decode_local_views
 

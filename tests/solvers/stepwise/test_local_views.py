@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.parity import check_fixture
-from nco_bench.solvers.models import build_path_policy, count_parameters
 from nco_bench.solvers.stepwise.dgl import DglConfig, distances_to, normalised, relative_demand
 from nco_bench.solvers.stepwise.dgl import build as build_dgl
 from nco_bench.solvers.stepwise.invit import InvitConfig

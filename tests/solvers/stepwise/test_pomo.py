@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from nco_bench.nn.build import count_parameters
 from nco_bench.parity import check_fixture
-from nco_bench.solvers.models import count_parameters
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.solvers.stepwise.pomo import InstanceNorm, PomoConfig, build
 

@@ -1,0 +1,104 @@
+"""From a model's name to its network: configuration, fresh weights, official weights. Its card names the module.
+
+A module of a network has ``config_for(name, problem)``, ``build(config, logit_scale)`` and, where official checkpoints
+exist, ``from_official(state)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nco_bench.cards import network_card
+from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from nco_bench.nn.logit_scale import LogitScale
+
+
+def model_config(name: str, problem: str | None = None, /, **overrides: Any) -> Any:
+    """Return the frozen configuration of a model, with some fields replaced.
+
+    The problem is ``tsp`` where neither the argument nor the overrides, which may be a stored configuration, say it.
+
+    Raises
+    ------
+    UnknownNameError
+        For a model, a problem that the model cannot solve, or a field that its configuration lacks.
+    """
+    known = network_card(name)
+    problem = problem or overrides.get("problem", "tsp")
+    if problem not in known.problems:
+        raise UnknownNameError(f"problem of {name}", problem, known.problems)
+    config = importlib.import_module(known.network).config_for(name, problem)
+    fields = {f.name: f for f in dataclasses.fields(config)}
+    for key, value in overrides.items():
+        if key not in fields:
+            raise UnknownNameError(f"option of {name}", key, fields)
+        expected = type(getattr(config, key))
+        if not isinstance(value, expected) and not (expected is float and isinstance(value, int)):
+            raise BadInputError(f"{name}: option {key} is {value!r}, expected {expected.__name__}.")
+    return dataclasses.replace(config, **overrides)
+
+
+def build_path_policy(
+    name: str, problem: str | None = None, /, *, logit_scale: str | LogitScale | None = None, **overrides: Any
+) -> nn.Module:
+    """Build a network with fresh weights, in evaluation mode.
+
+    Parameters
+    ----------
+    name
+        Name of a model, see `nco-bench list models`.
+    problem
+        ``tsp`` or ``cvrp``; that of the overrides, else ``tsp``, where it is None.
+    logit_scale
+        Name of a scale, as `nco_bench.nn.logit_scale.logit_scale` takes it, or the scale itself; None is the
+        model's own.
+    overrides
+        Fields of the model's configuration.
+
+    Raises
+    ------
+    UnknownNameError
+        For an unknown model, problem, scale or option.
+    """
+    config = model_config(name, problem, **overrides)
+    if isinstance(logit_scale, str):
+        from nco_bench.nn.logit_scale import logit_scale as scale_called
+        from nco_bench.nn.logit_scale import resolved
+
+        logit_scale = scale_called(resolved(logit_scale, glimpse=network_card(name).glimpse, model=name))
+    return importlib.import_module(network_card(name).network).build(config, logit_scale).eval()
+
+
+def count_parameters(policy: nn.Module) -> int:
+    """Return the number of trainable values of a model."""
+    return sum(parameter.numel() for parameter in policy.parameters())
+
+
+def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source: str = "state dict") -> None:
+    """Load an official state dict into a policy of ours, through the model's `from_official`.
+
+    Raises
+    ------
+    BadWeightsError
+        If the model has no official weights, or a key is missing, left over or of another shape.
+    """
+    module = importlib.import_module(network_card(name).network)
+    if not hasattr(module, "from_official"):
+        raise BadWeightsError(
+            f"{source}: there are no official weights of {name}, its paper has no public code."
+        )
+    try:
+        policy.load_state_dict(module.from_official(state))
+    except KeyError as error:
+        raise BadWeightsError(
+            f"{source}: not official weights of {name}, {error.args[0]} is missing."
+        ) from None
+    except RuntimeError as error:
+        cause = " ".join(str(error).split()[:40])
+        raise BadWeightsError(f"{source}: does not fit {name} of this configuration: {cause}") from None
