@@ -2,7 +2,8 @@
 
 The cards name each file at a fixed commit with its git blob hash. A download is checked against that
 hash, resumed where it broke off, imported through `nco_bench.weights.importing` (which executes nothing), and kept
-in the user's cache. A folder named by ``NCO_BENCH_MIRROR`` stands in for the network.
+in the user's cache. A folder named by ``NCO_BENCH_MIRROR`` stands in for the network. Not by pooch: it begins broken
+downloads anew, reads whatever a server sends to the end, and knows no git blob hashes.
 """
 
 from __future__ import annotations
