@@ -10,32 +10,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from nco_bench.datasets import formats
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.load import Places, load_dataset, load_path
 from nco_bench.problems import Instance
-from nco_bench.reports.frame import compare as comparing
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.frame.selection import frame_of_cells, with_aliases
-from nco_bench.reports.frame.tidy import tidy
 from nco_bench.reports.tables.table import Table, build_table
 from nco_bench.runs.executors import QuietDisplay, execute
-from nco_bench.runs.planning import Plan
-from nco_bench.runs.planning import plan as plan_requests
 from nco_bench.runs.runner import Display, RunOutcome
-from nco_bench.runs.scoring import Scored, only, score_instance
-from nco_bench.runs.verify import Verified
-from nco_bench.runs.verify import verify as verify_runs
 from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
 from nco_bench.study import Study as Study
 from nco_bench.study import results_folder
+
+if TYPE_CHECKING:
+    from nco_bench.reports.frame.compare import Comparison
+    from nco_bench.runs.planning import Plan
+    from nco_bench.runs.scoring import Scored
+    from nco_bench.runs.verify import Verified
 
 Names = str | Sequence[str]
 Folder = str | Path
@@ -71,6 +70,8 @@ class RunResult:
     @cached_property
     def records(self) -> pd.DataFrame:
         """A row per instance and repeat, as `records` gives them."""
+        from nco_bench.reports.frame.tidy import tidy
+
         return tidy(self.frame)
 
     @cached_property
@@ -202,7 +203,9 @@ def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
     tell
         Called with a line before an instance is solved for the estimate, which is done where no record tells the time.
     """
-    return plan_requests(study.requests(), tell or (lambda _: None))
+    from nco_bench.runs import planning
+
+    return planning.plan(study.requests(), tell or (lambda _: None))
 
 
 def frame(
@@ -250,6 +253,8 @@ def records(
     ResultsError
         Where nothing is stored.
     """
+    from nco_bench.reports.frame.tidy import tidy
+
     return tidy(frame(data=data, solver=solver, results=results, instances=instances))
 
 
@@ -292,7 +297,7 @@ def compare(
     *,
     results: Folders | None = None,
     instances: Folder | None = None,
-) -> comparing.Comparison:
+) -> Comparison:
     """Compare two solvers on a dataset, paired by instance: difference with its interval, wins, ties, losses, Wilcoxon.
 
     Parameters
@@ -304,6 +309,8 @@ def compare(
     results, instances
         As `records`.
     """
+    from nco_bench.reports.frame import compare as comparing
+
     return comparing.compare(frame(results=results, instances=instances), solver_a, solver_b, data)
 
 
@@ -326,11 +333,13 @@ def score(
     BadInputError
         For unreadable files, or a dataset with several instances.
     """
+    from nco_bench.runs.scoring import only, score_instance
+
     if isinstance(instance, str | Path):
         path = Path(instance)
         instance = load_path(path) if path.is_file() or path.suffix else load(instance)
     if isinstance(solution, str | Path):
-        solution = read_solution(Path(solution), only(instance))
+        solution = formats.read_solution(Path(solution), only(instance))
     return score_instance(instance, solution, convention)
 
 
@@ -344,7 +353,9 @@ def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder
     results, instances
         Folders of the runs and of the datasets.
     """
-    return verify_runs(results_folder(results), tuple(_list(runs)), _places(instances))
+    from nco_bench.runs import verify as verifying
+
+    return verifying.verify(results_folder(results), tuple(_list(runs)), _places(instances))
 
 
 def _places(instances: Folder | None) -> Places:

@@ -18,25 +18,19 @@ from typing import Annotated, Any
 import typer
 
 from nco_bench import __version__
+from nco_bench.cli.completing import VARIABLE as COMPLETING
 from nco_bench.cli.completing import rejoin_words
 from nco_bench.cli.heartbeat import heartbeat
 from nco_bench.cli.helping import dress
 
-app = typer.Typer(
-    name="nco-bench",
-    help="Generate instances, run published models and classical solvers on them, write the tables of the papers.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 COMMANDS = (
-    "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "listing", "show", "score", "parity",
-    "convert", "instances", "weights", "calibrate", "plot", "test_solver", "doctor", "reproduce",
+    "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
+    "convert", "instances", "weights", "calibrate", "plot", "test-solver", "doctor", "reproduce",
 )  # fmt: skip
-"""Modules of `nco_bench.cli`, each of which adds its command; they import nothing heavy at the top."""
+"""Each is added by the module of `nco_bench.cli` that bears its name; they import nothing heavy at the top."""
+
+MODULES = {"list": "listing", "test-solver": "test_solver"}
+"""Of commands whose names cannot be a module's, or would hide a built-in function."""
 
 
 def _print_version(value: bool) -> None:
@@ -70,7 +64,6 @@ EXTRA_OF = {
 """Optional packages that commands import, with the extra that installs each."""
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -87,17 +80,33 @@ CLICK_ERROR: type[Exception] = next(
 
 
 @cache
-def build() -> typer.Typer:
-    """Return the application with all its commands."""
-    for name in COMMANDS:
-        importlib.import_module(f"nco_bench.cli.{name}").add_to(app)
+def build(commands: tuple[str, ...] = COMMANDS) -> typer.Typer:
+    """Return the application with some of its commands."""
+    app = typer.Typer(
+        name="nco-bench",
+        help="Generate instances, run published models and classical solvers on them, write the tables of the papers.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    for name in commands:
+        importlib.import_module(f"nco_bench.cli.{MODULES.get(name, name)}").add_to(app)
     return app
 
 
+def commands_of(arguments: list[str]) -> tuple[str, ...]:
+    """Return the commands that a line needs: its own, or all where it names none or a shell asks what there is."""
+    own = arguments[0] if arguments else ""
+    return (own,) if own in COMMANDS and COMPLETING not in os.environ else COMMANDS
+
+
 @cache
-def command() -> Any:
+def command(commands: tuple[str, ...] = COMMANDS) -> Any:
     """Return the command line as click's command, with readable types, completion and examples."""
-    whole = typer.main.get_command(build())
+    whole = typer.main.get_command(build(commands))
     dress(whole)
     refuse_repeats(whole)
     return whole
@@ -139,7 +148,9 @@ def _run(arguments: list[str]) -> int:
 
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
-            status = command().main(arguments, prog_name="nco-bench", standalone_mode=False)
+            status = command(commands_of(arguments)).main(
+                arguments, prog_name="nco-bench", standalone_mode=False
+            )
     except NcoBenchError as error:
         if debugging():
             raise

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nco_bench.datasets import catalog
+from nco_bench.datasets import catalog, formats
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.dataset import Dataset, Origin, Reference, content_sha256
-from nco_bench.datasets.formats import FileWarning, cvrplib, read_solution, testset, tsplib
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import Instance, problem
@@ -235,8 +234,12 @@ def read_checked(path: Path, entry: Entry) -> Instance:
     """Read an instance file and make sure that it is the published instance; raises `BadInputError`."""
     instance: Instance
     if entry.library == "tsplib":
+        from nco_bench.datasets.formats import tsplib
+
         instance = tsplib.read_instance(path, name=entry.name)
     else:
+        from nco_bench.datasets.formats import cvrplib
+
         instance = cvrplib.read_instance(path, name=entry.name)
     if hashlib.sha256(read_bytes(path)).hexdigest() == entry.sha256:
         return instance
@@ -259,11 +262,13 @@ def _reference(entry: Entry, instance: Instance, solution_path: Path | None) -> 
     published = Reference(entry.value, source, optimal=optimal, params=params)
     if solution_path is None:
         return published
-    solution = read_solution(solution_path, instance)
+    solution = formats.read_solution(solution_path, instance)
     referee = problem(instance.problem)
     faults = referee.violations(instance, solution)
     if faults:
-        warnings.warn(f"{solution_path}: infeasible and left out: {faults[0]}", FileWarning, stacklevel=4)
+        warnings.warn(
+            f"{solution_path}: infeasible and left out: {faults[0]}", formats.FileWarning, stacklevel=4
+        )
         return published
     cost = referee.score(instance, solution)
     rounding = PUBLISHED_DIGITS if entry.convention == "euclidean" else 0.0
@@ -282,12 +287,14 @@ def _load_testset(entry: TestSet, instances_dir: Path, mirror: Path | None) -> D
         )
     if hashlib.sha256(read_bytes(path, MAX_BINARY_BYTES)).hexdigest() != entry.npz_sha256:
         raise BadInputError(f"{path}: not the file of the catalogue (its SHA-256 differs); fetch it again.")
+    from nco_bench.datasets.formats import testset
+
     with warnings.catch_warnings():
         # A cost that does not recompute, in a set whose references must: an error, not a remark.
-        warnings.simplefilter("error", FileWarning)
+        warnings.simplefilter("error", formats.FileWarning)
         try:
             read = testset.read(path, entry.convention)
-        except FileWarning as error:
+        except formats.FileWarning as error:
             raise BadInputError(str(error)) from None
     references = tuple(
         None if r is None else Reference(r.cost, entry.solver, r.solution, optimal=entry.proven)

@@ -18,9 +18,8 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nco_bench.datasets import ledger, lra, tasks
+from nco_bench.datasets import formats, ledger, lra, tasks
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats import detect, read_file
 from nco_bench.datasets.generate import generate_spec
 from nco_bench.datasets.libraries import library_names, resolve_library
 from nco_bench.datasets.names import (
@@ -99,9 +98,9 @@ def _find(name: str, places: Places) -> Dataset:
 
 def load_path(path: Path) -> Dataset:
     """Read a file: our own npz (with its manifest beside it), or any format of `nco_bench.datasets.formats`."""
-    if path.suffix == ".npz" and (_has_manifest(path) or detect(path) == OWN_FORMAT):
+    if path.suffix == ".npz" and (_has_manifest(path) or formats.detect(path) == OWN_FORMAT):
         return load_saved(path)
-    return read_file(path)
+    return formats.read_file(path)
 
 
 def _has_manifest(path: Path) -> bool:

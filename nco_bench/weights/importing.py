@@ -16,7 +16,6 @@ import numpy as np
 
 from nco_bench import __version__
 from nco_bench.cards import network_card
-from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters, load_official, model_config
 from nco_bench.weights.bundle import checkpoint_files
@@ -123,6 +122,8 @@ def official_state(file: Path) -> dict[str, Tensor]:
             return load_file(file)
         except SafetensorError as error:
             raise BadWeightsError(f"{file}: damaged weights file ({error}); get it again.") from error
+    from nco_bench.datasets.formats.torch_archive import read_torch_archive
+
     try:
         content = read_torch_archive(file)
     except BadInputError as error:

@@ -19,7 +19,6 @@ from pathlib import Path
 from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.weights.choice import how_to_get
-from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 REMEDY = (
@@ -103,6 +102,8 @@ def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
         _check(local, entry)
     say(f"{entry.name}: importing {local}")
     size = int(re.sub(r"\D", "", entry.name.rpartition("-")[2]))
+    from nco_bench.weights.importing import import_checkpoint
+
     return import_checkpoint(
         entry.model, local, entry.problem, entry.name, note=entry.source, trained_on=("uniform", size)
     )

@@ -23,6 +23,8 @@ LARGEST = 10_000_000
 """Weights of a network that is built here; cards of one family share all code."""
 QUICK = {
     "fast-tsp": {"seconds": "0.02"},
+    "difusco": {"steps": "3"},
+    "glop": {"width": "1"},
     "hgs": {"iterations": "100"},
     "lkh3": {"max_trials": "20"},
     "pyvrp": {"iterations": "20"},

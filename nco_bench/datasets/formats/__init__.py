@@ -9,30 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nco_bench.datasets import storage
-from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats import (
-    bq,
-    concorde_line,
-    cvrplib,
-    elg,
-    gumbeldore,
-    invit,
-    kool,
-    lehd,
-    pomo,
-    rl4co,
-    testset,
-    tsplib,
-)
-from nco_bench.datasets.formats.assemble import FileWarning
-from nco_bench.datasets.formats.detection import detect
-from nco_bench.datasets.formats.reading import plain_name
-from nco_bench.datasets.formats.solutions import read_solution
-from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from nco_bench.datasets.dataset import Dataset
+    from nco_bench.datasets.formats.assemble import FileWarning as FileWarning
+    from nco_bench.datasets.formats.detection import detect as detect
+    from nco_bench.datasets.formats.solutions import read_solution as read_solution
 
 __all__ = [
     "FORMATS",
@@ -42,9 +29,17 @@ __all__ = [
     "format_for",
     "read_file",
     "read_solution",
-    "read_torch_archive",
     "write_file",
 ]
+
+ELSEWHERE = {"FileWarning": "assemble", "detect": "detection", "read_solution": "solutions"}
+"""What this package offers from its modules, which are imported when it is asked for: most runs read no file."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{ELSEWHERE[name]}"), name)
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,8 @@ class Format:
     ----------
     name
         As in ``--from`` and ``--to``.
-    read, write
-        Functions, None where the format has no such direction (a .tour holds no instance).
+    reader, writer
+        ``module.function`` in this room; empty where the format has no such direction (a .tour holds no instance).
     suffixes
         Of its files, without .gz; the first is the usual one.
     problems
@@ -66,11 +61,28 @@ class Format:
     """
 
     name: str
-    read: Callable[[Path], Dataset] | None
-    write: Callable[[Dataset, Path], object] | None
+    reader: str
+    writer: str
     suffixes: tuple[str, ...]
     problems: tuple[str, ...]
     description: str
+
+    @property
+    def read(self) -> Callable[[Path], Dataset] | None:
+        """The function that reads a file; imported now."""
+        return _function(self.reader)
+
+    @property
+    def write(self) -> Callable[[Dataset, Path], object] | None:
+        """The function that writes a file; imported now."""
+        return _function(self.writer)
+
+
+def _function(target: str) -> Any:
+    module, _, name = target.rpartition(".")
+    return (
+        getattr(import_module(module if "." in module else f"{__name__}.{module}"), name) if target else None
+    )
 
 
 _BOTH = ("tsp", "cvrp")
@@ -79,63 +91,67 @@ FORMATS: dict[str, Format] = {
     for entry in (
         Format(
             "nco-bench",
-            storage.load_saved,
-            storage.save_dataset,
+            "nco_bench.datasets.storage.load_saved",
+            "nco_bench.datasets.storage.save_dataset",
             (".npz",),
             _BOTH,
             "our own: arrays and manifest",
         ),
-        Format("tsplib", tsplib.read, tsplib.write, (".tsp",), ("tsp",), "TSPLIB 95 instance"),
-        Format("tour", None, tsplib.write_tour, (".tour",), ("tsp",), "TSPLIB tour: a solution"),
-        Format("cvrplib", cvrplib.read, cvrplib.write, (".vrp",), ("cvrp",), "CVRPLIB instance"),
-        Format("sol", None, cvrplib.write_solution, (".sol",), ("cvrp",), "CVRPLIB routes: a solution"),
-        Format("kool", kool.read, kool.write, (".pkl",), _BOTH, "Kool et al.: pickled lists"),
-        Format("rl4co", rl4co.read, rl4co.write, (".npz",), _BOTH, "RL4CO: locs, depot, demand, capacity"),
+        Format("tsplib", "tsplib.read", "tsplib.write", (".tsp",), ("tsp",), "TSPLIB 95 instance"),
+        Format("tour", "", "tsplib.write_tour", (".tour",), ("tsp",), "TSPLIB tour: a solution"),
+        Format("cvrplib", "cvrplib.read", "cvrplib.write", (".vrp",), ("cvrp",), "CVRPLIB instance"),
+        Format("sol", "", "cvrplib.write_solution", (".sol",), ("cvrp",), "CVRPLIB routes: a solution"),
+        Format("kool", "kool.read", "kool.write", (".pkl",), _BOTH, "Kool et al.: pickled lists"),
+        Format(
+            "rl4co", "rl4co.read", "rl4co.write", (".npz",), _BOTH, "RL4CO: locs, depot, demand, capacity"
+        ),
         Format(
             "concorde-line",
-            concorde_line.read,
-            concorde_line.write,
+            "concorde_line.read",
+            "concorde_line.write",
             (".txt",),
             ("tsp",),
             "'x y ... output tour' lines",
         ),
         Format(
             "lehd-cvrp",
-            lehd.read_cvrp,
-            lehd.write_cvrp,
+            "lehd.read_cvrp",
+            "lehd.write_cvrp",
             (".txt",),
             ("cvrp",),
             "LEHD/SIL CVRP lines with solutions",
         ),
         Format(
             "lehd-lib",
-            lehd.read_library,
-            lehd.write_library,
+            "lehd.read_library",
+            "lehd.write_library",
             (".txt",),
             _BOTH,
             "LEHD's TSPLIB and CVRPLIB lists",
         ),
-        Format("bq", bq.read, bq.write, (".npz",), _BOTH, "BQ-NCO: coords with closing node, tour_lens"),
+        Format("bq", "bq.read", "bq.write", (".npz",), _BOTH, "BQ-NCO: coords with closing node, tour_lens"),
         Format(
             "gumbeldore",
-            gumbeldore.read,
-            gumbeldore.write,
+            "gumbeldore.read",
+            "gumbeldore.write",
             (".pickle",),
             _BOTH,
             "Gumbeldore/SIGD: list of dicts",
         ),
-        Format("invit", invit.read, invit.write, (".txt",), _BOTH, "INViT: 'x,y x,y' lines"),
+        Format("invit", "invit.read", "invit.write", (".txt",), _BOTH, "INViT: 'x,y x,y' lines"),
         Format(
             "pomo",
-            pomo.read,
-            pomo.write,
+            "pomo.read",
+            "pomo.write",
             (".pt",),
             ("cvrp",),
             "POMO: torch file of depot_xy, node_xy, node_demand",
         ),
-        Format("elg", elg.read, elg.write, (".pkl",), ("tsp",), "ELG: one TSPLIB instance with its optimum"),
         Format(
-            "testset", testset.read, None, (".npz",), _BOTH, "fixed test sets: coords, tour or routes, cost"
+            "elg", "elg.read", "elg.write", (".pkl",), ("tsp",), "ELG: one TSPLIB instance with its optimum"
+        ),
+        Format(
+            "testset", "testset.read", "", (".npz",), _BOTH, "fixed test sets: coords, tour or routes, cost"
         ),
     )
 }
@@ -152,12 +168,14 @@ def format_for(path: Path) -> str:
     BadInputError
         For a suffix of several formats, such as .txt.
     """
+    from nco_bench.datasets.formats.reading import plain_name
+
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix == ".npz":
         return "nco-bench"
     if suffix == ".pkl":
         return "kool"
-    names = [entry.name for entry in FORMATS.values() if entry.write and suffix in entry.suffixes]
+    names = [entry.name for entry in FORMATS.values() if entry.writer and suffix in entry.suffixes]
     if not names:
         known = {s for entry in FORMATS.values() for s in entry.suffixes}
         raise UnknownNameError(
@@ -198,12 +216,15 @@ def read_file(path: Path, fmt: str | None = None) -> Dataset:
         For a damaged file, naming file, line and cause.
     """
     path = Path(path)
+    from nco_bench.datasets.formats.detection import detect
+
     entry = _format(fmt or detect(path))
-    if entry.read is None:
+    if not entry.reader:
         raise BadInputError(
             f"{path}: holds a solution ({entry.description}), not an instance; use 'nco-bench score INSTANCE SOLUTION'."
         )
-    return entry.read(path)
+    dataset: Dataset = _function(entry.reader)(path)
+    return dataset
 
 
 def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
@@ -227,7 +248,7 @@ def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
     """
     path = Path(path)
     entry = _format(fmt or format_for(path))
-    if entry.write is None:
+    if not entry.writer:
         raise BadInputError(f"Format {entry.name!r} is read only; choose another with --to.")
     if dataset.problem not in entry.problems:
         others = [
@@ -242,4 +263,4 @@ def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
     if entry.name == "nco-bench" and path.suffix != ".npz":
         raise BadInputError(f"{path}: our own format needs a name ending in .npz.")
     # A slice becomes a set of its own: the hash of the whole would not fit its file.
-    entry.write(replace(dataset, first_index=0, whole_sha256=None), path)
+    _function(entry.writer)(replace(dataset, first_index=0, whole_sha256=None), path)

@@ -3,8 +3,8 @@
 Both containers are read: the zip archive (torch >= 1.6) and the older stream of pickles. Tensors become NumPy
 arrays, bfloat16 becomes float32 (exact). The pickle inside goes through `safe_pickle`; the few names of torch that
 build tensors are bound to stand-ins of ours, every other name is refused.
-Not by ``torch.load(weights_only=True)``: datasets are read where torch is not installed, and before torch 2.6 it could be made
-to run code (CVE-2025-32434).
+Not by ``torch.load(weights_only=True)``: datasets are read where torch is not installed, and before torch 2.6 it could be
+made to run code (CVE-2025-32434).
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nco_bench.datasets.formats import read_file, read_torch_archive
+from nco_bench.datasets.formats import read_file
 from nco_bench.datasets.formats.pomo import torch_bytes, whole_demands
+from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import BadInputError
 
 torch = pytest.importorskip("torch")
