@@ -24,7 +24,7 @@ LARGEST = 10_000_000
 QUICK = {
     "fast-tsp": {"seconds": "0.02"},
     "difusco": {"steps": "3"},
-    "glop": {"width": "1"},
+    "glop": {"lengths": "10", "iterations": "1"},
     "hgs": {"iterations": "100"},
     "lkh3": {"max_trials": "20"},
     "pyvrp": {"iterations": "20"},
