@@ -23,6 +23,7 @@ from nco_bench.reports.figures.style import (
 )
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.html.plots import MARKERS as HTML_MARKERS
 
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
@@ -136,6 +137,14 @@ def test_seventy_lines_of_twenty_solvers_differ_in_colour_or_marker() -> None:
     lines = {f"solver{i % 20} decoding{i}": f"solver{i % 20}" for i in range(70)}
     looks = [solver_look(*number) for number in solver_looks(lines, sorted(set(lines.values()))).values()]
     assert len({(look.colour, look.marker) for look in looks}) == 70
+
+
+def test_twelve_decodings_of_one_solver_differ_in_marker_or_dash() -> None:
+    """There are ten markers: the eleventh line had marker and dash of the first."""
+    lines = {f"solver decoding{i}": "solver" for i in range(12)}
+    looks = [solver_look(*number) for number in solver_looks(lines, ["solver"]).values()]
+    assert len({(look.marker, str(look.dash)) for look in looks}) == 12
+    assert len({name for name, _ in HTML_MARKERS} | {letter for _, letter in HTML_MARKERS}) == 30
 
 
 def axis_of(gaps: list[float]) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chromium import CHROMIUM, Page, browse
+from matplotlib.image import imread
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.datasets.load import Places
@@ -273,6 +274,25 @@ def test_page_sorts_by_keyboard_and_hovers_without_console_errors(
     assert colours == [data["colours"][data["methods"].index("lkh3")]] * 2  # of who is better
     assert any("10.0000 %" in tip for tip in hover_first_point(page))
     assert page.console == []
+
+
+def test_no_specks_stand_beside_the_plots(text: str, tmp_path: Path, page: Page) -> None:
+    """Bokeh draws a pixel or two of the axis label at the left edge of a plot that stretches."""
+    path, shot = tmp_path / "report.html", tmp_path / "shot.png"
+    path.write_text(text, encoding="utf-8")
+    page.open(path, width=1280)
+    page.wait(READY)
+    hover_first_point(page)
+    page.screenshot(shot)
+    boxes = page.evaluate(
+        "Array.from(document.querySelectorAll('.plots > div'), (e) => { const r = e.getBoundingClientRect(); "
+        "return [r.x, r.y + scrollY, r.height].map(Math.round); })"
+    )
+    assert boxes
+    pixels = imread(shot)[..., :3]
+    for x, y, height in boxes:
+        edge = pixels[y : y + height, x : x + 2]
+        assert np.ptp(edge) < 0.02
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

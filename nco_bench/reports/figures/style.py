@@ -51,6 +51,8 @@ STYLE: dict[Any, Any] = {
 LETTERS_PER_INCH = 16
 """Of a legend."""
 LEGEND_LINE_INCHES = 0.165
+HANDLE_LETTERS = 3.6
+"""Length of a line in the legend: enough to see its dashes."""
 SIZE_DIGIT_INCHES = 0.07
 """Width of a digit below an axis."""
 
@@ -97,7 +99,8 @@ def solver_looks(lines: Mapping[str, str], solvers: Sequence[str]) -> dict[str, 
 
 def solver_look(colour: str, number: int) -> Look:
     """Return the look of a line as `solver_looks` numbers it."""
-    return Look(colour, MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)])
+    around = number // len(MARKERS)  # the markers are used up: another dash with each
+    return Look(colour, MARKERS[number % len(MARKERS)], DASHES[(number + around) % len(DASHES)])
 
 
 def checked_target(out: Path | str) -> Path:
@@ -159,11 +162,13 @@ def legend(fig: Figure, axes: Sequence[Axes]) -> None:
         return
     letters = int(fig.get_figwidth() * LETTERS_PER_INCH)
     labels = [textwrap.fill(label, letters - 8) for label in entries]
-    columns = max(1, min(len(labels), letters // (max(map(len, labels)) + 8)))
+    columns = max(1, min(len(labels), letters // (max(map(len, labels)) + 10)))
     rows = -(-len(labels) // columns)
     lines = sum(max(label.count("\n") + 1 for label in labels[row::rows]) for row in range(rows))
     fig.set_figheight(fig.get_figheight() + LEGEND_LINE_INCHES * (lines + 1))
-    fig.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
+    fig.legend(
+        entries.values(), labels, loc="outside lower center", ncols=columns, handlelength=HANDLE_LETTERS
+    )
 
 
 def gap_scale(axis: Axes, gaps: Sequence[float], least: float = NOISE_PERCENT) -> None:

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
 MARKERS = (
     ("circle", "●"), ("square", "■"), ("triangle", "▲"), ("diamond", "◆"), ("inverted_triangle", "▼"), ("star", "★"),
-    ("hex", "⬢"), ("plus", "✚"), ("square_pin", "✦"),
+    ("hex", "⬢"), ("plus", "✚"), ("square_pin", "✦"), ("circle_cross", "⊕"), ("square_cross", "⊞"), ("circle_x", "⊗"),
+    ("square_x", "⊠"), ("circle_dot", "⊙"), ("square_dot", "⊡"),
 )  # fmt: skip
 """Bokeh's marker, and the letter that stands for it in the legend."""
+
+DASHES = ("solid", "dashed", "dotted", "dotdash")
+"""By marker, so that two lines of one colour differ between their points too."""
 
 Look = tuple[str, str, str]
 
@@ -115,6 +119,9 @@ def scaling_figures(
             [[float(s.sizes[0]) for s in cells] for cells in ordered.values()],
             [[_drawn(gap, floor) for gap in gaps[key]] for key in ordered],
             line_color=[styles[key][0] for key in ordered],
+            line_dash=[
+                DASHES[[name for name, _ in MARKERS].index(styles[key][1]) % len(DASHES)] for key in ordered
+            ],
             line_width=1.5,
         )
         points = [
@@ -260,7 +267,9 @@ def _figure(
         low, high = _gap_range(gaps, log_gaps)
         plot.y_range = Range1d(start=low, end=high)
         plot.axis.formatter = PrintfTickFormatter(format="%.6g")
-    plot.add_tools(HoverTool(tooltips=tip, renderers=[]))
+    plot.add_tools(
+        HoverTool(tooltips=tip, renderers=[], visible=False)
+    )  # its button would stand half outside
     return plot
 
 
