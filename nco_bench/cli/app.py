@@ -48,8 +48,14 @@ def _print_version(value: bool) -> None:
 INTERRUPTED = 130
 """Exit status; newer Typer ends a command so itself."""
 
-GOES_ON = ("run", "generate", "reference", "reproduce", "weights", "instances")
+GOES_ON = ("run", "generate", "reference", "reproduce", "weights pull", "instances pull", "runs merge")
 """Commands that find what an interrupted start of theirs has left."""
+
+ONLY_READS = (
+    "verify", "parity", "convert", "compare", "score", "list", "show", "doctor", "test-solver", "weights verify",
+    "instances verify",
+)  # fmt: skip
+"""Commands that write nothing, or one file at their end."""
 
 EXTRA_OF = {
     "torch": "neural",
@@ -187,8 +193,13 @@ def _interrupted(arguments: list[str]) -> str:
     if arguments[:1] == ["train"]:
         more = "" if "--resume" in arguments or "--campaign" in arguments else " --resume"
         return f"interrupted; the last checkpoint is kept. To go on: {line}{more}"
-    if arguments[:1] and arguments[0] in GOES_ON:
+    words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
+    if words & {*GOES_ON}:
         return f"interrupted; what was done is kept. The same command goes on from there: {line}"
+    if words & {*ONLY_READS}:
+        return f"interrupted; nothing was written. To start again: {line}"
+    if "calibrate" in words:
+        return f"interrupted; the factors that were said are kept. For the other sizes, give --sizes: {line}"
     return "interrupted; what was written before is kept"
 
 

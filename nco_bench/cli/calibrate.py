@@ -31,7 +31,7 @@ def calibrate(
     from nco_bench.cli.parsing import factors, whole_numbers
     from nco_bench.runs.calibrating import calibrate as fit
     from nco_bench.runs.request import resolve_device
-    from nco_bench.weights.calibration import write_calibration
+    from nco_bench.weights.calibration import calibration_path, write_calibration
     from nco_bench.weights.pulling import find
 
     wanted = whole_numbers("--sizes", sizes, least=2)
@@ -39,9 +39,10 @@ def calibrate(
     file = find(weights or model, model, "tsp")
     on = resolve_device(device)
     found = fit(
-        model, wanted, weights=weights, device=on, instances=instances, grid=tried, seed=seed, say=say
-    )
-    path = write_calibration(file, found)
+        model, wanted, weights=weights, device=on, instances=instances, grid=tried, seed=seed, say=say,
+        keep=lambda one: write_calibration(file, [one]),
+    )  # fmt: skip
+    path = calibration_path(file)
     if json:
         print_json({"weights": file.manifest.name, "path": str(path), "sizes": [asdict(c) for c in found]})
     else:

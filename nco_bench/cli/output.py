@@ -14,11 +14,14 @@ from typing import Any
 
 import orjson
 
-from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, title_of
+from nco_bench.progress import Level, clock
+from nco_bench.runs.relay import NO_GAPS, NOTHING, Gaps, Titled, Working, title_of, working_of
 
 PLAIN_INTERVAL_SECONDS = 10.0
 BAR_INTERVAL_SECONDS = 0.1
 TICK_SECONDS = 1.0
+BAR_COLUMNS = 8 + 7 + 4
+"""Of the bar itself, the clock beside it, and the spaces between."""
 
 
 def print_json(value: Any) -> None:
@@ -36,7 +39,7 @@ def say(text: str) -> None:
 
 @dataclass
 class _Line:
-    """How far one cell is."""
+    """How far one cell is: what is solved, and what of the batches in hand; `first` is when the first of them began."""
 
     total: int
     started: float
@@ -45,6 +48,8 @@ class _Line:
     gaps: Gaps = NO_GAPS
     told: float = 0.0
     bar: Any = None
+    working: Working = NOTHING
+    first: float | None = None
 
     @property
     def done(self) -> int:
@@ -52,23 +57,23 @@ class _Line:
         return self.stored + self.solved
 
     def rate(self) -> str:
-        """Instances per second and the time that the rest will take; empty before the first."""
-        seconds = time.monotonic() - self.started
-        if not self.solved or not seconds:
+        """Instances per second and the time that the rest will take; empty before anything is solved."""
+        seconds = time.monotonic() - (self.first or self.started)
+        solved = self.solved + self.working.share
+        if not solved or not seconds:
             return ""
-        rate = self.solved / seconds
-        left = f", {_clock((self.total - self.done) / rate)} left" if self.done < self.total else ""
+        rate = solved / seconds
+        left = f", {clock((self.total - self.stored - solved) / rate)} left" if self.done < self.total else ""
         return f"{rate:.3g}/s{left}"
+
+    def facts(self) -> str:
+        """What stands behind the count: rate, time left, gap, how far the batch is."""
+        inside = self.working.words() if self.done < self.total else ""
+        return ", ".join(fact for fact in (self.rate(), self.gap(), inside) if fact)
 
     def gap(self) -> str:
         """Mean gap of the whole set so far."""
         return "" if self.gaps.mean is None else f"gap {self.gaps.mean:z.3f} %"
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"
 
 
 class RunDisplay:
@@ -84,32 +89,37 @@ class RunDisplay:
         self._current = ""
         self._busy = False
         self._before: Any = None
+        self._root = Level()
+        self._preparing: Any = None
 
     def __enter__(self) -> RunDisplay:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._bars = Progress(
-                TextColumn("{task.description}"), BarColumn(bar_width=8), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[rate]} {task.fields[gap]}"), console=Console(stderr=True), auto_refresh=False,
+                TextColumn("{task.description}"), BarColumn(bar_width=8), TextColumn("{task.fields[count]}"),
+                TimeElapsedColumn(), TextColumn("{task.fields[facts]}"), console=Console(stderr=True), auto_refresh=False,
             )  # fmt: skip
             with self._alone():
                 self._bars.start()
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
             self._before = signal.signal(signal.SIGALRM, self._tick)
             signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
+        self._root.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._root.__exit__()
         if self._before is not None:
             if self._before in (signal.SIG_DFL, signal.SIG_IGN):  # else a heartbeat goes on
                 signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
         if self._bars is not None:
             with self._alone():
+                self._prepared()
                 self._bars.stop()
         if kind is KeyboardInterrupt:
             for title, line in self._lines.items():
@@ -125,7 +135,10 @@ class RunDisplay:
             if kept:
                 self.message(f"{title}: {done} of {total} stored before")
             with self._alone():
-                line.bar = self._bars.add_task(title, total=total, completed=done, rate="", gap=line.gap())
+                self._prepared()
+                line.bar = self._bars.add_task(
+                    title, total=total, completed=done, count=f"{done}/{total}", facts=line.gap()
+                )
                 self._bars.refresh()
         else:
             say(f"{title}: {total - done} to solve{kept}")
@@ -134,8 +147,13 @@ class RunDisplay:
         """Count solved instances."""
         line = self._lines[title or self._current]
         line.solved, line.stored, line.gaps = line.solved + count, line.stored + stored, gaps
+        line.working = working_of(self._root)
         if count or stored:
             self._show(title or self._current, line, ended=line.done == line.total)
+
+    def within(self, title: str, working: Working) -> None:
+        """Take how far the batches in hand of a cell are, which other processes solve."""
+        self._lines[title].working = working
 
     def _show(self, title: str, line: _Line, *, ended: bool) -> None:
         now = time.monotonic()
@@ -147,23 +165,40 @@ class RunDisplay:
         line.told = now
         if self._bars is not None:
             with self._alone():
-                self._bars.update(line.bar, completed=line.done, rate=line.rate(), gap=line.gap())
+                count, room = f"{line.done}/{line.total}", self._bars.console.width - len(title)
+                facts = line.facts()[
+                    : max(0, room - len(count) - BAR_COLUMNS)
+                ]  # else rich cuts into the clock
+                self._bars.update(
+                    line.bar, completed=line.done + line.working.share, count=count, facts=facts
+                )
                 self._bars.refresh()
             return
-        facts = ", ".join(fact for fact in (line.rate(), line.gap()) if fact)
+        facts = line.facts()
         say(f"{title}: {line.done}/{line.total} in {now - line.started:.1f} s{', ' if facts else ''}{facts}")
 
     def _tick(self, number: int, frame: object) -> None:
-        """Show how the time goes while a solver is silent; not while something is being shown, which this may interrupt."""
+        """Show how the time goes, and how far the batch is; not while something is being shown, which this may interrupt."""
         if self._busy:
             return
+        unfinished = [title for title, line in self._lines.items() if line.done < line.total]
+        if self._current in unfinished and self._root.within:
+            line = self._lines[self._current]
+            line.working = working_of(self._root)
+            line.first = line.first or line.working.began
+        for title in unfinished:
+            self._show(title, self._lines[title], ended=False)
         if self._bars is not None:
             with self._alone():
+                if not unfinished and self._preparing is None:
+                    self._preparing = self._bars.add_task("preparing", total=None, count="", facts="")
                 self._bars.refresh()
-            return
-        for title, line in list(self._lines.items()):
-            if line.done < line.total:
-                self._show(title, line, ended=False)
+
+    def _prepared(self) -> None:
+        """Take away the bar of what comes before a cell: packages, weights, child processes."""
+        if self._preparing is not None:
+            self._bars.remove_task(self._preparing)
+            self._preparing = None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

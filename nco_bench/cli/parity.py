@@ -19,10 +19,11 @@ def parity(
     from nco_bench.cli.output import print_json, say
     from nco_bench.errors import NcoBenchError
     from nco_bench.parity import check_fixture
+    from nco_bench.progress import tracked
 
     results = []
     refused = []
-    for path in fixtures:
+    for path in tracked(fixtures, "fixture"):
         try:
             results.append(check_fixture(path))
         except NcoBenchError as error:

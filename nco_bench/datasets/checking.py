@@ -7,6 +7,7 @@ from pathlib import Path
 from nco_bench.datasets import pull
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.progress import tracked
 
 
 def verify_stored(instances: Path) -> dict[str, str]:
@@ -21,7 +22,10 @@ def verify_stored(instances: Path) -> dict[str, str]:
         raise BadInputError(
             f"--instances {instances}: no such folder; 'nco-bench generate' makes datasets in it."
         )
-    return {path.name: _state(path) for path in sorted(instances.glob("*.npz"))}
+    paths = sorted(instances.glob("*.npz"))
+    return {
+        path.name: _state(path) for path in tracked(paths, "file", [path.stat().st_size for path in paths])
+    }
 
 
 def verify_library(name: str, instances: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import replacing
 from nco_bench.problems.lra import LRAInstance, pathfinder
 from nco_bench.problems.lra.listops import LONGEST, SMALLEST_LONGEST, distinct
+from nco_bench.progress import BYTES, opened, tracked
 
 if TYPE_CHECKING:
     from nco_bench.datasets.names import GenerationSpec
@@ -185,7 +186,7 @@ def pull_lra(
     present: list[str] = []
     failed: list[tuple[str, str]] = []
     wanted = list(SPLITS) if name == FOLDER else [name]
-    for done, task in enumerate(wanted):
+    for done, task in enumerate(tracked(wanted, "task")):
         if progress:
             progress(done, len(wanted), task)
         try:
@@ -256,8 +257,11 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
     try:
         with replacing(target, None, sync=False) as part:
             with request.urlopen(asked, timeout=timeout_s) as answer, part.open("wb") as out:
-                while piece := answer.read(PIECE):
-                    out.write(piece)
+                length = answer.headers.get("Content-Length", "")
+                with opened(BYTES, int(length) if length.isdigit() else None) as level:
+                    while piece := answer.read(PIECE):
+                        out.write(piece)
+                        level.reach(out.tell())
             _refuse_other(part, md5)
     except HTTPError as error:
         raise BadInputError(

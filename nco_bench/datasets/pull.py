@@ -26,6 +26,7 @@ from nco_bench.datasets.libraries import find_file, read_checked, select
 from nco_bench.datasets.sites import SITES, Fetch, SourceUnreachableError, plain, site_files
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems import problem
+from nco_bench.progress import tracked
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def pull(
     present: list[str] = []
     failed: list[tuple[str, str]] = []
     with _source(mirror, archive, sites or SITES, timeout_s, pause_s) as fetch:
-        for done, entry in enumerate(wanted):
+        for done, entry in enumerate(tracked(wanted, "file")):
             if progress:
                 progress(done, len(wanted), entry.name)
             try:
@@ -116,7 +117,7 @@ def verify(name: str, instances_dir: Path) -> dict[str, str]:
         Name to ``ok``, ``missing`` or what is wrong.
     """
     out = {}
-    for entry in _wanted(name):
+    for entry in tracked(_wanted(name), "file"):
         try:
             if isinstance(entry, TestSet):
                 whole = _whole_testset(entry, instances_dir)

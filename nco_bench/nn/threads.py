@@ -13,9 +13,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 import torch
+
+from nco_bench.progress import opened, tracked
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -67,7 +70,7 @@ def in_threads(
     stopped = threading.Event()
     # Gradients and autocast are settings of this thread alone.
     if workers == 1 or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return [work(part, stopped) for part in parts]
+        return [work(part, stopped) for part in tracked(parts, "part")]
     without_gradients = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
@@ -82,21 +85,23 @@ def in_threads(
             while not stopped.is_set():
                 index = waiting.get_nowait()
                 results[index] = work(parts[index], stopped)
+                level.reach(len(results))
         except queue.Empty:
             return
         except BaseException as error:  # raised again below
             failures.append(error)
             stopped.set()
 
-    others = [_pool().submit(run) for _ in range(workers - 1)]
-    try:
-        run()  # the caller's thread works too; afterwards nothing is left for those that have not begun
-        others = [other for other in others if not other.cancel()]
-        wait(others)
-    finally:
-        stopped.set()
-        wait([other for other in others if not other.cancel()])
-        torch.set_num_threads(before)  # of the caller, and of threads that start later
+    with opened("part", len(parts)) as level:
+        others = [_pool().submit(copy_context().run, run) for _ in range(workers - 1)]
+        try:
+            run()  # the caller's thread works too; afterwards nothing is left for those that have not begun
+            others = [other for other in others if not other.cancel()]
+            wait(others)
+        finally:
+            stopped.set()
+            wait([other for other in others if not other.cancel()])
+            torch.set_num_threads(before)  # of the caller, and of threads that start later
     if failures:
         raise failures[0]
     return [results[index] for index in range(len(parts))]

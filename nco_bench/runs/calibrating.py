@@ -16,6 +16,7 @@ import numpy as np
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
+from nco_bench.progress import tracked
 from nco_bench.runs.solving import solve_batch
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
@@ -57,6 +58,7 @@ def calibrate(
     grid: Sequence[float] | None = None,
     seed: int = HELD_OUT_SEED,
     say: Callable[[str], None] = lambda _: None,
+    keep: Callable[[Calibrated], object] = lambda _: None,
 ) -> list[Calibrated]:
     """Find the best coordinate scale of a model for each size.
 
@@ -74,6 +76,8 @@ def calibrate(
         Of the instances.
     say
         Called with one line per size.
+    keep
+        Called with each size as soon as it is found.
 
     Raises
     ------
@@ -86,7 +90,7 @@ def calibrate(
         raise BadInputError("calibrate: a parabola needs at least three factors in the grid.")
     _refuse_trained_on(find(weights or model, model, "tsp").manifest, sizes, seed)
     found = []
-    for n in sizes:
+    for n in tracked(sizes, "size", [float(n) ** 2 for n in sizes]):
         best = search(_MeanLength(model, n, weights, device, instances, seed), grid)
         say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}")
         found.append(
@@ -95,6 +99,7 @@ def calibrate(
                 tuple(sorted(best.tried)), tuple(best.tried[f] for f in sorted(best.tried)), instances, seed,
             )
         )  # fmt: skip
+        keep(found[-1])
     return found
 
 
@@ -111,7 +116,7 @@ def search(measure: Measure, grid: Sequence[float] | None = None) -> Found:
 
     The result is never worse, on what `measure` sees, than the best factor that was tried.
     """
-    tried = {f: measure(f) for f in grid} if grid is not None else _walk(measure)
+    tried = {f: measure(f) for f in tracked(grid, "factor")} if grid is not None else _walk(measure)
     best = min(tried, key=lambda f: tried[f])
     window = around(sorted(tried), best)
     at = vertex(window, [tried[f] for f in window])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -73,7 +74,10 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    relay = Relay(context, display, _totals(request))
+    totals = _totals(request)
+    relay = Relay(context, display, totals)
+    cells = f" in {len(totals)} cells" if len(totals) > 1 else ""
+    display.message(f"{request.jobs} jobs: {sum(totals.values()):,} to solve{cells}, less what is stored")
     with ProcessPoolExecutor(
         request.jobs, mp_context=context, initializer=_begin_worker, initargs=(relay.told,)
     ) as pool:
@@ -163,7 +167,8 @@ def run_shard(request: RunRequest) -> RunOutcome | str:
     if _ending.is_set():
         raise SystemExit
     try:
-        return run(request, _display)
+        with _display.root if isinstance(_display, WorkerDisplay) else nullcontext():
+            return run(request, _display)
     except NcoBenchError as error:
         return str(error)
 

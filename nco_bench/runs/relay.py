@@ -5,11 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import queue
 import sys
+import time
 from multiprocessing.context import SpawnContext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from nco_bench.progress import Batch, Level
+
 if TYPE_CHECKING:
     from nco_bench.runs.runner import Display
+
+WORKING_SECONDS = 1.0
+"""How often a worker tells how far its batch is."""
 
 
 class Titled(Protocol):
@@ -51,6 +57,47 @@ class Gaps(NamedTuple):
 NO_GAPS = Gaps()
 
 
+class Working(NamedTuple):
+    """How far the batches in hand are.
+
+    Attributes
+    ----------
+    share
+        Their instances' worth of work that is done.
+    instances
+        In these batches.
+    place
+        Where the first of them is: ``34/100 steps``.
+    began
+        ``time.monotonic()`` when it did, None where that was in another process.
+    """
+
+    share: float = 0.0
+    instances: int = 0
+    place: str = ""
+    began: float | None = None
+
+    def words(self) -> str:
+        """Return it in words; empty where nobody counts."""
+        if not self.share:
+            return self.place
+        return f"batch {100 * self.share / self.instances:.0f} %{f' ({self.place})' if self.place else ''}"
+
+
+NOTHING = Working()
+
+
+def working_of(root: Level) -> Working:
+    """Return how far the batches are whose levels stand within `root`; or, before there are any, where it is."""
+    levels = list(root.within)
+    batches = [level for level in levels if isinstance(level, Batch)]
+    if not batches:
+        return Working(place=levels[0].place()) if levels else NOTHING
+    share = sum(batch.share() * (batch.total or 0) for batch in batches)
+    size = sum(batch.total or 0 for batch in batches)
+    return Working(share, size, batches[0].innermost(), batches[0].began)
+
+
 class Told(NamedTuple):
     """One thing that a worker tells: a message, or how far a cell of its shard is.
 
@@ -66,6 +113,8 @@ class Told(NamedTuple):
         Of the shard's cell so far.
     message
         A line, or an empty string.
+    working
+        How far the batch in hand is.
     """
 
     worker: int
@@ -75,6 +124,7 @@ class Told(NamedTuple):
     gaps: Gaps = NO_GAPS
     message: str = ""
     part: int = 0
+    working: Working = NOTHING
 
 
 def title_of(cell: Titled) -> str:
@@ -87,20 +137,35 @@ class WorkerDisplay:
 
     def __init__(self, told: Any, worker: int) -> None:
         self._told, self._worker, self._title, self._part = told, worker, "", 0
+        self._gaps, self._last = NO_GAPS, time.monotonic()
+        self.root = Level(changed=self._tell_working)
 
     def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
         """Tell which cell is worked on."""
-        self._title = title_of(cell)
+        self._title, self._gaps = title_of(cell), gaps
         self._part += 1
         self._told.put(Told(self._worker, self._title, stored=done, gaps=gaps, part=self._part))
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         """Tell how many instances were solved."""
+        self._gaps = gaps
         self._told.put(Told(self._worker, self._title, solved=count, gaps=gaps, part=self._part))
 
     def message(self, text: str) -> None:
         """Tell one line."""
         self._told.put(Told(self._worker, "", message=text))
+
+    def within(self, title: str, working: Working) -> None:
+        """Show nothing: a worker has no workers."""
+
+    def _tell_working(self) -> None:
+        """Tell now and then how far the batch is."""
+        now = time.monotonic()
+        if not self._title or now - self._last < WORKING_SECONDS:
+            return
+        self._last = now
+        working = working_of(self.root)._replace(began=None)
+        self._told.put(Told(self._worker, self._title, gaps=self._gaps, part=self._part, working=working))
 
 
 class Relay:
@@ -121,6 +186,7 @@ class Relay:
         self._display = display
         self._waiting = {title_of(cell): (cell, total) for cell, total in totals.items()}
         self._gaps: dict[str, dict[tuple[int, int], Gaps]] = {}
+        self._working: dict[str, dict[int, Working]] = {}
         self._said: set[str] = set()
 
     def show(self, wait_s: float) -> None:
@@ -145,6 +211,12 @@ class Relay:
         by_shard[told.worker, told.part] = told.gaps
         gaps = Gaps(sum(g.total for g in by_shard.values()), sum(g.number for g in by_shard.values()))
         self._display.advance(told.solved, gaps, told.title, told.stored)
+        by_worker = self._working.setdefault(told.title, {})
+        by_worker[told.worker] = told.working
+        at_work = by_worker.values()
+        share, instances = sum(w.share for w in at_work), sum(w.instances for w in at_work)
+        place = "" if share else next((w.place for w in at_work if w.place), "")
+        self._display.within(told.title, Working(share, instances, place))
 
 
 class QuietDisplay:
@@ -154,6 +226,9 @@ class QuietDisplay:
         """Show nothing."""
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
+        """Show nothing."""
+
+    def within(self, title: str, working: Working) -> None:
         """Show nothing."""
 
     def message(self, text: str) -> None:

@@ -17,12 +17,13 @@ from typing import Any, Protocol
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
 from nco_bench.problems import problem as problem_module
+from nco_bench.progress import Batch, Level, opened, tracked
 from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key, record_keys, settings_of
-from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, title_of
+from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, Working, title_of
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
 from nco_bench.runs.store import RunWriter
@@ -48,6 +49,9 @@ class Display(Protocol):
 
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         """Tell that `count` more instances are solved, `stored` were before, of the last cell or the one called so."""
+
+    def within(self, title: str, working: Working) -> None:
+        """Tell how far the batches in hand are that other processes solve for a cell."""
 
     def message(self, text: str) -> None:
         """Tell one line."""
@@ -261,7 +265,7 @@ def time_alone(solver: Solver, dataset: Dataset, request: RunRequest, device: st
     times: list[float] = []
     deadline = time.monotonic() + LATENCY_BUDGET_SECONDS
     instance = dataset.instances[0]
-    for _ in range(1 + LATENCY_REPEATS):
+    for _ in tracked(range(1 + LATENCY_REPEATS), "warm-up"):
         batch = solve_batch(
             solver, [instance], seed=request.seed, time_limit=request.time_limit, device=device,
             progress=lambda _: None,
@@ -309,17 +313,20 @@ class _CellWorker:
         for number, (repeat, indices) in enumerate(pending, 1):
             if number < len(pending):
                 waits.append(self._begin(*pending[number]))
-            solved = waits.popleft()()
+            level, wait = waits.popleft()
+            with level:
+                solved = wait()
             self._peak.sample()
             if not waits and isinstance(self._solver, Begins):
                 self._solver.dismiss()
             self._keep(repeat, indices, solved)
 
-    def _begin(self, repeat: int, indices: range) -> Callable[[], SolvedBatch]:
-        return begin_batch(
+    def _begin(self, repeat: int, indices: range) -> tuple[Level, Callable[[], SolvedBatch]]:
+        level = opened("", len(indices), kind=Batch)
+        return level, begin_batch(
             self._solver, self._dataset.instances[self._positions(indices)],
             seed=seed_of(self._request.seed, indices.start, repeat), time_limit=self._request.time_limit,
-            device=self._cell.device, progress=lambda _: None,
+            device=self._cell.device, progress=level.reach,
         )  # fmt: skip
 
     def _positions(self, indices: range) -> slice:

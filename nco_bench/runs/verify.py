@@ -10,6 +10,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
+from nco_bench.progress import report, tracked
 from nco_bench.runs.judge import counts_of
 from nco_bench.runs.records import Cell, Record, Run, find_runs, key_of, solution_bytes, solution_sha256
 
@@ -67,16 +68,25 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
     cache: dict[tuple[str, str], Dataset | str] = {}
     findings: list[Finding] = []
     count = 0
-    for run in runs:
-        checker = _RunChecker(run, places, cache)
+    lines = [_lines(run) for run in runs]
+    for run, total in zip(tracked(runs, "run", lines), lines, strict=False):
+        checker = _RunChecker(run, places, cache, total)
         findings += checker.check()
         count += checker.records
     return Verified(len(runs), count, tuple(findings))
 
 
+def _lines(run: Run) -> int:
+    """Count the lines of a run's records, for the time that is left."""
+    path = run.folder / "records.jsonl"
+    return 1 + (path.read_bytes().count(b"\n") if path.is_file() else 0)
+
+
 class _RunChecker:
-    def __init__(self, run: Run, places: Places, cache: dict[tuple[str, str], Dataset | str]) -> None:
-        self._run, self._places, self._cache = run, places, cache
+    def __init__(
+        self, run: Run, places: Places, cache: dict[tuple[str, str], Dataset | str], total: int
+    ) -> None:
+        self._run, self._places, self._cache, self._total = run, places, cache, total
         self.records = 0
 
     def check(self) -> Iterator[Finding]:
@@ -88,6 +98,7 @@ class _RunChecker:
                     yield self._finding(f"dataset {cell.dataset}", dataset)
             for record in self._run.records():
                 self.records += 1
+                report(self.records, self._total, "record")
                 for text in self._check_record(record, cells.get(record.cell)):
                     yield self._finding(
                         f"{record.name} (instance {record.instance}, repeat {record.repeat})", text

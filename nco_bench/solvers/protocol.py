@@ -10,6 +10,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import UnknownNameError
 from nco_bench.isolation.outcomes import Failure, Outcome, Progress, Solved
 from nco_bench.problems import Instance
+from nco_bench.progress import tracked
 from nco_bench.settings import parse
 
 __all__ = [
@@ -110,7 +111,7 @@ def one_by_one(
         As that takes them.
     """
     outcomes: list[Outcome] = []
-    for offset, instance in enumerate(batch):
+    for offset, instance in enumerate(tracked(batch, "instance")):
         outcomes += solve([instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None)
         progress(offset + 1)
     return outcomes

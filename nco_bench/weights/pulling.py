@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError, UnknownNameError
+from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
@@ -87,7 +88,7 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     if not wanted:
         known = [*table, *{entry.model for entry in table.values()}]
         raise UnknownNameError("official weights", name, known, REMEDY)
-    return [_pull_one(entry, say) for entry in wanted]
+    return [_pull_one(entry, say) for entry in tracked(wanted, "file")]
 
 
 def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
@@ -168,8 +169,14 @@ def _fetch(url: str, part: Path) -> None:
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         resumed = response.status == 206
-        with part.open("ab" if resumed else "wb") as file:
+        had = have if resumed else 0
+        length = response.headers.get("Content-Length", "")
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            opened(BYTES, int(length) if length.isdigit() else None) as level,
+        ):
             while block := response.read(BLOCK):
                 if file.tell() + len(block) > MAX_BYTES:
                     raise BadWeightsError(f"{url}: larger than {MAX_BYTES >> 20} MiB; refused.")
                 file.write(block)
+                level.reach(file.tell() - had)

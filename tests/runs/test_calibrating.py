@@ -174,7 +174,11 @@ def test_an_untrained_network_is_not_advised_to_be_calibrated() -> None:
 
 
 def test_a_model_is_calibrated_by_solving_held_out_instances(weights: WeightsFile) -> None:
-    (found,) = calibrate("pens-a", [12], weights=str(weights.path), instances=4, grid=(0.8, 1.0, 1.2))
+    kept: list[Calibrated] = []
+    (found,) = calibrate(
+        "pens-a", [12], weights=str(weights.path), instances=4, grid=(0.8, 1.0, 1.2), keep=kept.append
+    )
+    assert kept == [found]  # at once, so that Ctrl-C during the next size leaves it
     assert found.n == 12
     assert 0.8 <= found.factor <= 1.2
     assert all(length > 2.0 for length in found.mean_lengths)

@@ -17,6 +17,7 @@ from nco_bench.cli.output import RunDisplay
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
+from nco_bench.progress import Batch, opened, tracked
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.executors import execute
@@ -30,6 +31,7 @@ from nco_bench.runs.relay import (
     Relay,
     Titled,
     WorkerDisplay,
+    Working,
     title_of,
 )
 from nco_bench.runs.request import RunRequest
@@ -58,6 +60,7 @@ class Kept:
         self.done: list[int] = []
         self.gaps = NO_GAPS
         self.messages: list[str] = []
+        self.working: list[Working] = []
 
     def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
         self.totals[title_of(cell)] = total
@@ -66,6 +69,9 @@ class Kept:
     def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
         self.done.append(self.done[-1] + count + stored)
         self.gaps = gaps
+
+    def within(self, title: str, working: Working) -> None:
+        self.working.append(working)
 
     def message(self, text: str) -> None:
         self.messages.append(text)
@@ -153,7 +159,7 @@ def test_references_computed_in_parallel_say_nothing_of_times(tmp_path: Path) ->
     kept = Kept()
     how = ReferenceRun("nearest-neighbor", jobs=2)
     improve_references("tsp10:count=4", how, Places(tmp_path), kept)
-    assert kept.messages == []
+    assert kept.messages == ["2 jobs: 4 to solve, less what is stored"]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -213,3 +219,84 @@ def test_what_has_no_bar_shows_on_a_terminal_that_it_is_alive_and_nothing_elsewh
     assert "verify 2 s" in shown
     assert "verify 3 s" in shown
     assert shown.endswith("\x1b[K")
+
+
+COUNTED = """
+import time
+from nco_bench.cli import heartbeat as shown
+from nco_bench.progress import tracked
+shown.PLAIN_SECONDS = 0.5
+with shown.heartbeat('verify'):
+    for _ in tracked(range(8), 'run'):
+        time.sleep(0.45)
+"""
+
+
+def test_a_count_has_rate_and_time_left_on_a_terminal_and_lines_elsewhere() -> None:
+    plain = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, check=True)
+    assert plain.stdout == ""
+    assert re.search(r"^verify \d s, [1-7]/8 runs, [0-9.]+/s, 0:00:0\d left$", plain.stderr, re.MULTILINE)
+    ours, theirs = os.openpty()
+    subprocess.run([sys.executable, "-c", COUNTED], stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    assert re.search(r"verify 2 s, [1-7]/8 runs, [0-9.]+/s, 0:00:0\d left", os.read(ours, 10_000).decode())
+
+
+def test_the_display_moves_within_a_batch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nco_bench.cli.output.PLAIN_INTERVAL_SECONDS", 0.0)
+    with RunDisplay() as display:
+        display.start_cell(Announced("mine", "greedy", "tsp20"), 100, 0)
+        with opened("", 100, kind=Batch) as batch:
+            batch.began -= 10.0
+            for _ in tracked(range(4), "step"):
+                last = capsys.readouterr().err
+                display._tick(0, None)
+        assert re.search(r"0/100 in [0-9.]+ s, 5/s, 0:00:10 left, batch 50 % \(2/4 steps\)", last), last
+        display.advance(100, NO_GAPS)
+    assert "batch" not in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_workers_tell_how_far_their_batches_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nco_bench.runs.relay.WORKING_SECONDS", 0.0)
+    kept, cell = Kept(), Announced("mine", "", "tsp20")
+    relay = Relay(multiprocessing.get_context("spawn"), kept, {cell: 8})
+    for number in (1, 2):
+        worker = WorkerDisplay(relay.told, number)
+        worker.start_cell(cell, 4, 0)
+        with worker.root, opened("", 4, kind=Batch) as batch:
+            batch.reach(number)
+    deadline = time.monotonic() + 60
+    while kept.working[-1:] != [Working(3.0, 8)]:
+        assert time.monotonic() < deadline
+        relay.show(1.0)
+    assert kept.working[-1].words() == "batch 38 %"
+
+
+@pytest.mark.parametrize(("name", "said"), [("tsp100:count=4", False), ("tsp1000:count=4", True)])
+def test_lkh_says_what_a_large_tsp_will_take(name: str, said: bool, tmp_path: Path) -> None:
+    from nco_bench.datasets.load import load_dataset
+    from nco_bench.solvers.protocol import SolverOptions
+    from nco_bench.solvers.registry import choose, create
+
+    solver = create(choose("lkh3", SolverOptions(solver="lkh3")))
+    told = solver.budget(load_dataset(name, Places(tmp_path)), None)
+    assert bool(told) == said
+    assert not said or told.startswith("1 x 1,000 trials for each of 4 instances, about 9.2 s each")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("run lkh3 --data tsp20", "the same command goes on"),
+        ("weights pull bq", "the same command goes on"),
+        ("verify", "nothing was written"),
+        ("instances verify", "nothing was written"),
+        ("calibrate pens-a", "for the other sizes, give --sizes"),
+        ("plot pareto --out a.png", "what was written before is kept"),
+    ],
+)
+def test_every_interrupted_command_says_what_it_leaves(line: str, told: str) -> None:
+    from nco_bench.cli.app import _interrupted
+
+    assert told in _interrupted(line.split()).lower()
