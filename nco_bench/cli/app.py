@@ -249,5 +249,8 @@ def refuse_repeats(whole: Any) -> None:
 def _message(error: BaseException) -> str:
     """Return a usage error's message on one line, as a sentence."""
     text = error.format_message() if hasattr(error, "format_message") else str(error)
+    parameter = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and getattr(parameter, "help", None):
+        text = f"{text.rstrip('.')}: {parameter.help}"  # type: ignore[union-attr]
     line = " ".join(text.split())
     return line if line.endswith((".", "?", ")")) else f"{line}."

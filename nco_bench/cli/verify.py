@@ -28,7 +28,8 @@ def verify(
     else:
         for finding in checked.findings:
             typer.echo(str(finding))
-        say(f"{checked.runs} runs, {checked.records} records checked, {len(checked.findings)} findings")
+        runs_checked = f"{checked.runs} run{'' if checked.runs == 1 else 's'}"
+        say(f"{runs_checked}, {checked.records} records checked, {len(checked.findings)} findings")
     return 1 if checked.findings else 0
 
 

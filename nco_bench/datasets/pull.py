@@ -104,7 +104,8 @@ def _wanted(name: str) -> Sequence[Entry | TestSet]:
     if name in sets:
         return [sets[name]]
     if re.split("[:/]", name, maxsplit=1)[0] not in SITES:
-        raise UnknownNameError("library", name, [*SITES, "testsets", "lra", *sets])
+        hint = f"There are {', '.join(SITES)}, lra, testsets, and each of the test sets that 'nco-bench list datasets' has."
+        raise UnknownNameError("library", name, [*SITES, "testsets", "lra", *sets], hint)
     return select(name)
 
 
