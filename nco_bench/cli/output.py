@@ -191,11 +191,11 @@ class RunDisplay:
         if self._bars is not None:
             with self._alone():
                 if not unfinished and self._preparing is None:
-                    self._preparing = self._bars.add_task("preparing", total=None, count="", facts="")
+                    self._preparing = self._bars.add_task("working", total=None, count="", facts="")
                 self._bars.refresh()
 
     def _prepared(self) -> None:
-        """Take away the bar of what comes before a cell: packages, weights, child processes."""
+        """Take away the bar of what is done between cells: packages, weights, child processes."""
         if self._preparing is not None:
             self._bars.remove_task(self._preparing)
             self._preparing = None
