@@ -25,7 +25,7 @@ from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.validation import gap_of_weights
-from nco_bench.training.machine import keep_freed_memory
+from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from nco_bench.cards import network_card
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.validation import gap_of_weights
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.manifest import manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import Recipe, check_pieces
 from nco_bench.training.shards import read_shard
@@ -57,7 +57,7 @@ def prepare(assignment: Assignment) -> Prepared:
         return dataclasses.replace(found, also=also)
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
-        return path_manifest(trainer, name, describe(stream), held_out, further)
+        return path_manifest(trainer, name, describe(stream), _measured(trainer, (held_out, *further)))
 
     identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)
@@ -101,38 +101,13 @@ def _column(held_out: NDArray[np.float32], problem: str) -> str:
 
 
 def path_manifest(
-    trainer: Trainer,
-    name: str,
-    data: TrainingData,
-    held_out: NDArray[np.float32],
-    further: Sequence[NDArray[np.float32]] = (),
+    trainer: Trainer, name: str, data: TrainingData, validation: tuple[Validation, ...]
 ) -> Manifest:
-    """Say what the weights of a path model are; the hash is filled in when they are written."""
-    policy: Any = trainer.policy
-    model, progress = trainer.configuration["model"], trainer.progress
-    problem, learner = trainer.configuration["problem"], trainer.configuration["learner"]
-    paper = network_card(model).paper_samples(learner, problem, data.size)
-    return Manifest(
-        name=name,
-        model=model,
-        config=dataclasses.asdict(policy.config),
-        problem=problem,
-        parameters=count_parameters(policy),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=data,
-        recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
-        seed=trainer.configuration["seed"],
-        hours=round(progress.seconds / 3600, 3),
-        core_hours=round(progress.core_seconds / 3600, 3),
-        machine=machine(next(policy.parameters()).device),
-        code_version=code_version(),
-        validation=_measured(trainer, (held_out, *further)),
-        paper_samples=paper,
-        share_of_paper=None if paper is None else round(progress.samples / paper, 5),
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
-    )
+    """Say what the weights of a path model are."""
+    facts, cores = trainer.configuration, trainer.progress.core_seconds
+    paper = network_card(facts["model"]).paper_samples(facts["learner"], facts["problem"], data.size)
+    made = manifest_of(trainer, name, data, paper, validation=validation)
+    return dataclasses.replace(made, core_hours=round(cores / 3600, 3))
 
 
 def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]]) -> tuple[Validation, ...]:
