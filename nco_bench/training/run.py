@@ -22,7 +22,7 @@ from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options
-from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
+from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
@@ -256,8 +256,6 @@ def _reporting(progress: str | Report, model: str, tensorboard: Path | None) -> 
         if tensorboard is None:
             yield report
             return
-        from nco_bench.training.tensorboard import Board
-
         with Board(tensorboard, report) as board:
             yield board
 

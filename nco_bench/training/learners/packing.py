@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -247,15 +246,8 @@ class HeldOut:
 
     def measure(self, trainer: Trainer) -> Measure:
         """Return by how many percent the load rates of the run's weights are below those of the heuristic."""
-        policy, weights = trainer.policy, trainer.weights()
-        own = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-        policy.load_state_dict(weights)
-        try:
-            gaps = 100 * (self.reference - self.rates(policy)) / self.reference
-        finally:
-            policy.load_state_dict(own)
-        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-        return Measure(float(gaps.mean()), 1.96 * spread / math.sqrt(len(gaps)), len(gaps))
+        with trainer.shipping() as policy:
+            return Measure.of(100 * (self.reference - self.rates(policy)) / self.reference)
 
 
 def prepare(assignment: Assignment) -> Prepared:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,12 +123,10 @@ def _greedy_cost(trainer: Trainer, source: FreshInstances, seed: int) -> Measure
     count = trainer.recipe.validation_instances
     if not count:
         return None
-    policy = copy.deepcopy(trainer.policy).eval()
-    policy.load_state_dict(trainer.weights())
-    device = next(policy.parameters()).device
-    costs = greedy_costs(policy, on_device(source.draw(count, np.random.default_rng([seed, 2])), device))
-    interval = 1.96 * float(costs.std()) / math.sqrt(count) if count > 1 else 0.0
-    return Measure(float(costs.mean()), interval, count, name="greedy_cost", unit="")
+    fresh = source.draw(count, np.random.default_rng([seed, 2]))
+    with trainer.shipping() as policy:
+        costs = greedy_costs(policy, on_device(fresh, next(policy.parameters()).device))
+    return Measure.of(costs.cpu().numpy(), "greedy_cost", "")
 
 
 def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:

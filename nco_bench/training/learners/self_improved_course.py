@@ -68,14 +68,8 @@ def prepare(assignment: Assignment) -> Prepared:
     learner = SelfImproved(policy, labels, held_out, recipe, seed, torch.device(assignment.device))
 
     def validate(trainer: Trainer) -> Measure:
-        own = {name: value.detach().clone() for name, value in trainer.policy.state_dict().items()}
-        trainer.policy.load_state_dict(trainer.weights())
-        try:
-            gaps = (greedy_lengths(trainer.policy, held_out).cpu().numpy() / reference - 1) * 100
-        finally:
-            trainer.policy.load_state_dict(own)
-        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-        return Measure(float(gaps.mean()), 1.96 * spread / len(gaps) ** 0.5, len(gaps))
+        with trainer.shipping() as shipped:
+            return Measure.of((greedy_lengths(shipped, held_out).cpu().numpy() / reference - 1) * 100)
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         data = TrainingData(
