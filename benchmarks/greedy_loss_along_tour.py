@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 
+import fast_tsp
 import numpy as np
 import torch
 from train_greedy_gap import from_node_0
@@ -18,7 +19,6 @@ from train_greedy_gap import from_node_0
 from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
-from nco_bench.training.learners.detours import shortest_path
 from nco_bench.weights.store import load_into, resolve
 
 TENTHS = 10
@@ -62,6 +62,24 @@ def costs_by_tenth(coords: np.ndarray, tour: np.ndarray, seconds: float) -> np.n
         best.append(walk_length(points[closed[: cut + 1]]) + min(solved, walk_length(rest)))
     best.append(walk_length(points[closed]))
     return 100 * np.diff(best) / reference
+
+
+def shortest_path(coords: np.ndarray, seconds: float) -> np.ndarray:
+    """Order the rows ``(L, 2)`` of a path problem: near-optimal from the first through all others to the last.
+
+    A path with fixed ends is a tour that contains the edge between the ends: all other edges are made longer by the
+    same amount, so that no tour without it is shorter.
+    """
+    extent = float(np.ptp(coords, axis=0).max()) or 1.0
+    points = (coords - coords.min(axis=0)) / extent
+    distance = np.sqrt(np.square(points[:, None] - points[None]).sum(-1)) + 2.0
+    distance[0, -1] = distance[-1, 0] = 0.0
+    np.fill_diagonal(distance, 0.0)
+    tour = np.asarray(
+        fast_tsp.find_tour(np.rint(distance * 19_000).astype(np.int32), duration_seconds=seconds)
+    )
+    tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
+    return tour if tour[-1] == len(coords) - 1 else np.roll(tour[::-1], 1)
 
 
 def walk_length(points: np.ndarray) -> float:

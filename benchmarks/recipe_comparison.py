@@ -24,8 +24,8 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.learners.validation import gap_of_weights
-from nco_bench.training.machine import keep_freed_memory
+from nco_bench.training.learners.supervised_course import greedy_gap
+from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer
@@ -78,7 +78,8 @@ def trained(
         while (fraction := (time.process_time() - began) / seconds) < 1:
             trainer.update(fraction)
     policy.eval()
-    return gap_of_weights(policy, trainer.weights(), judges), trainer.progress.samples, trainer.progress.step
+    with trainer.shipping() as shipped:
+        return greedy_gap(shipped, judges), trainer.progress.samples, trainer.progress.step
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import torch
 
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.nn.build import build_path_policy
-from nco_bench.training.learners.validation import greedy_cvrp_gap, greedy_gap
+from nco_bench.training.learners.supervised_course import greedy_cvrp_gap, greedy_gap
 from nco_bench.training.shards import read_shard
 from nco_bench.weights.store import load_into, resolve
 

@@ -186,8 +186,7 @@ TASK_NAMES = {
 def tropical_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """Tropical's Table 5 beside the tasks' ranges and the recipe."""
     from nco_bench.problems.tasks.table import TASKS
-    from nco_bench.training.learners.task_course import TaskRecipe
-    from nco_bench.training.learners.tasks import PAPER_SAMPLES
+    from nco_bench.training.learners.task_course import PAPER_SAMPLES, TaskRecipe
 
     recipe = TaskRecipe()
     passes = recipe.steps * recipe.batch / PAPER_SAMPLES

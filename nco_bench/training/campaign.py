@@ -1,6 +1,8 @@
-"""A campaign: an ordered list of recipes with time slices, trained one after the other, continued wherever its folder goes.
+"""The campaign engine: networks take turns in a folder, each continued from its last checkpoint wherever the folder goes.
 
-A TOML file names the stages::
+Three commands use it: ``nco-bench train --campaign`` (stages with time slices, or trained to their last step; this file),
+`task_campaign` (rounds to one number of samples for all) and `flagships` (processes in the background). A TOML file names
+the stages of the first::
 
     [[stage]]
     name = "decoder-6x128"          # of the weights; the model's name by default
@@ -43,6 +45,7 @@ from nco_bench.training.checkpoint import LAST, PREVIOUS
 from nco_bench.training.progress import Report
 from nco_bench.training.run import CHECKPOINTS, TrainResult, train
 from nco_bench.training.trainer import TrainingStopped
+from nco_bench.weights.store import SUFFIX
 
 STATE = "campaign.json"
 PART_BYTES = 15 * 2**20
@@ -113,7 +116,7 @@ def run_campaign(
         if left is not None and left < min(SHORTEST_TURN_S, stage.slice_s or math.inf):
             return CampaignResult(tuple(lines), tuple(stops), complete=False)
         try:
-            result = _turn(stage, folder, data, left, device, seed, places, progress)
+            result = take_turn(_placed(stage, folder, data), folder, left, device, seed, places, progress)
             lines.append(f"turn {turn + 1} of {stage.turns}: {result.describe()}")
             if stage.slice_s is None and not result.complete:
                 return CampaignResult(tuple(lines), tuple(stops), complete=False)
@@ -138,29 +141,64 @@ def _turns(stages: Sequence[Stage]) -> list[tuple[int, Stage]]:
     return [(turn, stage) for turn in range(most) for stage in stages if turn < stage.turns]
 
 
-def _turn(
-    stage: Stage, folder: Path, data: Sequence[str | Path], left: float | None,
-    device: str, seed: int, places: Places | None, progress: str | Report,
+def _placed(stage: Stage, folder: Path, data: Sequence[str | Path]) -> Stage:
+    """Return a stage with the campaign's data where it has none, and with the weights that it begins with as a file."""
+    start = None if stage.start is None else str(weights_file(folder, stage.start))
+    return dataclasses.replace(stage, data=stage.data or tuple(map(str, data)), start=start)
+
+
+def take_turn(
+    stage: Stage, folder: Path, left: float | None, device: str, seed: int, places: Places | None = None,
+    progress: str | Report = "lines", until_step: int | None = None,
 ) -> TrainResult:  # fmt: skip
-    out = folder / f"{stage.name}.safetensors"
-    resume = (out.with_suffix(CHECKPOINTS) / LAST).exists()
-    limits = [seconds for seconds in (stage.slice_s, left) if seconds is not None]
+    """Train a network of a campaign from where its last turn stopped: checkpoint and weights end up in the folder.
+
+    Parameters
+    ----------
+    stage
+        What is trained; its data, start and validation as `run.train` takes them.
+    folder
+        Of the campaign.
+    left
+        Seconds that the session has left; a slice is cut to them. None for no limit.
+    device, seed, places, progress, until_step
+        As `run.train` takes them; the stage's own seed goes first.
+
+    Raises
+    ------
+    NcoBenchError, TrainingStopped
+        As `run.train` does.
+    """
+    resume = last_checkpoint(folder, stage.name).exists()
+    limits = [limit for limit in (stage.slice_s, left) if limit is not None]
     return train(
         stage.model,
-        stage.data or data,
+        stage.data,
         stage.config,
         budget_s=min(limits, default=None),
         resume=resume,
-        out=out,
+        out=weights_file(folder, stage.name),
         seed=seed if stage.seed is None else stage.seed,
         device=device,
         progress=progress,
+        validation=[Path(file) for file in stage.validation],
         adopt=True,
         places=places,
         problem=stage.problem,
         planned_s=None if stage.slice_s is None else stage.slice_s * stage.turns,
-        start=None if stage.start is None or resume else str(folder / f"{stage.start}.safetensors"),
+        start=None if resume else stage.start,
+        until_step=until_step,
     )
+
+
+def weights_file(folder: Path, name: str) -> Path:
+    """Return where a campaign writes the weights of a network."""
+    return folder / f"{name}{SUFFIX}"
+
+
+def last_checkpoint(folder: Path, name: str) -> Path:
+    """Return where a campaign keeps the last checkpoint of a network."""
+    return weights_file(folder, name).with_suffix(CHECKPOINTS) / LAST
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The file of a campaign: which networks are trained, how, and what that is expected to cost; checked without training.
 
 Entries and their keys are described in `campaign`. One table stands for many networks where it has ``each``: a list of
-values per name, all combinations of which are put where ``{name}`` stands in its texts.
+values per name, all combinations of which are put where ``{name}`` stands in its texts. Networks that are trained in the
+background are ``[[network]]`` tables with keys of their own, see `flagships`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,14 @@ from nco_bench.training.options import checked_options, model_options
 from nco_bench.training.recipes import LoopRecipe
 
 KEYS = (
-    "name",
-    "model",
-    "slice",
-    "turns",
-    "data",
-    "problem",
-    "config",
-    "seed",
-    "start",
-    "hours",
-    "tables",
-    "each",
-)
+    "name", "model", "slice", "turns", "data", "problem", "config", "seed", "start", "hours", "tables", "each",
+)  # fmt: skip
+NETWORK_KEYS = {"model", "seed", "labels", "validation", "start", "config"}
+OPTIONAL = {"start", "config"}
+"""Of a ``[[network]]``."""
+
+WITHOUT_END = 10**9
+"""Updates of a network in the background: it goes on until it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,8 @@ class Stage:
         Of the weights; of the model.
     slice_s, turns
         Wall time of a turn in seconds, and turns in all; None trains to the recipe's last step.
-    data, problem, config, start
-        As `run.train` takes them; `start` may be the name of an earlier stage.
+    data, problem, config, start, validation
+        As `run.train` takes them; `start` of a ``[[stage]]`` is the name of an earlier one.
     seed
         None is the campaign's.
     hours
@@ -65,6 +61,7 @@ class Stage:
     start: str | None = None
     hours: float = 0.0
     tables: str = ""
+    validation: tuple[str, ...] = ()
 
 
 def read_campaign(file: Path) -> list[Stage]:
@@ -75,15 +72,7 @@ def read_campaign(file: Path) -> list[Stage]:
     BadInputError
         For a missing or damaged file, unknown keys, and values that make no sense.
     """
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{file}: no valid TOML ({error}).") from error
-    entries = content.get("stage")
-    if not isinstance(entries, list) or not entries or set(content) != {"stage"}:
-        raise BadInputError(f"{file}: expected a list of [[stage]] tables and nothing else.")
+    entries = _entries(file, "stage")
     stages = [
         _stage(one, f"{file}: stage {number}")
         for number, entry in enumerate(entries, 1)
@@ -94,6 +83,46 @@ def read_campaign(file: Path) -> list[Stage]:
     if twice:
         raise BadInputError(f"{file}: two stages are called {twice[0]!r}; give each its own name.")
     return stages
+
+
+def read_networks(file: Path) -> list[Stage]:
+    """Read and check a file of networks that are trained in the background, as stages without end.
+
+    Labels and validation are relative to the campaign's folder. Raises `BadInputError` as `read_campaign` does.
+    """
+    stages = []
+    for number, entry in enumerate(_entries(file, "network"), 1):
+        wrong = sorted((set(entry) | OPTIONAL) ^ NETWORK_KEYS)
+        if wrong:
+            raise BadInputError(f"{file}: network {number}: {wrong[0]} is missing or unknown.")
+        config = {"steps": str(WITHOUT_END), **_texts(entry.get("config", {}))}
+        stages.append(
+            Stage(
+                entry["model"], entry["model"], data=(entry["labels"],), config=config, seed=entry["seed"],
+                start=entry.get("start"), validation=(entry["validation"],),
+            )
+        )  # fmt: skip
+    return stages
+
+
+def _entries(file: Path, table: str) -> list[dict[str, Any]]:
+    """Return the tables of a file that holds nothing else."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{file}: no valid TOML ({error}).") from error
+    entries = content.get(table)
+    if not isinstance(entries, list) or not entries or set(content) != {table}:
+        raise BadInputError(f"{file}: expected a list of [[{table}]] tables and nothing else.")
+    return entries
+
+
+def _texts(config: dict[str, Any]) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()
+    }
 
 
 def _each(entry: dict[str, Any], place: str) -> Iterator[dict[str, Any]]:
@@ -138,11 +167,11 @@ def _stage(entry: dict[str, Any], place: str) -> Stage:
     return Stage(
         name,
         entry["model"],
-        None if "slice" not in entry else _seconds(entry["slice"], place),
+        None if "slice" not in entry else seconds(entry["slice"], f"{place}: slice = {entry['slice']!r}"),
         turns,
         tuple(data),
         entry.get("problem"),
-        {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()},
+        _texts(config),
         _number(entry, "seed", int, place),
         entry.get("start"),
         _number(entry, "hours", float, place) or 0.0,
@@ -159,14 +188,15 @@ def _number(entry: dict[str, Any], key: str, kind: type, place: str) -> Any:
         raise BadInputError(f"{place}: {key} = {entry[key]!r} is no number.") from None
 
 
-def _seconds(text: Any, place: str) -> float:
+def seconds(text: Any, place: str) -> float:
+    """Return a time such as ``90s``, ``9m`` or ``2h`` in seconds; raises `BadInputError`, naming the place."""
     try:
-        seconds = float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+        value = float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
     except (TypeError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise BadInputError(f"{place}: slice = {text!r}, expected a time such as 90s, 9m or 2h.")
-    return seconds
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadInputError(f"{place}, expected a time such as 90s, 9m or 2h.")
+    return value
 
 
 @dataclass(frozen=True)

@@ -21,66 +21,28 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
 import os
 import subprocess
 import sys
-import tomllib
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from nco_bench.errors import BadInputError, NcoBenchError
-from nco_bench.training.checkpoint import LAST, load_state
+from nco_bench.training.campaign import last_checkpoint, take_turn
+from nco_bench.training.campaign_file import Stage, read_networks
+from nco_bench.training.checkpoint import load_state
 from nco_bench.training.learner import said
+from nco_bench.training.loop import keep_freed_memory
 
 NICENESS = 15
-WITHOUT_END = 10**9
-"""Updates: the run goes on until it is stopped."""
-
-KEYS = {"model", "seed", "labels", "validation", "start", "config"}
-OPTIONAL = {"start", "config"}
 
 
-@dataclass(frozen=True)
-class Flagship:
-    """One table of the file; see the module."""
-
-    model: str
-    seed: int
-    labels: str
-    validation: str
-    start: str | None = None
-    config: dict[str, str] = field(default_factory=dict)
-
-
-def read_flagships(file: Path) -> list[Flagship]:
-    """Read the file; raises `BadInputError` for one that is missing, no TOML, or has other keys."""
-    try:
-        networks = tomllib.loads(file.read_text(encoding="utf-8"))["network"]
-    except OSError as error:
-        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise BadInputError(f"{file}: expected a list of [[network]] tables ({error}).") from error
-    for number, network in enumerate(networks, 1):
-        wrong = sorted((set(network) | OPTIONAL) ^ KEYS)
-        if wrong:
-            raise BadInputError(f"{file}: network {number}: {wrong[0]} is missing or unknown.")
-    return [
-        Flagship(**{**network, "config": {k: str(v) for k, v in network.get("config", {}).items()}})
-        for network in networks
-    ]
-
-
-def weights_file(folder: Path, flagship: Flagship) -> Path:
-    """Return where a flagship's weights are written, its checkpoints beside."""
-    return folder / f"{flagship.model}.safetensors"
-
-
-def locked(folder: Path, flagship: Flagship) -> IO[str] | None:
+def locked(folder: Path, network: Stage) -> IO[str] | None:
     """Take the lock that a training process holds as long as it lives, with its id; None where one runs already."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / f"{flagship.model}.lock").open("a")
+    file = (folder / f"{network.name}.lock").open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -89,54 +51,43 @@ def locked(folder: Path, flagship: Flagship) -> IO[str] | None:
     return file
 
 
-def is_running(folder: Path, flagship: Flagship) -> bool:
+def is_running(folder: Path, network: Stage) -> bool:
     """Tell whether a process trains this network."""
-    lock = locked(folder, flagship)
+    lock = locked(folder, network)
     if lock is not None:
         lock.close()
     return lock is None
 
 
-def describe(folder: Path, flagship: Flagship) -> str:
+def describe(folder: Path, network: Stage) -> str:
     """Say in a line what a network has reached."""
-    path = weights_file(folder, flagship).with_suffix(".training") / LAST
-    activity = "running" if is_running(folder, flagship) else "stopped"
+    path = last_checkpoint(folder, network.name)
+    activity = "running" if is_running(folder, network) else "stopped"
     if not path.exists():
-        return f"{flagship.model}: {activity}, no checkpoint yet"
+        return f"{network.name}: {activity}, no checkpoint yet"
     progress = load_state(path)["progress"]
     cost = f"{progress['core_seconds'] / 3600:.2f} core-hours"
     measured = progress["validation"]
     judged = "not validated yet" if measured is None else (
         f"{said(measured['name'], measured['value'], measured['unit'])} ± {measured['ci95']:.2f}"
     )  # fmt: skip
-    return f"{flagship.model}: {activity}, {progress['samples']:,} samples, {cost}, {judged}"
+    return f"{network.name}: {activity}, {progress['samples']:,} samples, {cost}, {judged}"
 
 
-def train_on(folder: Path, flagship: Flagship) -> None:
+def train_on(folder: Path, network: Stage) -> None:
     """Train until killed; raises `BadInputError` where another process does so already."""
-    from nco_bench.training.machine import keep_freed_memory
-    from nco_bench.training.run import CHECKPOINTS, train
-
-    lock = locked(folder, flagship)
+    lock = locked(folder, network)
     if lock is None:
-        raise BadInputError(f"{folder}: a process trains {flagship.model} already.")
+        raise BadInputError(f"{folder}: a process trains {network.name} already.")
     lock.truncate(0)
     print(os.getpid(), file=lock, flush=True)
     yield_to_others()
     keep_freed_memory()
-    weights = weights_file(folder, flagship)
-    resume = (weights.with_suffix(CHECKPOINTS) / LAST).exists()
-    train(
-        flagship.model,
-        [folder / flagship.labels],
-        {"steps": str(WITHOUT_END), **flagship.config},
-        resume=resume,
-        adopt=True,
-        out=weights,
-        seed=flagship.seed,
-        start=None if resume else flagship.start,
-        validation=folder / flagship.validation,
+    data, validation = (
+        tuple(str(folder / name) for name in names) for names in (network.data, network.validation)
     )
+    inside = dataclasses.replace(network, data=data, validation=validation)
+    take_turn(inside, folder, None, "cpu", seed=0)  # it has its own
 
 
 def yield_to_others() -> None:
@@ -152,14 +103,14 @@ def yield_to_others() -> None:
             autogroup.write_text(str(NICENESS))
 
 
-def start(file: Path, folder: Path, flagship: Flagship) -> None:
+def start(file: Path, folder: Path, network: Stage) -> None:
     """Start a process that trains a network and outlives this one."""
-    command = [sys.executable, "-m", __spec__.name, str(file), str(folder), "--train", flagship.model]
-    environment: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with (folder / f"{flagship.model}.log").open("a") as log:
+    command = [sys.executable, "-m", __spec__.name, str(file), str(folder), "--train", network.name]
+    with (folder / f"{network.name}.log").open("a") as log:
         subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
-        )
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        )  # fmt: skip
 
 
 def main() -> int:
@@ -172,15 +123,15 @@ def main() -> int:
     parser.add_argument("--train", metavar="MODEL", help="train this one in this process")
     options = parser.parse_args()
     try:
-        flagships = read_flagships(options.file)
+        networks = read_networks(options.file)
         if options.train:
-            train_on(options.folder, next(f for f in flagships if f.model == options.train))
+            train_on(options.folder, next(n for n in networks if n.name == options.train))
             return 0
-        for flagship in flagships[: options.cores]:
-            if not options.status and not is_running(options.folder, flagship):
-                start(options.file, options.folder, flagship)
-        for flagship in flagships:
-            print(describe(options.folder, flagship))
+        for network in networks[: options.cores]:
+            if not options.status and not is_running(options.folder, network):
+                start(options.file, options.folder, network)
+        for network in networks:
+            print(describe(options.folder, network))
     except NcoBenchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -55,6 +57,12 @@ class Measure:
     unit: str = "%"
     higher_is_better: bool = False
     also: tuple[Measure, ...] = ()
+
+    @classmethod
+    def of(cls, values: NDArray[np.floating], name: str = "validation_gap", unit: str = "%") -> Measure:
+        """Return mean and interval of values, one per instance."""
+        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        return cls(float(values.mean()), 1.96 * spread / len(values) ** 0.5, len(values), name, unit)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Measure:

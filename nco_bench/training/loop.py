@@ -5,8 +5,10 @@ The `Trainer` knows what an update is; the loop knows clocks and budgets only.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,13 @@ from nco_bench.training.distributed import agreed
 from nco_bench.training.learner import Measure
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Names of glibc's ``malloc.h``."""
+
+MAPPED_FROM = 256 << 20
+KEPT_FREE = 1 << 30
+"""Bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,11 @@ class Hooks:
 
 
 def train_until_done(
-    trainer: Trainer, hooks: Hooks, budget_s: float | None, planned_s: float | None = None
+    trainer: Trainer,
+    hooks: Hooks,
+    budget_s: float | None,
+    planned_s: float | None = None,
+    until_step: int | None = None,
 ) -> bool:
     """Update until the recipe's steps or this session's time are spent; the last act is a checkpoint.
 
@@ -56,11 +69,13 @@ def train_until_done(
         of steps, schedules are planned to land at its end.
     planned_s
         Time of all sessions together, where that is known: schedules land at its end instead.
+    until_step
+        Updates in all sessions after which this one ends; schedules go on as if it did not.
 
     Returns
     -------
     bool
-        True when the run is complete, False when it stopped for the time.
+        True when the run is complete, False when only this session has ended.
     """
     recipe, progress = trainer.recipe, trainer.progress
     began = saved = time.monotonic()
@@ -77,6 +92,7 @@ def train_until_done(
         if planned_s is not None and not recipe.steps:
             fraction = min((before + elapsed) / planned_s, 1.0 - 1e-9)  # the budget ends the last session
         done = fraction >= 1.0 or (left is not None and elapsed >= left)
+        done = done or (until_step is not None and progress.step >= until_step)
         if trainer.group.size > 1:  # the first process keeps time for all
             device = next(iter(trainer.parameters.values())).device
             fraction, done = agreed(fraction, device), bool(agreed(float(done), device))
@@ -165,3 +181,17 @@ def _validate(trainer: Trainer, hooks: Hooks) -> float:
         progress.history.append(line)
         hooks.report({**line, "unit": measure.unit})
     return time.monotonic() - started
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc's allocator to reuse what an update frees; does nothing with another C library.
+
+    By default tensors of some megabytes are mapped anew and zeroed page by page at every update: 2,000 to 3,500 page faults
+    and a fifth of the time in training a task network with a batch of 500.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
+        mallopt(M_TRIM_THRESHOLD, KEPT_FREE)

@@ -1,4 +1,6 @@
-"""What a run says: a bar on a terminal, plain lines elsewhere, and a CSV file that a resumed run extends."""
+"""What a run says: a bar on a terminal, plain lines elsewhere, TensorBoard events for those who watch there, and a CSV file
+that a resumed run extends.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from nco_bench.errors import MissingDependencyError
 from nco_bench.files import write
 from nco_bench.training.learner import GAP, said
 
@@ -126,6 +129,52 @@ class Bar:
     def tick(self, fraction: float) -> None:
         """Move the bar."""
         self._progress.update(self._task, completed=fraction)
+
+
+class Board:
+    """Passes everything on to another report, and writes each number of the log as an event; use as a context manager.
+
+    Parameters
+    ----------
+    folder
+        Where events go.
+    report
+        The report that goes on as it was.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without the package ``tensorboard``.
+    """
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingDependencyError(
+                "--tensorboard needs the package tensorboard: pip install 'nco-bench[tensorboard]'."
+            ) from None
+        self.report = report
+        self._writer = SummaryWriter(str(folder))
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+    def line(self, values: dict[str, Any]) -> None:
+        """Write a line of the log."""
+        for key, value in values.items():
+            if key != "step" and isinstance(value, int | float):
+                self._writer.add_scalar(f"train/{key}", value, values["step"])
+        self.report.line(values)
+
+    def tick(self, fraction: float) -> None:
+        """Pass the share on."""
+        self.report.tick(fraction)
 
 
 def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:

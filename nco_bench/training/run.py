@@ -22,7 +22,7 @@ from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options
-from nco_bench.training.progress import Bar, Lines, Report, Silent, write_log
+from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
@@ -46,7 +46,7 @@ class TrainResult:
     validation
         What the course measured of the exported weights on the validation instances; None without any.
     complete
-        False when the time budget ended before the recipe's steps; ``--resume`` continues.
+        False when this session ended before the recipe's steps; ``--resume`` continues.
     """
 
     weights: Path
@@ -94,6 +94,7 @@ def train(
     tensorboard: Path | None = None,
     start: str | None = None,
     branch: Path | None = None,
+    until_step: int | None = None,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -140,6 +141,8 @@ def train(
     branch
         Weights file (`out`) of another run: go on from its last checkpoint with this configuration and these data, in a run
         of one's own. The other run is left as it is and can go on as well.
+    until_step
+        Updates in all sessions after which this one ends, before the recipe's last; `resume` continues.
 
     Raises
     ------
@@ -174,7 +177,8 @@ def train(
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt, branch=branch)
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
-            complete = train_until_done(trainer, _hooks(report, prepared, log), budget_s, planned_s)
+            hooks = _hooks(report, prepared, log)
+            complete = train_until_done(trainer, hooks, budget_s, planned_s, until_step)
         if trainer.group.first:
             manifest = _with_parent(
                 prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
@@ -252,8 +256,6 @@ def _reporting(progress: str | Report, model: str, tensorboard: Path | None) -> 
         if tensorboard is None:
             yield report
             return
-        from nco_bench.training.tensorboard import Board
-
         with Board(tensorboard, report) as board:
             yield board
 

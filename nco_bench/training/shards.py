@@ -48,7 +48,7 @@ class Shard:
     facts
         Where they come from.
     tours
-        False for paths with fixed ends (see `detours`), True for whole instances.
+        False for paths with fixed ends, True for whole instances.
     problem
         ``tsp`` or ``cvrp``.
     """

@@ -15,6 +15,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import multiprocessing
 import sys
 import time
@@ -28,18 +29,13 @@ import torch
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import write
-from nco_bench.problems.tasks import TASKS, Task
-from nco_bench.training.learners.tasks import (
-    PAPER_SAMPLES,
-    TaskLearner,
-    task_manifest,
-    task_recipe,
-    untrained,
-    validation_score,
-)
-from nco_bench.training.machine import keep_freed_memory
-from nco_bench.training.trainer import Trainer
-from nco_bench.weights.store import SHIPPED, SUFFIX, export
+from nco_bench.problems.tasks import TASKS
+from nco_bench.training.campaign import last_checkpoint, take_turn, weights_file
+from nco_bench.training.campaign_file import Stage, seconds
+from nco_bench.training.checkpoint import load_state
+from nco_bench.training.learners.task_course import BATCH, GRAPH_BATCH, PAPER_SAMPLES
+from nco_bench.weights.manifest import manifest_path
+from nco_bench.weights.store import SHIPPED
 
 GRAPH_SHARE = 4
 SMALLEST_ROUND = 0.1
@@ -49,6 +45,9 @@ RESERVE = 0.93
 """Share of the remaining time that a round is planned for."""
 
 STATE = "campaign.json"
+COLUMNS = ("step", "samples", "seconds", "loss")
+SCORES = ("score", "validation_f1", "validation_mse")
+"""Columns of the curves, and names of the score in the history; the first is version 0.2.0's."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,15 @@ class Member:
         return f"{self.network}-{self.task}-seed{self.seed}"
 
     @property
-    def definition(self) -> Task:
-        """The task in its default variant."""
-        return TASKS[self.task]
+    def batch(self) -> int:
+        """Instances per update."""
+        return GRAPH_BATCH if TASKS[self.task].graph else BATCH
+
+    @property
+    def stage(self) -> Stage:
+        """The network in a campaign, on the task's default variant, with the paper's recipe."""
+        config = {"batch": str(self.batch), "steps": str(PAPER_SAMPLES // self.batch)}
+        return Stage(self.name, self.network, data=(self.task,), config=config, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -101,15 +106,14 @@ class Complete:
 
 def target_samples(member: Member, samples: int) -> int:
     """Return the samples of a member in a round, whole batches."""
-    batch = task_recipe(member.definition).batch
-    share = samples // GRAPH_SHARE if member.definition.graph else samples
-    return max(batch, share // batch * batch)
+    share = samples // GRAPH_SHARE if TASKS[member.task].graph else samples
+    return max(member.batch, share // member.batch * member.batch)
 
 
 def train_member(
     member: Member, samples: int, folder: Path, until: float, device: str = "cpu"
 ) -> Done | None:
-    """Train a member until it has seen `samples`, from where its checkpoint stands; export it into the round's folder.
+    """Train a member until it has seen `samples`, from where its checkpoint stands; copy it into the round's folder.
 
     Parameters
     ----------
@@ -126,53 +130,20 @@ def train_member(
         None when the time ran out.
     """
     torch.set_num_threads(1)
-    keep_freed_memory()
-    trainer = _trainer(member, folder, device)
-    recipe, progress = trainer.recipe, trainer.progress
+    checkpoint, before = last_checkpoint(folder, member.name), folder / member.name
+    if before.is_dir():  # where version 0.2.0 had the checkpoint
+        before.rename(checkpoint.parent)
+    left = None if until == math.inf else max(until - time.time(), 0.001)
     goal = target_samples(member, samples)
-    began, before = time.monotonic(), progress.seconds
-    trainer.policy.train()
-    while progress.samples < goal:
-        if progress.step % 20 == 0 and time.time() > until:
-            break
-        trainer.update(progress.step / recipe.steps)
-        progress.seconds = before + time.monotonic() - began
-        if progress.step % recipe.log_every == 0:
-            progress.history.append(_line(trainer))
-    if progress.samples < goal:
-        trainer.save()
+    done = take_turn(
+        member.stage, folder, left, device, member.seed, progress="silent", until_step=goal // member.batch
+    )
+    if done.samples < goal or done.validation is None:
         return None
-    score = validation_score(trainer.policy, member.definition)
-    progress.history.append({**_line(trainer), "score": score})
-    trainer.save()
-    done = Done(member.name, progress.samples, progress.seconds, progress.loss or 0.0, score)
-    _export(trainer, member, done, folder / f"round-{samples}")
-    return done
-
-
-def _line(trainer: Trainer) -> dict[str, float | int]:
-    progress = trainer.progress
-    return {
-        "step": progress.step, "samples": progress.samples,
-        "seconds": round(progress.seconds, 2), "loss": round(progress.loss or 0.0, 6),
-    }  # fmt: skip
-
-
-def _trainer(member: Member, folder: Path, device: str = "cpu") -> Trainer:
-    task = member.definition
-    policy = untrained(member.network, task, member.seed).to(device)
-    recipe = task_recipe(task)
-    learner = TaskLearner(policy, task, recipe.batch, member.seed)
-    identity = {"model": member.network, "problem": task.name, "variant": task.variant, "seed": member.seed}
-    trainer = Trainer(policy, learner, recipe, folder / member.name, identity)
-    if trainer.has_checkpoint():
-        trainer.resume()
-    return trainer
-
-
-def _export(trainer: Trainer, member: Member, done: Done, folder: Path) -> None:
-    manifest = task_manifest(trainer, member.name, member.network, member.definition, member.seed, done.score)
-    export(trainer.weights(), manifest, folder / f"{member.name}{SUFFIX}")
+    for file in (done.weights, done.manifest):  # the manifest last, as everywhere
+        write(folder / f"round-{samples}" / file.name, file.read_bytes())
+    loss = load_state(checkpoint)["progress"]["loss"]
+    return Done(member.name, done.samples, done.seconds, loss or 0.0, done.validation.value)
 
 
 def run_round(
@@ -270,16 +241,17 @@ def _read_state(folder: Path, members: Sequence[Member]) -> Complete:
 def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path) -> None:
     """Copy the weights of a complete round out, write the curves, and note the round."""
     for member in members:
-        for suffix in (SUFFIX, ".json"):  # the manifest last, as everywhere
-            source = folder / f"round-{state.samples}" / f"{member.name}{suffix}"
-            write(out / source.name, source.read_bytes())
-    with (folder / "curves.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["network", "task", "seed", "step", "samples", "seconds", "loss", "score"])
+        weights = weights_file(folder / f"round-{state.samples}", member.name)
+        for file in (weights, manifest_path(weights)):  # the manifest last, as everywhere
+            write(out / file.name, file.read_bytes())
+    with (folder / "curves.csv").open("w", newline="") as curves:
+        table = csv.writer(curves)
+        table.writerow(["network", "task", "seed", *COLUMNS, "score"])
         for member in members:
-            for line in _trainer(member, folder).progress.history:
-                values = [line.get(k, "") for k in ("step", "samples", "seconds", "loss", "score")]
-                table.writerow([member.network, member.task, member.seed, *values])
+            for line in load_state(last_checkpoint(folder, member.name))["progress"]["history"]:
+                score = next((line[key] for key in SCORES if key in line), "")
+                values = [line.get(key, "") for key in COLUMNS]
+                table.writerow([member.network, member.task, member.seed, *values, score])
     content = {"samples": state.samples, "pace": state.pace, "members": [m.name for m in members]}
     write(folder / STATE, json.dumps(content))
 
@@ -303,14 +275,6 @@ def _device(name: str) -> str:
     return name
 
 
-def _seconds(text: str) -> float:
-    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
-    try:
-        return float(text[:-1] if unit else text) * (unit or 1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 70m or 2h") from None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m nco_bench.training.task_campaign", description=__doc__)
@@ -321,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="0", help="comma-separated whole numbers")
     parser.add_argument("--start", type=int, default=64_000, help="samples of the first round")
     parser.add_argument("--most", type=int, default=PAPER_SAMPLES, help="samples at which to stop")
-    parser.add_argument("--budget", type=_seconds, required=True, help="such as 70m")
+    parser.add_argument("--budget", required=True, help="such as 70m")
     parser.add_argument("--folder", type=Path, default=Path("task-campaign"), help="checkpoints and curves")
     parser.add_argument("--out", type=Path, default=SHIPPED, help="where weights of complete rounds go")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
@@ -333,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complete = campaign(
             members,
             start=given.start,
-            budget_s=given.budget,
+            budget_s=seconds(given.budget + "s" * given.budget[-1:].isdigit(), f"--budget {given.budget}"),
             folder=given.folder,
             out=given.out,
             jobs=given.jobs,

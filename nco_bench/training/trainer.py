@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,16 @@ class Trainer:
         chosen = self.learner.chosen(self.progress.step) if hasattr(self.learner, "chosen") else {}
         state = chosen or self.average or self.policy.state_dict()
         return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
+
+    @contextmanager
+    def shipping(self) -> Iterator[Any]:
+        """Put the weights to ship into the policy for a while, to measure them; yields the policy."""
+        own = {name: value.detach().clone() for name, value in self.policy.state_dict().items()}
+        self.policy.load_state_dict(self.weights())
+        try:
+            yield self.policy
+        finally:
+            self.policy.load_state_dict(own)
 
     def has_checkpoint(self) -> bool:
         """Tell whether there is something to resume from."""

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from nco_bench.errors import BadInputError
-from nco_bench.training.checkpoint import LAST, load_state
+from nco_bench.training.campaign import last_checkpoint
+from nco_bench.training.campaign_file import Stage, read_networks
+from nco_bench.training.checkpoint import load_state
 from nco_bench.training.flagships import (
-    Flagship,
     describe,
     is_running,
-    read_flagships,
     start,
     train_on,
-    weights_file,
 )
 
 CONFIG = """
@@ -35,10 +34,10 @@ config = { recipe = "flagship", batch = 4, longest = 11, longest_start = 11, che
 
 
 @pytest.fixture
-def campaign(tmp_path: Path, shards: list[Path]) -> tuple[Path, Flagship]:
+def campaign(tmp_path: Path, shards: list[Path]) -> tuple[Path, Stage]:
     file = tmp_path / "flagships.toml"
     file.write_text(CONFIG.replace("\n           ", " "))
-    return file, read_flagships(file)[0]
+    return file, read_networks(file)[0]
 
 
 def _until(done: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -48,18 +47,16 @@ def _until(done: Callable[[], bool], seconds: float = 120.0) -> None:
         time.sleep(0.1)
 
 
-def _steps(folder: Path, flagship: Flagship) -> int:
-    path = weights_file(folder, flagship).with_suffix(".training") / LAST
+def _steps(folder: Path, flagship: Stage) -> int:
+    path = last_checkpoint(folder, flagship.name)
     return int(load_state(path)["progress"]["step"]) if path.exists() else -1
 
 
-def _pid(folder: Path, flagship: Flagship) -> int:
+def _pid(folder: Path, flagship: Stage) -> int:
     return int((folder / f"{flagship.model}.lock").read_text())
 
 
-def test_a_network_is_started_once_killed_and_continued(
-    campaign: tuple[Path, Flagship], tmp_path: Path
-) -> None:
+def test_a_network_is_started_once_killed_and_continued(campaign: tuple[Path, Stage], tmp_path: Path) -> None:
     file, flagship = campaign
     assert describe(tmp_path, flagship) == "decoder-24x64: stopped, no checkpoint yet"
     start(file, tmp_path, flagship)
@@ -72,7 +69,7 @@ def test_a_network_is_started_once_killed_and_continued(
     os.kill(pid, signal.SIGKILL)
     _until(lambda: not is_running(tmp_path, flagship))
     reached = _steps(tmp_path, flagship)
-    state = load_state(weights_file(tmp_path, flagship).with_suffix(".training") / LAST)["progress"]
+    state = load_state(last_checkpoint(tmp_path, flagship.name))["progress"]
     assert 0 < state["core_seconds"] <= state["seconds"] + 1
     assert describe(tmp_path, flagship).startswith(
         f"decoder-24x64: stopped, {state['samples']:,} samples, 0.00 core-hours"
@@ -84,9 +81,7 @@ def test_a_network_is_started_once_killed_and_continued(
     _until(lambda: _steps(tmp_path, flagship) > reached)
     os.kill(_pid(tmp_path, flagship), signal.SIGKILL)
     _until(lambda: not is_running(tmp_path, flagship))
-    history = load_state(weights_file(tmp_path, flagship).with_suffix(".training") / LAST)["progress"][
-        "history"
-    ]
+    history = load_state(last_checkpoint(tmp_path, flagship.name))["progress"]["history"]
     assert [line["step"] for line in history if "loss" in line] == list(
         range(1, _steps(tmp_path, flagship) + 1)
     )
@@ -99,16 +94,16 @@ def test_a_network_is_started_once_killed_and_continued(
         ("[[network]]\nmodel = 'sit'", "labels is missing or unknown"),
         (CONFIG + "sede = 3", "sede is missing or unknown"),
         ("[[stage]]\nmodel = 'sit'", "expected a list of"),
-        ("[[network", "expected a list of"),
+        ("[[network", "no valid TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, cause: str) -> None:
     file = tmp_path / "flagships.toml"
     file.write_text(text.replace("\n           ", " "))
     with pytest.raises(BadInputError, match=cause):
-        read_flagships(file)
+        read_networks(file)
 
 
 def test_the_campaign_of_this_project_is_readable() -> None:
-    flagships = read_flagships(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
+    flagships = read_networks(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
     assert [flagship.model for flagship in flagships] == ["decoder-6x128", "pens-a"]

@@ -57,6 +57,14 @@ def test_a_saved_position_continues_with_the_next_instance(shards: list[Path]) -
         assert np.array_equal(other.take(5).ordered, batch)
 
 
+def test_solved_paths_are_read_as_they_are(tmp_path: Path) -> None:
+    paths = np.random.default_rng(0).random((3, 12, 2), dtype=np.float32)
+    np.savez(tmp_path / "paths.npz", paths=paths)
+    shard = read_shard(tmp_path / "paths.npz")
+    assert not shard.tours
+    assert np.array_equal(shard.ordered, paths)
+
+
 def test_held_out_instances_are_never_learned_from(shards: list[Path]) -> None:
     stream = LabelStream(shards, seed=7, hold_out=6)
     held = {row.tobytes() for row in stream.held_out()}

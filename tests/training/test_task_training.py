@@ -11,7 +11,7 @@ import torch
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.problems.tasks import TASKS, VARIANTS
-from nco_bench.training.learners.tasks import CHAPTER, TaskLearner, untrained
+from nco_bench.training.learners.task_course import CHAPTER, TaskLearner, untrained
 from nco_bench.training.task_campaign import (
     Member,
     campaign,

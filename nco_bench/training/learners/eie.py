@@ -9,12 +9,12 @@ uniformly, and takes more steps.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +22,9 @@ from torch import Tensor
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.eie import EieConfig, LambdaNetwork, build, sampled_entropy, weights_name
 from nco_bench.nn.entropy import exact_scale
-from nco_bench.training.machine import code_version, machine
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+from nco_bench.training.manifest import manifest_of
+from nco_bench.training.trainer import Progress
+from nco_bench.weights.manifest import TrainingData, Validation
 from nco_bench.weights.store import SUFFIX, WeightsFile, export
 
 PAPER_STEPS, PAPER_BATCH = 500, 256
@@ -161,6 +162,16 @@ def departures(network: LambdaNetwork, count: int = 200) -> Tensor:
         return network.double()(lengths) / torch.tensor(exact) - 1
 
 
+@dataclass
+class _Run:
+    """What a manifest is made of, in place of a `Trainer`."""
+
+    policy: LambdaNetwork
+    recipe: EieRecipe
+    progress: Progress
+    configuration: dict[str, Any]
+
+
 def train_and_export(
     config: EieConfig, folder: Path, recipe: EieRecipe | None = None, seed: int = 1234
 ) -> WeightsFile:
@@ -168,26 +179,21 @@ def train_and_export(
     recipe, started = recipe or RECIPES["ours"], time.monotonic()
     network = train_curve(config, recipe, seed)
     name, samples = weights_name(config.head_dim, config.training_size), recipe.steps * recipe.batch
-    manifest = Manifest(
-        name=name,
-        model="eie",
-        config=dataclasses.asdict(config),
-        problem="any",
-        parameters=sum(p.numel() for p in network.parameters()),
-        sha256="",
-        steps=recipe.steps,
-        samples=samples,
-        data=TrainingData("standard normal queries and keys", config.training_size, 0, label_solver="none"),
-        recipe=dataclasses.asdict(recipe),
-        seed=seed,
-        hours=round((time.monotonic() - started) / 3600, 4),
-        machine=machine(torch.device("cpu")),
-        code_version=code_version(),
+    run = _Run(
+        network,
+        recipe,
+        Progress(recipe.steps, samples, seconds=time.monotonic() - started),
+        {"model": "eie", "problem": "any", "seed": seed},
+    )
+    manifest = manifest_of(
+        run,
+        name,
+        TrainingData("standard normal queries and keys", config.training_size, 0, label_solver="none"),
+        PAPER_STEPS * PAPER_BATCH,
         validation=(_measured(network),),
-        paper_samples=PAPER_STEPS * PAPER_BATCH,
-        share_of_paper=round(samples / (PAPER_STEPS * PAPER_BATCH), 5),
         notes="lambda(n) of EIE for --logit-scale eie. Not the paper's recipe: the loss multiplies two independent "
         "estimates, ln n is drawn uniformly, epsilon is below the exact slope, and there is a Gauss rule per doubling of n.",
+        digits=4,
     )
     return export(network.float().state_dict(), manifest, folder / f"{name}{SUFFIX}")
 

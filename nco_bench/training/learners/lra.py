@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from nco_bench.problems.lra.listops import expressions
 from nco_bench.solvers.sequences.lra import LRAClassifier, lra_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.manifest import manifest_of
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData
@@ -253,8 +253,7 @@ def prepare(assignment: Assignment) -> Prepared:
     share = np.bincount([i.label for i in studied.held_out]).max() / len(studied.held_out)
 
     def manifest(trainer: Trainer, name: str) -> Manifest:
-        found = accuracy(trainer.policy, studied.held_out)
-        return _manifest(trainer, name, assignment, studied, asdict(config), found, float(share))
+        return _manifest(trainer, name, studied, float(share))
 
     return Prepared(
         policy=policy,
@@ -270,39 +269,18 @@ def prepare(assignment: Assignment) -> Prepared:
     )
 
 
-def _manifest(
-    trainer: Trainer,
-    name: str,
-    assignment: Assignment,
-    studied: Lesson,
-    config: dict[str, Any],
-    found: Measure,
-    majority: float,
-) -> Manifest:
-    progress = trainer.progress
-    instances = progress.samples if studied.pool is None else len(studied.pool)
-    return Manifest(
-        name=name,
-        model=assignment.model,
-        config=config,
-        problem=studied.task.name,
-        parameters=sum(p.numel() for p in trainer.policy.parameters()),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=TrainingData(
-            "uniform" if studied.pool is None else "train", 0, instances, "exact labels", studied.name
-        ),
-        recipe=asdict(trainer.recipe),
-        seed=assignment.seed,
-        hours=round(progress.seconds / 3600, 5),
-        machine=machine(next(trainer.policy.parameters()).device),
-        code_version=code_version(),
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
+def _manifest(trainer: Trainer, name: str, studied: Lesson, majority: float) -> Manifest:
+    found, pool = accuracy(trainer.policy, studied.held_out), studied.pool
+    instances = trainer.progress.samples if pool is None else len(pool)
+    return manifest_of(
+        trainer,
+        name,
+        TrainingData("uniform" if pool is None else "train", 0, instances, "exact labels", studied.name),
         notes=(
             f"Weights after the last update. On {found.instances} held-out instances: accuracy {found.value:.1f} % "
             f"+- {found.ci95:.1f}; their most frequent class {100 * majority:.1f} %."
         ),
+        digits=5,
     )
 
 

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from nco_bench.cards import network_card
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.packing import BINS, parse_bin
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
@@ -38,11 +37,11 @@ from nco_bench.solvers.packing.extreme_points import pack_at_extreme_points
 from nco_bench.solvers.stepwise.steps import sampling
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+from nco_bench.weights.manifest import Manifest, TrainingData
 
 BASELINES = ("samples", "rollout")
 COST_FACTOR = 3.0
@@ -247,15 +246,8 @@ class HeldOut:
 
     def measure(self, trainer: Trainer) -> Measure:
         """Return by how many percent the load rates of the run's weights are below those of the heuristic."""
-        policy, weights = trainer.policy, trainer.weights()
-        own = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-        policy.load_state_dict(weights)
-        try:
-            gaps = 100 * (self.reference - self.rates(policy)) / self.reference
-        finally:
-            policy.load_state_dict(own)
-        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-        return Measure(float(gaps.mean()), 1.96 * spread / math.sqrt(len(gaps)), len(gaps))
+        with trainer.shipping() as policy:
+            return Measure.of(100 * (self.reference - self.rates(policy)) / self.reference)
 
 
 def prepare(assignment: Assignment) -> Prepared:
@@ -287,44 +279,28 @@ def prepare(assignment: Assignment) -> Prepared:
 
 
 def packing_manifest(trainer: Trainer, name: str, recipe: PackingRecipe, held_out: HeldOut) -> Manifest:
-    """Say what the weights are; the hash is filled in when they are written."""
-    policy: Any = trainer.policy
-    progress, seed = trainer.progress, trainer.configuration["seed"]
-    packed = progress.samples // (recipe.samples if recipe.baseline == "samples" else 1)
+    """Say what the weights are."""
+    progress, config = trainer.progress, cast("Any", trainer.policy.config)
     data = TrainingData(
         distribution=recipe.bin,
         size=recipe.boxes,
-        instances=packed,
+        instances=progress.samples // (recipe.samples if recipe.baseline == "samples" else 1),
         label_solver="none",
         label_params=f"policy gradient, baseline {recipe.baseline}; sides {SMALLEST_SIDE}..{LARGEST_SIDE} drawn as needed",
     )
-    wide = policy.config.width // policy.config.heads == WIDE_HEAD
+    wide = config.width // config.heads == WIDE_HEAD
     published = COURSE.recipes("attend2pack")["paper-d32" if wide else "paper"].boxes
     on = f"bpp3d{recipe.boxes}:{recipe.bin}:seed={VALIDATION_SEED}, greedy, against extreme-point by volume"
-    measured = () if progress.gap is None else (
-        Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out.instances), on),
-    )  # fmt: skip
-    return Manifest(
-        name=name,
-        model=trainer.configuration["model"],
-        config=dataclasses.asdict(policy.config),
-        problem="bpp3d",
-        parameters=count_parameters(policy),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=data,
-        recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
-        seed=seed,
-        hours=round(progress.seconds / 3600, 3),
-        machine=machine(next(policy.parameters()).device),
-        code_version=code_version(),
-        validation=measured,
-        paper_samples=PAPER_PACKINGS,
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
-        share_of_paper=round(progress.samples * recipe.boxes / (PAPER_PACKINGS * published), 5),
+    made = manifest_of(
+        trainer,
+        name,
+        data,
+        PAPER_PACKINGS,
+        validation=last_validation(progress, len(held_out.instances), on),
         notes=f"Trained on {recipe.boxes} boxes; the paper trains on {published}. Its share counts boxes placed.",
     )
+    share = progress.samples * recipe.boxes / (PAPER_PACKINGS * published)
+    return dataclasses.replace(made, share_of_paper=round(share, 5))
 
 
 COURSE = Course("packing", PackingRecipe, prepare, checked)

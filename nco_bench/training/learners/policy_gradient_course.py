@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 
 from nco_bench.cards import network_card
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
@@ -24,11 +22,11 @@ from nco_bench.training.learners.policy_gradient import (
     greedy_costs,
     on_device,
 )
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+from nco_bench.weights.manifest import Manifest, TrainingData
 
 
 @dataclass(frozen=True)
@@ -125,54 +123,25 @@ def _greedy_cost(trainer: Trainer, source: FreshInstances, seed: int) -> Measure
     count = trainer.recipe.validation_instances
     if not count:
         return None
-    policy = copy.deepcopy(trainer.policy).eval()
-    policy.load_state_dict(trainer.weights())
-    device = next(policy.parameters()).device
-    costs = greedy_costs(policy, on_device(source.draw(count, np.random.default_rng([seed, 2])), device))
-    interval = 1.96 * float(costs.std()) / math.sqrt(count) if count > 1 else 0.0
-    return Measure(float(costs.mean()), interval, count, name="greedy_cost", unit="")
+    fresh = source.draw(count, np.random.default_rng([seed, 2]))
+    with trainer.shipping() as policy:
+        costs = greedy_costs(policy, on_device(fresh, next(policy.parameters()).device))
+    return Measure.of(costs.cpu().numpy(), "greedy_cost", "")
 
 
 def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
-    """Say what the weights are; the hash is filled in when they are written."""
-    policy: Any = trainer.policy
-    configuration, progress = trainer.configuration, trainer.progress
+    """Say what the weights are."""
+    configuration, samples = trainer.configuration, trainer.progress.samples
     model = configuration["model"]
     recipes = COURSE.recipes(model)
     paper = recipes["eie"] if configuration["normalization"] == "layer" else next(iter(recipes.values()))
-    published = paper.steps * paper.batch
-    measured: tuple[Validation, ...] = ()
-    if progress.gap is not None:
-        on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
-        measured = (
-            Validation(
-                round(progress.gap, 4), round(progress.gap_ci95, 4), trainer.recipe.validation_instances, on
-            ),
-        )
-    return Manifest(
-        name=name,
-        model=model,
-        config=dataclasses.asdict(policy.config),
-        problem=configuration["problem"],
-        parameters=count_parameters(policy),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=TrainingData(
-            "uniform",
-            source.size,
-            progress.samples,
-            label_solver="none (policy gradient)",
-        ),
-        recipe={k: v for k, v in configuration.items() if k in vars(trainer.recipe)},
-        seed=configuration["seed"],
-        hours=round(progress.seconds / 3600, 3),
-        machine=machine(next(policy.parameters()).device),
-        code_version=code_version(),
-        validation=measured,
-        paper_samples=published,
-        share_of_paper=round(progress.samples / published, 5),
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
+    on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
+    return manifest_of(
+        trainer,
+        name,
+        TrainingData("uniform", source.size, samples, label_solver="none (policy gradient)"),
+        paper.steps * paper.batch,
+        validation=last_validation(trainer.progress, trainer.recipe.validation_instances, on),
     )
 
 

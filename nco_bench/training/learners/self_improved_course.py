@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
 import torch
 
 from nco_bench.cards import network_card
@@ -22,10 +21,11 @@ from nco_bench.training.learners.self_improved import (
     greedy_lengths,
 )
 from nco_bench.training.learners.supervised_course import path_manifest
+from nco_bench.training.manifest import last_validation
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import check_pieces
 from nco_bench.training.trainer import Trainer
-from nco_bench.weights.manifest import Manifest, TrainingData, Validation
+from nco_bench.weights.manifest import Manifest, TrainingData
 
 
 def checked(model: str, recipe: SelfRecipe) -> SelfRecipe:
@@ -68,14 +68,8 @@ def prepare(assignment: Assignment) -> Prepared:
     learner = SelfImproved(policy, labels, held_out, recipe, seed, torch.device(assignment.device))
 
     def validate(trainer: Trainer) -> Measure:
-        own = {name: value.detach().clone() for name, value in trainer.policy.state_dict().items()}
-        trainer.policy.load_state_dict(trainer.weights())
-        try:
-            gaps = (greedy_lengths(trainer.policy, held_out).cpu().numpy() / reference - 1) * 100
-        finally:
-            trainer.policy.load_state_dict(own)
-        spread = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
-        return Measure(float(gaps.mean()), 1.96 * spread / len(gaps) ** 0.5, len(gaps))
+        with trainer.shipping() as shipped:
+            return Measure.of((greedy_lengths(shipped, held_out).cpu().numpy() / reference - 1) * 100)
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
         data = TrainingData(
@@ -85,13 +79,8 @@ def prepare(assignment: Assignment) -> Prepared:
             f"{model} itself",
             f"{recipe.method}, {learner.rounds} rounds",
         )
-        manifest = path_manifest(trainer, name, data, np.empty(0, np.float32))
-        progress = trainer.progress
-        if progress.gap is None:
-            return manifest
         on = f"{problem}{recipe.size} held out, greedy, against insertion (negative is better)"
-        measured = Validation(round(progress.gap, 4), round(progress.gap_ci95, 4), len(held_out.coords), on)
-        return dataclasses.replace(manifest, validation=(measured,))
+        return path_manifest(trainer, name, data, last_validation(trainer.progress, len(held_out.coords), on))
 
     identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from nco_bench.cards import network_card
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.nn.build import build_path_policy, model_config
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.learners.validation import gap_of_weights
-from nco_bench.training.machine import code_version, machine
+from nco_bench.training.manifest import manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import Recipe, check_pieces
-from nco_bench.training.shards import read_shard
+from nco_bench.training.shards import read_shard, unpack_routes
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
@@ -43,21 +44,21 @@ def prepare(assignment: Assignment) -> Prepared:
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
 
+    gap = greedy_cvrp_gap if problem == "cvrp" else greedy_gap
+
     def validate(trainer: Trainer) -> Measure | None:
         if not len(held_out):
             return None
-        weights = trainer.weights()
-        found = gap_of_weights(trainer.policy, weights, held_out, problem)
-        also = tuple(
-            dataclasses.replace(
-                gap_of_weights(trainer.policy, weights, part, problem), name=_column(part, problem)
-            )
-            for part in further
+        with trainer.shipping() as shipped:
+            found = [gap(shipped, part) for part in (held_out, *further)]
+        also = (
+            dataclasses.replace(m, name=_column(part, problem))
+            for m, part in zip(found[1:], further, strict=True)
         )
-        return dataclasses.replace(found, also=also)
+        return dataclasses.replace(found[0], also=tuple(also))
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
-        return path_manifest(trainer, name, describe(stream), held_out, further)
+        return path_manifest(trainer, name, describe(stream), _measured(trainer, (held_out, *further)))
 
     identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)
@@ -100,39 +101,53 @@ def _column(held_out: NDArray[np.float32], problem: str) -> str:
     return f"{GAP}_{problem}{_size(held_out, problem)}"
 
 
+def greedy_gap(policy: Any, ordered: NDArray[np.floating]) -> Measure:
+    """Solve instances greedily from node 0 and compare with their labels.
+
+    Parameters
+    ----------
+    policy
+        A path policy for the TSP in evaluation mode.
+    ordered
+        ``(B, N, 2)`` coordinates in the order of the label tour. A policy is equivariant to the order of nodes, so only the
+        choice of the start node depends on it, and that is no information about the tour.
+    """
+    device = next(policy.parameters()).device
+    coords = torch.from_numpy(np.ascontiguousarray(ordered, dtype=np.float32)).to(device)
+    order = greedy(policy, tsp_problem(coords)).order
+    tours = torch.cat([torch.zeros_like(order[:, :1]), order], dim=1)
+    labels = torch.arange(coords.shape[1], device=device).expand(len(coords), -1)
+    gaps = (tour_lengths(coords, tours) / tour_lengths(coords, labels) - 1).cpu().numpy() * 100
+    return Measure.of(gaps)
+
+
+def greedy_cvrp_gap(policy: Any, packed: NDArray[np.floating]) -> Measure:
+    """Solve CVRP instances greedily and compare with their labels.
+
+    Parameters
+    ----------
+    policy
+        A path policy for the CVRP in evaluation mode.
+    packed
+        ``(B, V + 1, 5)`` in the order of the label, see `data.pack_routes`.
+    """
+    device = next(policy.parameters()).device
+    table = torch.from_numpy(np.ascontiguousarray(packed, dtype=np.float32)).to(device)
+    coords, demand, capacity, via = unpack_routes(table)
+    path = greedy(policy, cvrp_problem(coords, demand, capacity))
+    label = torch.arange(1, coords.shape[1], device=device).expand(len(coords), -1)
+    found, wanted = route_lengths(coords, path.order, path.flags), route_lengths(coords, label, via)
+    return Measure.of((found / wanted - 1).cpu().numpy() * 100)
+
+
 def path_manifest(
-    trainer: Trainer,
-    name: str,
-    data: TrainingData,
-    held_out: NDArray[np.float32],
-    further: Sequence[NDArray[np.float32]] = (),
+    trainer: Trainer, name: str, data: TrainingData, validation: tuple[Validation, ...]
 ) -> Manifest:
-    """Say what the weights of a path model are; the hash is filled in when they are written."""
-    policy: Any = trainer.policy
-    model, progress = trainer.configuration["model"], trainer.progress
-    problem, learner = trainer.configuration["problem"], trainer.configuration["learner"]
-    paper = network_card(model).paper_samples(learner, problem, data.size)
-    return Manifest(
-        name=name,
-        model=model,
-        config=dataclasses.asdict(policy.config),
-        problem=problem,
-        parameters=count_parameters(policy),
-        sha256="",
-        steps=progress.step,
-        samples=progress.samples,
-        data=data,
-        recipe={k: v for k, v in trainer.configuration.items() if k in vars(trainer.recipe)},
-        seed=trainer.configuration["seed"],
-        hours=round(progress.seconds / 3600, 3),
-        core_hours=round(progress.core_seconds / 3600, 3),
-        machine=machine(next(policy.parameters()).device),
-        code_version=code_version(),
-        validation=_measured(trainer, (held_out, *further)),
-        paper_samples=paper,
-        share_of_paper=None if paper is None else round(progress.samples / paper, 5),
-        recipe_changes=tuple(line for line in progress.history if "changed" in line),
-    )
+    """Say what the weights of a path model are."""
+    facts, cores = trainer.configuration, trainer.progress.core_seconds
+    paper = network_card(facts["model"]).paper_samples(facts["learner"], facts["problem"], data.size)
+    made = manifest_of(trainer, name, data, paper, validation=validation)
+    return dataclasses.replace(made, core_hours=round(cores / 3600, 3))
 
 
 def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]]) -> tuple[Validation, ...]:
