@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nco_bench.solvers.models import build_path_policy
 
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.threads import in_threads

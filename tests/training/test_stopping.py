@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from nco_bench.cards import trained_by
 from nco_bench.cli.app import run
 from nco_bench.errors import BadInputError
 from nco_bench.training.checkpoint import LAST, load_checkpoint
@@ -99,8 +100,8 @@ def test_courses_fit_models_and_data() -> None:
     assert course_for("sit", {}, has_data=True)[0] == "supervised"
     assert course_for("sit", {}, has_data=False)[0] == "self-improved"
     assert course_for("bq", {"learner": "self-improved"}, has_data=False)[0] == "self-improved"
-    for entry in COURSES.values():
-        for model in entry.models:
+    for learner, entry in COURSES.items():
+        for model in trained_by(learner):
             assert course_for(model, {}, has_data=entry.needs_data)
 
 
