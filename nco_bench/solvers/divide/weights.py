@@ -1,4 +1,4 @@
-"""Where GLOP and H-TSP find their weights: none ship, and the authors keep theirs outside of their repositories."""
+"""What GLOP and H-TSP share: none of their weights ship, and the authors keep theirs outside of their repositories."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.weights.choice import at_hand, how_to_get
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile
+
+REFUSED = dict.fromkeys(
+    ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
+)
+"""Options that mean nothing to either, see `nco_bench.solvers.network.Family`."""
 
 
 def find_weights(model: str, asked: str | None, problem: str) -> WeightsFile:
