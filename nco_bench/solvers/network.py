@@ -127,9 +127,9 @@ class NetworkSolver:
             raise BadInputError(f"{self.name}: it answers directly; leave --decoding out.")
         self.decoding: Decoding = parse_decoding(options.decoding or known.decodings[0])
         self.params = read_params(self.name, options.params, **family.params)
-        for key, known in family.choices.items():
-            if self.params[key] not in known:
-                raise UnknownNameError(f"value of parameter {key} of {self.name}", self.params[key], known)
+        for key, values in family.choices.items():
+            if self.params[key] not in values:
+                raise UnknownNameError(f"value of parameter {key} of {self.name}", self.params[key], values)
         given = {"--logit-scale": options.logit_scale, "--coordinate-scale": options.coordinate_scale}
         for option, why in family.refused.items():
             if given[option] is not None:
