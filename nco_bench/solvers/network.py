@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
-from nco_bench.weights.choice import default_weights
+from nco_bench.weights.choice import at_hand, default_weights, how_to_get
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 
@@ -152,9 +152,23 @@ class NetworkSolver:
             self.warm_up(dataset)
 
     def find_weights(self, dataset: Dataset) -> WeightsFile:
-        """Return the weights that were asked for, or those that suit the dataset; raises `BadWeightsError`."""
-        name = self.options.weights or default_weights(self.model, dataset.problem, dataset.sizes[1])
-        return find(name, self.model, dataset.problem)
+        """Return the weights that were asked for, or those that suit the dataset.
+
+        Raises
+        ------
+        BadWeightsError
+            When there are none; the message says how to get some.
+        """
+        model, problem = self.model, dataset.problem
+        name = self.options.weights or default_weights(model, problem, dataset.sizes[1])
+        if not self.options.weights and not at_hand(name):
+            advice = how_to_get(model, problem)
+            if advice.state == "import":
+                raise BadWeightsError(
+                    f"{model}: no weights here and none ship; {advice.before} and run '{advice.command}'; "
+                    "'--weights random' runs an untrained network."
+                )
+        return find(name, model, problem)
 
     def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
         """Build the network of a stored configuration; an empty one belongs to no weights."""
@@ -165,7 +179,9 @@ class NetworkSolver:
         return policy
 
     def warm_up(self, dataset: Dataset) -> None:
-        """Import and compile what the first batch would wait for."""
+        """Import and compile what the first batch would wait for; a network that answers directly does so once."""
+        if not self.family.decodes:
+            self.decode(dataset.instances[:1], 0, None)
 
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights."""

@@ -34,11 +34,9 @@ from nco_bench.solvers.divide.glop_routes import (
     partition_graph,
     routes_of,
 )
-from nco_bench.solvers.divide.weights import REFUSED, find_weights
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions, read_params
 from nco_bench.solvers.small import easy_routes, easy_tour, join_fixed_edges
-from nco_bench.weights.store import WeightsFile
 
 LEAST_NODES = 4
 CVRPLIB_EDGES, CVRPLIB_ROUNDS = 300, ((50, 5), (20, 5))
@@ -93,7 +91,9 @@ class GlopSolver(NetworkSolver):
             "partitions": (int, 1),
             "cvrplib": (bool, False),
         },
-        refused=REFUSED,
+        refused=dict.fromkeys(
+            ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
+        ),
         budget={"cpu": 20_000, "cuda": 2_000_000},
     )
 
@@ -147,10 +147,6 @@ class GlopSolver(NetworkSolver):
         if dataset.problem == "cvrp" and (self.params["width"] or self.params["prune"]):
             return "width and prune are parameters for the TSP"
         return None
-
-    def find_weights(self, dataset: Dataset) -> WeightsFile:
-        """Return the weights named, or those imported under the model's name."""
-        return find_weights(self.model, self.options.weights, dataset.problem)
 
     def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
         """Build the networks of a stored configuration, or a reviser for every length needed."""

@@ -19,11 +19,9 @@ from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
 from nco_bench.solvers.divide.htsp_episode import Sizes, begin, construct, improve
-from nco_bench.solvers.divide.weights import REFUSED, find_weights
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.small import easy_tour, join_fixed_edges
-from nco_bench.weights.store import WeightsFile
 
 LEAST_FRAGMENT = 4
 
@@ -33,7 +31,9 @@ class HtspSolver(NetworkSolver):
 
     family = Family(
         params={"fragment": (int, 200), "new": (int, 0), "neighbours": (int, 40), "improve": (int, 0)},
-        refused=REFUSED,
+        refused=dict.fromkeys(
+            ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
+        ),
         budget={"cpu": 1, "cuda": 64},
     )
 
@@ -52,10 +52,6 @@ class HtspSolver(NetworkSolver):
         if neighbours < 1 or self.steps < 0:
             raise BadInputError(f"{self.name}: expected neighbours >= 1 and improve >= 0.")
         self.sizes = Sizes(fragment, new, neighbours)
-
-    def find_weights(self, dataset: Dataset) -> WeightsFile:
-        """Return the weights named, or those imported under the model's name."""
-        return find_weights(self.model, self.options.weights, dataset.problem)
 
     def cost(self, dataset: Dataset) -> int:
         """Episodes of an instance."""

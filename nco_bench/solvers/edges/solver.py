@@ -32,14 +32,8 @@ from nco_bench.solvers.edges.two_opt import improve_best_first
 from nco_bench.solvers.network import Family, NetworkSolver, to_unit_square
 from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
 from nco_bench.solvers.small import join_fixed_edges
-from nco_bench.weights.store import (
-    SHIPPED,
-    SUFFIX,
-    WeightsFile,
-    cache_folder,
-    list_weights,
-    resolve,
-)
+from nco_bench.weights.choice import at_hand
+from nco_bench.weights.store import SUFFIX, WeightsFile, list_weights, resolve
 
 MODEL = "difusco"
 AUTO, DENSE = "auto", "dense"
@@ -281,7 +275,7 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
     get = f"download a checkpoint of the authors from {card(MODEL).weights_from} and run '{command}'"
     if name is not None:
         plain = not name.endswith(SUFFIX) and name == name.rpartition("/")[2]
-        if plain and not any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder())):
+        if plain and not at_hand(name):
             raise BadWeightsError(
                 f"No weights called {name!r} for {MODEL}; 'nco-bench weights list' shows what there is. "
                 f"To get them, {get}."

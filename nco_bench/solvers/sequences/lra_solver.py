@@ -61,10 +61,6 @@ class LRASolver(NetworkSolver):
                 f"{self.weights.path}: its manifest has other sizes than {self.name}: {error}."
             ) from None
 
-    def warm_up(self, dataset: Dataset) -> None:
-        """Answer once."""
-        self.decode(dataset.instances[:1], 0, None)
-
     def cost(self, dataset: Dataset) -> int:
         """Tokens of the longest."""
         return dataset.sizes[1]

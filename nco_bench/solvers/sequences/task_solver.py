@@ -60,10 +60,6 @@ class TaskNetworkSolver(NetworkSolver):
         """Build the network of the dataset's task: there is one of each."""
         return build(self.name, _task(dataset.instances))
 
-    def warm_up(self, dataset: Dataset) -> None:
-        """Answer once."""
-        self.decode(dataset.instances[:1], 0, None)
-
     def weights_facts(self) -> dict[str, Any]:
         """Return what a record says about the weights, and the setting of training: the distribution.
 
