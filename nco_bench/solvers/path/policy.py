@@ -5,7 +5,7 @@ nodes still to be visited in between; for the CVRP also demands and the capacity
 path whose two ends coincide, and a segment of a tour is a path too, so one interface serves greedy and beam
 construction, RRC and PRC re-construction, supervised training on sub-paths and self-improved training.
 
-A policy is a ``torch.nn.Module`` with two methods:
+A policy is a ``torch.nn.Module`` and a `PathPolicy` with two methods:
 
 ``embed(nodes)``
     What depends on a node alone (or on all nodes at once, as LEHD's encoder), computed once per problem.
@@ -16,7 +16,6 @@ A policy is a ``torch.nn.Module`` with two methods:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +94,7 @@ class AuxiliaryTokens:
     ends: bool = False
 
 
-class PathPolicy(Protocol):
+class PathPolicy:
     """A network for path problems; a policy has this as a base beside ``torch.nn.Module``, for the defaults.
 
     ``scores`` returns ``(B, M)`` for the TSP. For the CVRP it returns ``(B, M, 2)``: channel 0 goes to the

@@ -60,14 +60,17 @@ class PathSolver(NetworkSolver):
             self.calibration = self._calibrated()
             for n in dataset.sizes:
                 self._factor(n)  # a size that the calibration does not cover is refused here
-        path = cast("PathPolicy", policy)
+        if not isinstance(policy, PathPolicy):
+            raise BadInputError(
+                f"{self.name}: {type(policy).__name__} needs PathPolicy as a base beside Module."
+            )
         if self.attention == "flex":
-            if path.flex is None:
+            if policy.flex is None:
                 raise BadInputError(
                     f"--param attention=flex: {self.name} has no positional bias; it is for PENS."
                 )
-            path.flex = True
-        return cast("nn.Module", at_precision(path, self.name, self.params["precision"]))
+            policy.flex = True
+        return cast("nn.Module", at_precision(policy, self.name, self.params["precision"]))
 
     def _calibrated(self) -> list[Calibrated]:
         calibration = [] if self.weights is None else read_calibration(self.weights)
