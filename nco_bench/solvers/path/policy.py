@@ -133,7 +133,6 @@ class PathPolicy:
 
     def reseed(self, seeds: int | Tensor) -> None:
         """Choose the randomness of policies that have some (the node vectors of PENS): one int64 seed, or ``(B,)``."""
-        return
 
     def auxiliary_tokens(self) -> AuxiliaryTokens | None:
         """Return where an auxiliary loss finds a token per node; None where there is no such place."""
