@@ -1,4 +1,4 @@
-"""What solvers around a network have in common: what they refuse, their weights, and how instances are given to them.
+"""The one adapter between networks and the solver protocol, and how instances are given to networks.
 
 Instances are given to a network in the unit square: coordinates that already lie there stay as they are, others
 are shifted to the origin and divided by the longer side of their bounding box, one scale for both axes, so
@@ -7,7 +7,9 @@ that shapes are kept. Tours are scored on the raw coordinates, by the referee, l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
+from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
+from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
+from nco_bench.weights.choice import at_hand, default_weights, how_to_get
+from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile, load_into
 
 RANDOM_WEIGHTS = "random"
@@ -68,6 +77,160 @@ def built(build: Callable[[], Network], weights: WeightsFile | None) -> Network:
     if weights is not None:
         load_into(network, weights)
     return network
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family of networks declares beside its cards and the methods of `NetworkSolver` that differ for it.
+
+    Attributes
+    ----------
+    decodes
+        Whether there is a decoding to choose.
+    params, choices
+        Parameters as `read_params` takes them, and all values of those that have few.
+    refused
+        Options of the command line that mean nothing here, each with the end of its message (``{}`` is the option).
+    fractional
+        Whether demands that are no whole numbers are taken.
+    mixed_sizes
+        Whether instances of several sizes are solved together; else those of one size are, and others one by one.
+    budget, largest_batch
+        How much suits a device of each kind at once, in units of `NetworkSolver.cost`, and how many instances at most
+        (``--batch-size auto``).
+    """
+
+    decodes: bool = True
+    params: Mapping[str, tuple[type, Any]] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    fractional: bool = False
+    mixed_sizes: bool = False
+    budget: Mapping[str, int] = field(default_factory=dict)
+    largest_batch: int = 2**31
+
+
+class NetworkSolver:
+    """A network as a solver: weights -> device -> precision -> batches -> outcomes, once for every family.
+
+    A family is a class that sets `family`, writes `decode`, and replaces what else differs for it.
+    ``--weights random`` runs an untrained network.
+    """
+
+    family = Family()
+
+    def __init__(self, options: SolverOptions) -> None:
+        self.options, family = options, self.family
+        self.name, known = options.solver, card(options.solver)
+        self.model = known.model  # what its weights are called
+        if not family.decodes and options.decoding not in (None, "greedy"):
+            raise BadInputError(f"{self.name}: it answers directly; leave --decoding out.")
+        self.decoding: Decoding = parse_decoding(options.decoding or known.decodings[0])
+        self.params = read_params(self.name, options.params, **family.params)
+        for key, values in family.choices.items():
+            if self.params[key] not in values:
+                raise UnknownNameError(f"value of parameter {key} of {self.name}", self.params[key], values)
+        given = {"--logit-scale": options.logit_scale, "--coordinate-scale": options.coordinate_scale}
+        for option, why in family.refused.items():
+            if given[option] is not None:
+                raise BadInputError(f"{self.name}: {why.format(option)}")
+        self.policy: Any = None  # each family knows its own
+        self.weights: WeightsFile | None = None
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return why the network cannot take a dataset, or None."""
+        return unsuited(dataset, fractional=self.family.fractional)
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Find weights, build the network around them, move it to the device and make it ready."""
+        untrained = self.options.weights == RANDOM_WEIGHTS
+        self.weights = None if untrained else self.find_weights(dataset)
+        config = {} if self.weights is None else dict(self.weights.manifest.config)
+        policy = built(lambda: self.build(dataset, config), self.weights)
+        self.policy = self.adapted(policy.to(self.options.device), dataset).eval()
+        with torch.inference_mode():
+            self.warm_up(dataset)
+
+    def find_weights(self, dataset: Dataset) -> WeightsFile:
+        """Return the weights that were asked for, or those that suit the dataset.
+
+        Raises
+        ------
+        BadWeightsError
+            When there are none; the message says how to get some.
+        """
+        model, problem = self.model, dataset.problem
+        name = self.options.weights or default_weights(model, problem, dataset.sizes[1])
+        if not self.options.weights and not at_hand(name):
+            advice = how_to_get(model, problem)
+            if advice.state == "import":
+                raise BadWeightsError(
+                    f"{model}: no weights here and none ship; {advice.before} and run '{advice.command}'; "
+                    "'--weights random' runs an untrained network."
+                )
+        return find(name, model, problem)
+
+    def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
+        """Build the network of a stored configuration; an empty one belongs to no weights."""
+        return build_path_policy(self.model, dataset.problem, logit_scale=self.options.logit_scale, **config)
+
+    def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
+        """Return the network with its settings (precision, neighbours), or refuse those that it cannot have."""
+        return policy
+
+    def warm_up(self, dataset: Dataset) -> None:
+        """Import and compile what the first batch would wait for; a network that answers directly does so once."""
+        if not self.family.decodes:
+            self.decode(dataset.instances[:1], 0, None)
+
+    def weights_facts(self) -> dict[str, Any]:
+        """Return what a record says about the weights."""
+        return facts_of(self.weights)
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return how many instances are solved together."""
+        smallest, largest = dataset.sizes
+        if smallest != largest and not self.family.mixed_sizes:
+            return 1
+        return max(1, min(self.family.largest_batch, self.room // self.cost(dataset)))
+
+    @property
+    def room(self) -> int:
+        """The budget of the device."""
+        return self.family.budget[self.options.device.partition(":")[0]]
+
+    def cost(self, dataset: Dataset) -> int:
+        """Return what one instance takes of the budget."""
+        return 1
+
+    def together(self, batch: Sequence[Instance]) -> int:
+        """Return how many instances of a batch are decoded at once; all, or one where sizes differ."""
+        return len(batch) if self.family.mixed_sizes or len({instance.n for instance in batch}) == 1 else 1
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> list[Outcome]:
+        """Solve instances, each with its own seed."""
+        outcomes: list[Outcome] = []
+        size = self.together(batch)
+        for first in range(0, len(batch), size):
+            with torch.inference_mode():
+                outcomes += self.decode(batch[first : first + size], seed + first, time_limit)
+            progress(len(outcomes))
+        return outcomes
+
+    def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
+        """Solve instances at once; `seed` is that of the first, `time_limit` in seconds per instance."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Free the network."""
+        self.policy = None
+
+
+def deadline(time_limit: float | None, count: int) -> float | None:
+    """Return when the time of so many instances is over, as `time.perf_counter` tells it."""
+    return None if time_limit is None else time.perf_counter() + time_limit * count
 
 
 def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:

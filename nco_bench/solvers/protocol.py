@@ -10,11 +10,10 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import UnknownNameError
 from nco_bench.isolation.outcomes import Failure, Outcome, Progress, Solved
 from nco_bench.problems import Instance
-from nco_bench.progress import tracked
 from nco_bench.settings import parse
 
 __all__ = [
-    "Begins", "Failure", "Outcome", "Progress", "Solved", "Solver", "SolverOptions", "one_by_one", "read_params",
+    "Begins", "Failure", "Outcome", "Progress", "Solved", "Solver", "SolverOptions", "read_params",
 ]  # fmt: skip
 
 
@@ -91,30 +90,6 @@ class SolverOptions:
     coordinate_scale: str | None = None
     device: str = "cpu"
     params: Mapping[str, str] = field(default_factory=dict)
-
-
-def one_by_one(
-    solve: Callable[..., list[Outcome]],
-    batch: Sequence[Instance],
-    *,
-    seed: int,
-    time_limit: float | None,
-    progress: Progress,
-) -> list[Outcome]:
-    """Solve instances of different sizes alone, each with its own seed, for solvers that batch equal sizes only.
-
-    Parameters
-    ----------
-    solve
-        A solver's own `Solver.solve`.
-    batch, seed, time_limit, progress
-        As that takes them.
-    """
-    outcomes: list[Outcome] = []
-    for offset, instance in enumerate(tracked(batch, "instance")):
-        outcomes += solve([instance], seed=seed + offset, time_limit=time_limit, progress=lambda _: None)
-        progress(offset + 1)
-    return outcomes
 
 
 def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from nco_bench.solvers.path.policy import PathPolicy
+
 
 @dataclass(frozen=True)
 class Config:
@@ -28,7 +30,7 @@ def config_for(name, problem):
     return Config()
 
 
-class Nearer(nn.Module):
+class Nearer(nn.Module, PathPolicy):
     problem = "tsp"
 
     def __init__(self, config):

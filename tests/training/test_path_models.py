@@ -22,10 +22,9 @@ from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.pieces import draw_route_pieces
 from nco_bench.training.learners.supervised import (
+    NodeTokens,
     Supervised,
-    auxiliary_layer,
     next_visit_loss,
-    tokens_between,
 )
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
@@ -168,18 +167,14 @@ def test_the_auxiliary_loss_sees_the_nodes_between_in_their_order(model: str) ->
     policy: Any = build_path_policy(model, "tsp", **LIGHT[model]).train()
     for parameter in policy.parameters():  # ReZero's zeros would hide the layers
         torch.nn.init.normal_(parameter, std=0.2)
-    kept: list[torch.Tensor] = []
-
-    def keep(module: Any, inputs: Any, output: Any) -> None:
-        kept.append(output[1] if isinstance(output, tuple) else output)
-
-    auxiliary_layer(policy).register_forward_hook(keep)
+    tokens, kept = NodeTokens(policy), []
     coords = torch.rand(1, 9, 2)
     swapped = coords[:, [0, 1, 2, 5, 4, 3, 6, 7, 8]]
     for points in (coords, swapped):
         nodes = PathNodes(points, None, 9)
         policy.scores(path_state(nodes, policy.embed(nodes), torch.arange(9)[None], closed=False))
-    plain, other = (tokens_between(policy, tokens, 7)[0] for tokens in kept)
+        kept.append(tokens.take(7)[0])
+    plain, other = kept
     alike = (plain[:, None] - other[None]).norm(dim=2).argmin(dim=1).tolist()
     assert alike == [0, 1, 4, 3, 2, 5, 6]  # of nodes 1..7, the third and the fifth changed places
 

@@ -20,7 +20,7 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path.decode import decode_path
-from nco_bench.solvers.path.policy import PathState
+from nco_bench.solvers.path.policy import PathPolicy, PathState
 from nco_bench.solvers.path.problem import route_arrays, tsp_problem
 from nco_bench.training.learners.sampling import sample_without_replacement
 from nco_bench.training.learners.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
@@ -30,7 +30,7 @@ from nco_bench.training.run import train
 LIGHT = {"width": 16, "heads": 2, "ffn": 32, "layers": 1, "repeats": 2}
 
 
-class Fixed:
+class Fixed(PathPolicy):
     """A policy that scores nodes by a fixed table, whatever is left."""
 
     problem = "tsp"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from nco_bench.solvers.path.policy import PathState
+from nco_bench.solvers.path.policy import PathPolicy, PathState
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe
@@ -20,7 +20,7 @@ from nco_bench.training.shards import pack_routes
 RECIPE = Recipe(batch=3, shortest=4, longest=11, longest_start=11, symmetries=False, walk=True)
 
 
-class Watch(torch.nn.Module):
+class Watch(torch.nn.Module, PathPolicy):
     """A policy without preference that keeps what it sees."""
 
     def __init__(self, problem: str) -> None:

@@ -7,24 +7,21 @@ reviser whose segments are longer than the tour is left out, where the code stop
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.decoding.draws import instance_draws
-from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.divide.glop import Glop, lengths_of
 from nco_bench.solvers.divide.glop_partition import affinities
 from nco_bench.solvers.divide.glop_revision import Revision, Tours, solve_tsp
@@ -37,25 +34,11 @@ from nco_bench.solvers.divide.glop_routes import (
     partition_graph,
     routes_of,
 )
-from nco_bench.solvers.divide.weights import find_weights
-from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
-from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
+from nco_bench.solvers.protocol import Outcome, SolverOptions, read_params
 from nco_bench.solvers.small import easy_routes, easy_tour, join_fixed_edges
-from nco_bench.weights.store import WeightsFile
 
-NODES_PER_BATCH = {"cpu": 20_000, "cuda": 2_000_000}
 LEAST_NODES = 4
-KNOWN_PARAMS: dict[str, tuple[type, Any]] = {
-    "lengths": (str, ""),
-    "iterations": (str, ""),
-    "width": (int, 0),
-    "augment": (str, ""),
-    "prune": (str, ""),
-    "sample": (str, ""),
-    "edges": (int, 0),
-    "partitions": (int, 1),
-    "cvrplib": (bool, False),
-}
 CVRPLIB_EDGES, CVRPLIB_ROUNDS = 300, ((50, 5), (20, 5))
 """What the official evaluation on CVRPLIB takes beside features of its own; its partition network has six layers."""
 
@@ -93,28 +76,37 @@ def edges_for(n: int) -> int:
     return 100 if n <= 1500 else 200
 
 
-class GlopSolver:
+class GlopSolver(NetworkSolver):
     """GLOP for TSP and CVRP; ``--weights random`` runs untrained networks."""
 
+    family = Family(
+        params={
+            "lengths": (str, ""),
+            "iterations": (str, ""),
+            "width": (int, 0),
+            "augment": (str, ""),
+            "prune": (str, ""),
+            "sample": (str, ""),
+            "edges": (int, 0),
+            "partitions": (int, 1),
+            "cvrplib": (bool, False),
+        },
+        refused=dict.fromkeys(
+            ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
+        ),
+        budget={"cpu": 20_000, "cuda": 2_000_000},
+    )
+
     def __init__(self, options: SolverOptions) -> None:
-        self.name, self.options = options.solver or "glop", options
-        if parse_decoding(options.decoding or "greedy").name != "greedy":
+        super().__init__(options)
+        if self.decoding.name != "greedy":
             raise BadInputError(
                 f"{self.name}: --decoding {options.decoding}: expected greedy; see sample=true."
             )
-        for option, value in (
-            ("--coordinate-scale", options.coordinate_scale),
-            ("--logit-scale", options.logit_scale),
-        ):
-            if value is not None:
-                raise BadInputError(f"{self.name}: {option} has no effect on its networks; leave it out.")
-        self.params = read_params(self.name, options.params, **KNOWN_PARAMS)
         for key in ("width", "edges", "partitions"):
             if key in options.params and self.params[key] < 1:
                 raise BadInputError(f"{self.name}: parameter {key}={self.params[key]}: expected at least 1.")
         self.revision("tsp", 1000)  # refuses parameters that do not fit each other
-        self.policy: Glop | None = None
-        self.weights: WeightsFile | None = None
 
     def revision(self, problem: str, n: int, library: bool = False) -> Revision:
         """Return the settings for a size: the preset with the user's parameters.
@@ -145,7 +137,7 @@ class GlopSolver:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances without coordinates, with route length limits or fractional demands."""
-        reason = unsuited(dataset)
+        reason = super().unsupported(dataset)
         if reason is not None:
             return reason
         if dataset.problem == "tsp" and (
@@ -156,68 +148,54 @@ class GlopSolver:
             return "width and prune are parameters for the TSP"
         return None
 
-    def prepare(self, dataset: Dataset) -> None:
-        """Load weights, move the networks to the device, check that there is a reviser for every length needed."""
-        config: dict[str, Any] = {}
-        needed = {
-            length
-            for instance in dataset.instances
-            for length, _ in self.revision(dataset.problem, instance.n, _is_library(instance)).rounds
-        }
-        if self.options.weights == RANDOM_WEIGHTS:
-            config["lengths"] = ",".join(str(n) for n in sorted(needed, reverse=True))
-        else:
-            self.weights = find_weights("glop", self.options.weights, dataset.problem)
-            config = self.weights.manifest.config
-        sizes = {"problem": dataset.problem, **config}
-        policy = built(lambda: build_path_policy("glop", **sizes), self.weights)
-        assert isinstance(policy, Glop)
-        missing = sorted(needed - set(policy.lengths))
+    def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
+        """Build the networks of a stored configuration, or a reviser for every length needed."""
+        if self.weights is None:
+            config = {"lengths": ",".join(str(n) for n in sorted(self._needed(dataset), reverse=True))}
+        return super().build(dataset, config)
+
+    def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
+        """Check that there is a reviser for every length needed."""
+        glop = cast("Glop", policy)
+        missing = sorted(self._needed(dataset) - set(glop.lengths))
         if missing:
             raise BadInputError(
-                f"{self.name}: its weights hold revisers of length {policy.config.lengths}, not "
+                f"{self.name}: its weights hold revisers of length {glop.config.lengths}, not "
                 f"{','.join(map(str, missing))}; import those too, or choose with lengths=...:iterations=..."
             )
-        import random_insertion  # noqa: F401  # before the clock starts
+        return policy
 
-        self.policy = policy.to(self.options.device).eval()
+    def _needed(self, dataset: Dataset) -> set[int]:
+        """Lengths of segments in all revisions."""
+        revisions = (self.revision(i.problem, i.n, _is_library(i)) for i in dataset.instances)
+        return {length for revision in revisions for length, _ in revision.rounds}
 
-    def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights."""
-        return facts_of(self.weights)
+    def warm_up(self, dataset: Dataset) -> None:
+        """Import what inserts."""
+        import random_insertion  # noqa: F401
 
     def batch_size(self, dataset: Dataset) -> int:
-        """Return how many instances are solved together; one at a time where sizes differ, and for the CVRP."""
-        smallest, largest = dataset.sizes
-        if smallest != largest or dataset.problem == "cvrp":
-            return 1
-        width = self.revision("tsp", largest, _is_library(dataset.instances[0])).width
-        return max(1, NODES_PER_BATCH[self.options.device.partition(":")[0]] // (largest * width))
+        """Return how many instances are solved together; one at a time for the CVRP."""
+        return 1 if dataset.problem == "cvrp" else super().batch_size(dataset)
 
-    def solve(
-        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
-    ) -> list[Outcome]:
-        """Solve TSP instances of equal size together, all others one by one."""
-        assert self.policy is not None
-        alike = len({(instance.n, _is_library(instance)) for instance in batch}) == 1
-        if len(batch) > 1 and (batch[0].problem == "cvrp" or not alike):
-            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
-        deadline = None if time_limit is None else time.perf_counter() + time_limit * len(batch)
-        with torch.inference_mode():
-            first = batch[0]
-            if isinstance(first, CVRPInstance):
-                outcomes: list[Outcome] = [self._routes(first, seed, deadline)]
-            else:
-                outcomes = self._tours([i for i in batch if isinstance(i, TSPInstance)], seed, deadline)
-        progress(len(batch))
-        return outcomes
+    def cost(self, dataset: Dataset) -> int:
+        """Nodes of all tours of an instance."""
+        n = dataset.sizes[1]
+        return n * self.revision("tsp", n, _is_library(dataset.instances[0])).width
 
-    def close(self) -> None:
-        """Free the networks."""
-        self.policy = None
+    def together(self, batch: Sequence[Instance]) -> int:
+        """TSP instances of one size and one preset together, others alone."""
+        alike = batch[0].problem == "tsp" and len({(i.n, _is_library(i)) for i in batch}) == 1
+        return len(batch) if alike else 1
 
-    def _tours(self, batch: list[TSPInstance], seed: int, deadline: float | None) -> list[Outcome]:
-        assert self.policy is not None
+    def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
+        """Revise tours, or partition one CVRP instance and revise its routes, until time is up."""
+        end = deadline(time_limit, len(batch))
+        if batch[0].problem == "cvrp":
+            return [self._routes(cast("CVRPInstance", batch[0]), seed, end)]
+        return self._tours(cast("Sequence[TSPInstance]", batch), seed, end)
+
+    def _tours(self, batch: Sequence[TSPInstance], seed: int, end: float | None) -> list[Outcome]:
         size = batch[0].n
         if size < LEAST_NODES:
             return [easy_tour(instance) or np.arange(size) for instance in batch]
@@ -234,20 +212,18 @@ class GlopSolver:
             initial.to(device),
             revision,
             seeds=seeds,
-            deadline=deadline,
+            deadline=end,
         )
         return [join_fixed_edges(i, tour) for i, tour in zip(batch, found.nodes.cpu().numpy(), strict=True)]
 
     def _revisers(self, revision: Revision) -> dict[int, Any]:
-        assert self.policy is not None
         return {length: self.policy.reviser(length) for length, _ in revision.rounds}
 
-    def _routes(self, instance: CVRPInstance, seed: int, deadline: float | None) -> Outcome:
+    def _routes(self, instance: CVRPInstance, seed: int, end: float | None) -> Outcome:
         """Partition into routes, greedily or by sampling, improve every route, and keep the cheapest partition."""
         easy = easy_routes(instance)
         if easy is not None:
             return easy
-        assert self.policy is not None
         arrays, device = instance.arrays(), self.options.device
         scaled = to_unit_square(np.concatenate([arrays["depot"].reshape(1, 2), arrays["customers"]]))
         coords = torch.from_numpy(scaled.astype(np.float32))
@@ -261,12 +237,12 @@ class GlopSolver:
         pick = likeliest if count == 1 else drawn(seed, count)
         giants = giant_tours(weights, graph.neighbours, demand, capacity, pick, count)
         revision = self.revision("cvrp", instance.n)
-        improved = [self._sub_tours(coords, tour.cpu(), revision, seed, deadline) for tour in giants]
+        improved = [self._sub_tours(coords, tour.cpu(), revision, seed, end) for tour in giants]
         _, best = min(improved, key=lambda found: found[0])
         return best
 
     def _sub_tours(
-        self, coords: Tensor, giant: Tensor, revision: Revision, seed: int, deadline: float | None
+        self, coords: Tensor, giant: Tensor, revision: Revision, seed: int, end: float | None
     ) -> tuple[float, NDArray[np.int64]]:
         """Improve every route of a giant tour; return the total length and the sequence of nodes."""
         nodes = padded_routes(routes_of(giant))
@@ -280,7 +256,7 @@ class GlopSolver:
             initial[None].to(device),
             revision,
             seeds=seeds,
-            deadline=deadline,
+            deadline=end,
         )
         visits = nodes.gather(1, found.nodes.cpu())
         return float(found.lengths().sum()), joined(visits).numpy()

@@ -7,128 +7,76 @@ smaller than a fragment are solved as one. A time limit ends improvement; the to
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
-from nco_bench.solvers.divide.htsp import Htsp
 from nco_bench.solvers.divide.htsp_episode import Sizes, begin, construct, improve
-from nco_bench.solvers.divide.weights import find_weights
-from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
-from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
+from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.small import easy_tour, join_fixed_edges
-from nco_bench.weights.store import WeightsFile
 
-EPISODES_PER_BATCH = {"cpu": 1, "cuda": 64}
 LEAST_FRAGMENT = 4
 
 
-class HtspSolver:
+class HtspSolver(NetworkSolver):
     """H-TSP; ``--weights random`` runs untrained networks."""
 
+    family = Family(
+        params={"fragment": (int, 200), "new": (int, 0), "neighbours": (int, 40), "improve": (int, 0)},
+        refused=dict.fromkeys(
+            ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
+        ),
+        budget={"cpu": 1, "cuda": 64},
+    )
+
     def __init__(self, options: SolverOptions) -> None:
-        self.name, self.options = options.solver or "h-tsp", options
-        decoding = parse_decoding(options.decoding or "greedy")
-        if decoding.name != "greedy" or decoding.knn is not None:
+        super().__init__(options)
+        if self.decoding.name != "greedy" or self.decoding.knn is not None:
             raise BadInputError(f"{self.name}: --decoding {options.decoding}: expected greedy or x8.")
-        self.copies = decoding.augmentation
-        for option, value in (
-            ("--coordinate-scale", options.coordinate_scale),
-            ("--logit-scale", options.logit_scale),
-        ):
-            if value is not None:
-                raise BadInputError(f"{self.name}: {option} has no effect on its networks; leave it out.")
-        params = read_params(
-            self.name,
-            options.params,
-            fragment=(int, 200),
-            new=(int, 0),
-            neighbours=(int, 40),
-            improve=(int, 0),
-        )
-        fragment = params["fragment"]
-        new = params["new"] or max(1, fragment - 10)
+        self.copies = self.decoding.augmentation
+        fragment, neighbours, self.steps = (self.params[k] for k in ("fragment", "neighbours", "improve"))
+        new = self.params["new"] or max(1, fragment - 10)
         if fragment < LEAST_FRAGMENT or not 1 <= new <= fragment - 2:
             raise BadInputError(
                 f"{self.name}: fragment={fragment}, new={new}: expected at least {LEAST_FRAGMENT} cities, and new "
                 "from 1 to two less."
             )
-        if params["neighbours"] < 1 or params["improve"] < 0:
+        if neighbours < 1 or self.steps < 0:
             raise BadInputError(f"{self.name}: expected neighbours >= 1 and improve >= 0.")
-        self.sizes, self.steps = Sizes(fragment, new, params["neighbours"]), params["improve"]
-        self.policy: Htsp | None = None
-        self.weights: WeightsFile | None = None
+        self.sizes = Sizes(fragment, new, neighbours)
 
-    def unsupported(self, dataset: Dataset) -> str | None:
-        """Return a reason for instances without coordinates."""
-        return unsuited(dataset)
+    def cost(self, dataset: Dataset) -> int:
+        """Episodes of an instance."""
+        return self.copies
 
-    def prepare(self, dataset: Dataset) -> None:
-        """Load weights, move the networks to the device."""
-        config: dict[str, Any] = {}
-        if self.options.weights != RANDOM_WEIGHTS:
-            self.weights = find_weights("h-tsp", self.options.weights, dataset.problem)
-            config = self.weights.manifest.config
-        sizes = {"problem": dataset.problem, **config}
-        policy = built(lambda: build_path_policy("h-tsp", **sizes), self.weights)
-        assert isinstance(policy, Htsp)
-        self.policy = policy.to(self.options.device).eval()
-
-    def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights."""
-        return facts_of(self.weights)
-
-    def batch_size(self, dataset: Dataset) -> int:
-        """Return how many instances are solved together; one at a time on a CPU, and where sizes differ."""
-        smallest, largest = dataset.sizes
-        if smallest != largest:
-            return 1
-        return max(1, EPISODES_PER_BATCH[self.options.device.partition(":")[0]] // self.copies)
-
-    def solve(
-        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
-    ) -> list[Outcome]:
-        """Solve instances of equal size together, others one by one."""
-        if len({instance.n for instance in batch}) > 1:
-            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
-        assert self.policy is not None
-        instances = [instance for instance in batch if isinstance(instance, TSPInstance)]
+    def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
+        """Construct the tours, improve them until time is up, and keep the shortest of each instance."""
+        instances, copies = cast("Sequence[TSPInstance]", batch), self.copies
         if instances[0].n <= 3:
-            progress(len(batch))
             return [easy_tour(instance) or np.arange(instance.n) for instance in instances]
-        deadline = None if time_limit is None else time.perf_counter() + time_limit * len(batch)
+        end = deadline(time_limit, len(batch))
         scaled = np.stack([to_unit_square(i.arrays()["coords"]) for i in instances]).astype(np.float32)
         seen = torch.from_numpy(scaled)
-        copies = symmetries(seen) if self.copies == SYMMETRIES else seen
+        seen = symmetries(seen) if copies == SYMMETRIES else seen
         sizes = self.sizes.fit(instances[0].n)
-        episodes = [begin(coords.numpy(), sizes.neighbours) for coords in copies]
-        generators = [
-            np.random.default_rng([seed + i // self.copies, i % self.copies]) for i in range(len(copies))
-        ]
-        with torch.inference_mode():
-            construct(self.policy, episodes, sizes)
-            tours = improve(self.policy, episodes, sizes, self.steps, generators, deadline)
-        progress(len(batch))
+        episodes = [begin(coords.numpy(), sizes.neighbours) for coords in seen]
+        generators = [np.random.default_rng([seed + i // copies, i % copies]) for i in range(len(seen))]
+        construct(self.policy, episodes, sizes)
+        tours = improve(self.policy, episodes, sizes, self.steps, generators, end)
         outcomes: list[Outcome] = []
         for i, instance in enumerate(instances):
-            mine = tours[i * self.copies : (i + 1) * self.copies]
+            mine = tours[i * copies : (i + 1) * copies]
             lengths = [_length(scaled[i], tour) for tour in mine]
             outcomes.append(join_fixed_edges(instance, mine[int(np.argmin(lengths))]))
         return outcomes
-
-    def close(self) -> None:
-        """Free the networks."""
-        self.policy = None
 
 
 def _length(coords: np.ndarray, tour: np.ndarray) -> float:

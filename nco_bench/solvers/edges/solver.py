@@ -1,46 +1,39 @@
 """DIFUSCO as a solver: heat maps by diffusion, greedy merging, and what may follow it (2-opt, or MCTS in its place).
 
-Instances are given to the network in the unit square, as `solvers.path.solver` does. On a CPU one heat map is made
-at a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as fit its memory. A time limit is
-looked at between samples and within 2-opt and MCTS; the first heat map is always finished.
+On a CPU one heat map is made at a time, so that solutions do not depend on the batch to the last bit; on a GPU as many as
+fit its memory. A time limit is looked at between samples and within 2-opt and MCTS; the first heat map is always finished.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
-from nco_bench.nn.build import build_path_policy
+from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.decoding.draws import streams
-from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
+from nco_bench.solvers.decoding.spec import Decoding
 from nco_bench.solvers.edges.diffusion import heat_maps, nearest_graph
 from nco_bench.solvers.edges.difusco import SCHEDULES, Difusco, EdgeGraph
 from nco_bench.solvers.edges.mcts import by_clock, by_restarts, search
 from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_greedily
 from nco_bench.solvers.edges.two_opt import improve_best_first
-from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_unit_square, unsuited
-from nco_bench.solvers.protocol import Outcome, Progress, Solved, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.network import Family, NetworkSolver, to_unit_square
+from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
 from nco_bench.solvers.small import join_fixed_edges
-from nco_bench.weights.store import (
-    SHIPPED,
-    SUFFIX,
-    WeightsFile,
-    cache_folder,
-    list_weights,
-    resolve,
-)
+from nco_bench.weights.choice import at_hand
+from nco_bench.weights.store import SUFFIX, WeightsFile, list_weights, resolve
 
 MODEL = "difusco"
 AUTO, DENSE = "auto", "dense"
@@ -48,10 +41,6 @@ DENSE_UP_TO = 200
 NEIGHBOURS = ((700, 50), (2**63, 100))
 """Largest size and how many neighbours, by the sizes of the paper: 50 at 500 nodes, 100 at 1,000 and 10,000."""
 TWO_OPT_MOVES = ((9_999, 1_000), (2**63, 5_000))
-ENTRIES_PER_BATCH = 2**30
-"""Floats of all edges that are worked on together on a GPU (4 GiB)."""
-LARGEST_BATCH = 256
-IMPROVE = ("none", "two-opt", "mcts")
 
 
 @dataclass(frozen=True)
@@ -67,87 +56,81 @@ class DifuscoParams:
     mcts_restarts: int
 
 
-class DifuscoSolver:
+class DifuscoSolver(NetworkSolver):
     """DIFUSCO; ``--weights random`` runs an untrained network."""
 
+    family = Family(
+        params={
+            "steps": (int, 50),
+            "schedule": (str, "cosine"),
+            "neighbours": (str, AUTO),
+            "improve": (str, "none"),
+            "two_opt_moves": (str, AUTO),
+            "mcts_seconds": (float, 0.1),
+            "mcts_restarts": (int, 0),
+        },
+        choices={"schedule": SCHEDULES, "improve": ("none", "two-opt", "mcts")},
+        refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
+        budget={"cpu": 0, "cuda": 2**30},  # floats of all edges (4 GiB); on a CPU one heat map at a time
+        largest_batch=256,
+    )
+
     def __init__(self, options: SolverOptions) -> None:
-        self.options = options
-        self.decoding = parse_decoding(options.decoding or "greedy")
+        super().__init__(options)
         _check_decoding(self.decoding)
-        self.params = read(options, self.decoding)
-        if options.coordinate_scale is not None:
-            raise BadInputError(
-                f"{MODEL}: --coordinate-scale is for models with relative positions; leave it out."
-            )
+        self.settings = read(self.params, self.decoding)
         self.samples = self.decoding.k if self.decoding.name == "sample" else 1
-        self.model: Difusco | None = None
-        self.weights: WeightsFile | None = None
 
-    def unsupported(self, dataset: Dataset) -> str | None:
-        """Return a reason for instances without coordinates."""
-        return unsuited(dataset)
+    def find_weights(self, dataset: Dataset) -> WeightsFile:
+        """Return the weights named, or the imported ones of the nearest size."""
+        return find_weights(self.options.weights, dataset.sizes[1])
 
-    def prepare(self, dataset: Dataset) -> None:
-        """Load weights, move the network to the device, compile the decoding."""
-        config: dict[str, Any] = {"problem": "tsp"}
-        if self.options.weights != RANDOM_WEIGHTS:
-            self.weights = find_weights(self.options.weights, dataset.sizes[1])
-            config = self.weights.manifest.config
-        model = built(
-            lambda: build_path_policy(MODEL, logit_scale=self.options.logit_scale, **config), self.weights
-        )
-        assert isinstance(model, Difusco)
-        if self.params.steps > model.config.timesteps:
+    def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
+        """Refuse more steps than there are times."""
+        times = cast("Difusco", policy).config.timesteps
+        if self.settings.steps > times:
             raise BadInputError(
-                f"{MODEL}: parameter steps={self.params.steps}: the model knows {model.config.timesteps} time steps."
+                f"{MODEL}: parameter steps={self.settings.steps}: the model knows {times} time steps."
             )
-        self.model = model.to(self.options.device).eval()
+        return policy
+
+    def warm_up(self, dataset: Dataset) -> None:
+        """Compile what makes tours of heat maps."""
         points = np.random.default_rng(0).random((8, 2))
         self._tour(edge_map(points, np.ones((8, 8))), 0, time.perf_counter() + 60.0, warm_up=True)
 
-    def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights."""
-        return facts_of(self.weights)
+    def cost(self, dataset: Dataset) -> int:
+        """Floats of the edges of an instance."""
+        return self.samples * self._floats(dataset.sizes[1])
 
-    def batch_size(self, dataset: Dataset) -> int:
-        """Return how many instances are solved together: one on a CPU, and where sizes differ."""
-        smallest, largest = dataset.sizes
-        if smallest != largest:
-            return 1
-        return max(1, min(LARGEST_BATCH, self._rows(largest) // self.samples))
+    def _floats(self, n: int) -> int:
+        """Floats of the edges of a heat map."""
+        width = self.policy.config.width if self.policy is not None else 256
+        return n * self._degree(n) * width
 
     def _rows(self, n: int) -> int:
         """How many heat maps are made together."""
-        if not self.options.device.startswith("cuda"):
-            return 1
-        width = self.model.config.width if self.model is not None else 256
-        return max(1, ENTRIES_PER_BATCH // (n * self._degree(n) * width))
+        return max(1, self.room // self._floats(n))
 
     def _degree(self, n: int) -> int:
         """Edges per node; `n` in the complete graph."""
-        count = self.params.neighbours
+        count = self.settings.neighbours
         if count is None:
             count = 0 if n <= DENSE_UP_TO else _by_size(NEIGHBOURS, n)
         return min(count or n, n)
 
-    def solve(
-        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
-    ) -> list[Outcome]:
-        """Solve instances of equal size together, as many as fit; others one by one."""
-        if len({instance.n for instance in batch}) > 1:
-            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
-        outcomes: list[Outcome] = []
-        size = min(len(batch), self._rows(batch[0].n))
-        for first in range(0, len(batch), size):
-            group = batch[first : first + size]
-            start = time.perf_counter()
-            tours = self._solve_group(group, seed + first, start, time_limit)
-            each = (time.perf_counter() - start) / len(group)
-            outcomes += [Solved(tour, seconds=each) for tour in tours]
-            progress(len(outcomes))
-        return outcomes
+    def together(self, batch: Sequence[Instance]) -> int:
+        """As many as fit."""
+        return min(super().together(batch), self._rows(batch[0].n))
 
-    def _solve_group(
+    def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
+        """Make heat maps and tours of them, and say how long that took."""
+        start = time.perf_counter()
+        tours = self._tours(batch, seed, start, time_limit)
+        each = (time.perf_counter() - start) / len(batch)
+        return [Solved(tour, seconds=each) for tour in tours]
+
+    def _tours(
         self, group: Sequence[Instance], seed: int, start: float, time_limit: float | None
     ) -> list[NDArray[np.integer]]:
         """Draw samples until there are enough or time is up, and keep the shortest tour of each instance."""
@@ -188,7 +171,6 @@ class DifuscoSolver:
         count: int,
     ) -> list[EdgeMap]:
         """Draw `count` heat maps per instance, instance by instance, from number `sample` on."""
-        assert self.model is not None
         device = self.options.device
         coords = torch.from_numpy(np.stack(points)).float().to(device).repeat_interleave(count, dim=0)
         ends = None
@@ -196,11 +178,11 @@ class DifuscoSolver:
             ends = torch.from_numpy(np.stack(near)).to(device).repeat_interleave(count, dim=0)
         stream = streams(torch.arange(seed, seed + len(points)), sample, count).flatten()
         scores = heat_maps(
-            self.model,
+            self.policy,
             EdgeGraph(coords, ends),
             stream,
-            steps=self.params.steps,
-            schedule=self.params.schedule,
+            steps=self.settings.steps,
+            schedule=self.settings.schedule,
         )
         rows = scores.cpu().numpy()
         return [
@@ -212,7 +194,7 @@ class DifuscoSolver:
         self, edges: EdgeMap, seed: int, stop: float | None, *, warm_up: bool = False
     ) -> NDArray[np.int64]:
         """Make a tour of a heat map."""
-        params, n = self.params, len(edges.coords)
+        params, n = self.settings, len(edges.coords)
         tour = merge_greedily(edges).tour
         most = params.two_opt_moves or _by_size(TWO_OPT_MOVES, n)
         if params.improve == "two-opt":
@@ -226,10 +208,6 @@ class DifuscoSolver:
             budget = by_clock(until if stop is None else min(stop, until))
         return search(edges, seed, budget, tour, most)
 
-    def close(self) -> None:
-        """Free the network."""
-        self.model = None
-
 
 def _check_decoding(decoding: Decoding) -> None:
     if decoding.name not in ("greedy", "sample") or decoding.augmentation > 1:
@@ -238,28 +216,14 @@ def _check_decoding(decoding: Decoding) -> None:
         )
 
 
-def read(options: SolverOptions, decoding: Decoding) -> DifuscoParams:
+def read(given: Mapping[str, Any], decoding: Decoding) -> DifuscoParams:
     """Read the parameters.
 
     Raises
     ------
-    UnknownNameError, BadInputError
-        For a parameter that does not exist, a value out of range, or two that do not go together.
+    BadInputError
+        For a value out of range, or two that do not go together.
     """
-    given = read_params(
-        MODEL,
-        options.params,
-        steps=(int, 50),
-        schedule=(str, "cosine"),
-        neighbours=(str, AUTO),
-        improve=(str, "none"),
-        two_opt_moves=(str, AUTO),
-        mcts_seconds=(float, 0.1),
-        mcts_restarts=(int, 0),
-    )
-    for key, known in (("schedule", SCHEDULES), ("improve", IMPROVE)):
-        if given[key] not in known:
-            raise UnknownNameError(f"value of parameter {key} of {MODEL}", given[key], known)
     for key, least in (("steps", 1), ("mcts_seconds", 0), ("mcts_restarts", 0)):
         if not least <= given[key] < float("inf"):
             raise BadInputError(f"{MODEL}: parameter {key}={given[key]}: expected at least {least}.")
@@ -311,7 +275,7 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
     get = f"download a checkpoint of the authors from {card(MODEL).weights_from} and run '{command}'"
     if name is not None:
         plain = not name.endswith(SUFFIX) and name == name.rpartition("/")[2]
-        if plain and not any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder())):
+        if plain and not at_hand(name):
             raise BadWeightsError(
                 f"No weights called {name!r} for {MODEL}; 'nco-bench weights list' shows what there is. "
                 f"To get them, {get}."

@@ -11,42 +11,39 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
-from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of
+from nco_bench.solvers.network import Family, NetworkSolver
 from nco_bench.solvers.packing.decode import CELLS_AT_A_TIME, decode_packing, to_solutions
-from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
+from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.store import SHIPPED, SUFFIX, WeightsFile, resolve
 
 MODEL = "attend2pack"
-LARGEST_BATCH = 256
 
 
-class Attend2packSolver:
+class Attend2packSolver(NetworkSolver):
     """attend2pack; ``--weights random`` runs an untrained network."""
 
+    family = Family(
+        refused={"--coordinate-scale": "a packing has no coordinates; leave {} out."},
+        budget=CELLS_AT_A_TIME,
+        largest_batch=256,
+    )
+
     def __init__(self, options: SolverOptions) -> None:
-        self.options = options
-        read_params(MODEL, options.params)
-        self.decoding = parse_decoding(options.decoding or "greedy")
-        if self.decoding.name not in ("greedy", "sample") or self.decoding.augmentation > 1:
+        super().__init__(options)
+        decoding = self.decoding
+        if decoding.name not in ("greedy", "sample") or decoding.augmentation > 1:
             raise BadInputError(
-                f"{MODEL}: decoding {self.decoding} does not fit a packing; use greedy or sample:K."
+                f"{MODEL}: decoding {decoding} does not fit a packing; use greedy or sample:K."
             )
-        if self.decoding.knn is not None:
-            raise BadInputError(
-                f"{MODEL}: decoding {self.decoding}: the model sees all boxes; leave knn out."
-            )
-        if options.coordinate_scale is not None:
-            raise BadInputError(f"{MODEL}: a packing has no coordinates; leave --coordinate-scale out.")
-        self.policy: Any = None
-        self.weights: WeightsFile | None = None
+        if decoding.knn is not None:
+            raise BadInputError(f"{MODEL}: decoding {decoding}: the model sees all boxes; leave knn out.")
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return a reason for instances whose bins differ."""
@@ -56,46 +53,33 @@ class Attend2packSolver:
             return f"{MODEL} is made for one base, {dataset.name} has several"
         return None
 
-    def prepare(self, dataset: Dataset) -> None:
-        """Load the weights for the dataset's base and move the network to the device."""
+    def find_weights(self, dataset: Dataset) -> WeightsFile:
+        """Return the weights named, or those for the dataset's base; refuse those of another base."""
         length, width = base_of(dataset.instances[0])
-        config: dict[str, Any] = {"bin_length": length, "bin_width": width}
-        if self.options.weights != RANDOM_WEIGHTS:
-            remedy = f"make some with '{how_to_get(MODEL, 'bpp3d').command}'"
-            name = self.options.weights or default_weights(length, width)
-            self.weights = resolve(name, MODEL, "bpp3d", remedy=remedy)
-            config = self.weights.manifest.config
-            made_for = (config["bin_length"], config["bin_width"])
-            if made_for != (length, width):
-                raise BadWeightsError(
-                    f"{self.weights.path}: made for the base {made_for[0]} x {made_for[1]}, {dataset.name} has "
-                    f"{length} x {width}; choose others with --weights."
-                )
-        sizes = {"problem": "bpp3d", **config}
-        policy = built(
-            lambda: build_path_policy(MODEL, logit_scale=self.options.logit_scale, **sizes), self.weights
+        remedy = f"make some with '{how_to_get(MODEL, 'bpp3d').command}'"
+        weights = resolve(
+            self.options.weights or default_weights(length, width), MODEL, "bpp3d", remedy=remedy
         )
-        self.policy = policy.to(self.options.device).eval()
+        made_for = (weights.manifest.config["bin_length"], weights.manifest.config["bin_width"])
+        if made_for != (length, width):
+            raise BadWeightsError(
+                f"{weights.path}: made for the base {made_for[0]} x {made_for[1]}, {dataset.name} has "
+                f"{length} x {width}; choose others with --weights."
+            )
+        return weights
 
-    def weights_facts(self) -> dict[str, Any]:
-        """Return what a record says about the weights."""
-        return facts_of(self.weights)
-
-    def batch_size(self, dataset: Dataset) -> int:
-        """Return how many instances are packed together; one at a time where numbers of boxes differ."""
-        smallest, largest = dataset.sizes
-        if smallest != largest:
-            return 1
+    def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
+        """Build the network for the dataset's base."""
         length, width = base_of(dataset.instances[0])
-        lanes = CELLS_AT_A_TIME[self.options.device.partition(":")[0]] // (length * width)
-        return max(1, min(LARGEST_BATCH, lanes // self.decoding.k))
+        return super().build(dataset, {"bin_length": length, "bin_width": width, **config})
 
-    def solve(
-        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
-    ) -> list[Outcome]:
-        """Pack instances of equal size together, others one by one."""
-        if len({instance.n for instance in batch}) > 1:
-            return one_by_one(self.solve, batch, seed=seed, time_limit=time_limit, progress=progress)
+    def cost(self, dataset: Dataset) -> int:
+        """Cells of the height maps of an instance."""
+        length, width = base_of(dataset.instances[0])
+        return length * width * self.decoding.k
+
+    def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
+        """Pack all boxes; there is no intermediate solution to stop at."""
         boxes = np.stack([instance.arrays()["boxes"] for instance in batch])
         packed = decode_packing(
             self.policy,
@@ -103,12 +87,7 @@ class Attend2packSolver:
             torch.arange(seed, seed + len(batch)),
             self.decoding.k if self.decoding.name == "sample" else None,
         )
-        progress(len(batch))
         return list(to_solutions(boxes, packed.rows.cpu().numpy()))
-
-    def close(self) -> None:
-        """Free the network."""
-        self.policy = None
 
 
 def base_of(instance: Instance) -> tuple[int, int]:

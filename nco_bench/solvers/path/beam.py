@@ -69,7 +69,7 @@ def _final_beams(
             break
         scores, shown = action_scores(policy, problem, features, frontier, limit)
         step = torch.log_softmax(scores.double(), dim=1)
-        if cvrp and getattr(policy, "repairs", False):
+        if cvrp and policy.repairs:
             step = _repaired(problem, frontier, step, shown)
         actions = step.shape[1]
         joint = (log_prob[:, :, None] + step.view(batch, -1, actions)).flatten(1)

@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, attend
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, esf, none
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class CrossLayer(nn.Module):
         return self.writing.feed_forward.scored(candidates, score, self.writing.alpha_ffn)
 
 
-class Bq(nn.Module):
+class Bq(nn.Module, PathPolicy):
     """The whole policy: a linear input map, two marker tokens, `layers` layers, a linear score."""
 
     knn_counts_ends = True
@@ -175,6 +175,10 @@ class Bq(nn.Module):
         direct, via = scores.unbind(-1)
         infeasible = state.demand[:, 1:-1] > state.remaining[:, None]
         return torch.stack([direct.masked_fill(infeasible, -torch.inf), via], dim=-1)
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens | None:
+        """Those of the last layer but one: the last one scores from within."""
+        return AuxiliaryTokens(self.layers[-2]) if len(self.layers) > 1 else None
 
     def _scored(self, x: Tensor, scale: float | Tensor) -> Tensor:
         if self.config.attention == "cross":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ class Trace:
 
 @torch.inference_mode()
 def decode_path(
-    policy: nn.Module | PathPolicy,
+    policy: PathPolicy,
     coords: Tensor,
     demand: Tensor | None = None,
     capacity: Tensor | None = None,
@@ -114,18 +113,15 @@ def decode_path(
     begun = time.monotonic()
     weights = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
     like = torch.empty(0) if weights is None else weights
-    reseed = getattr(policy, "reseed", None)
-    if reseed is not None:
-        reseed(seed + torch.arange(len(coords)))
-    task = _Task(cast("PathPolicy", policy), decoding, seed, coordinate_scale, like.dtype)
+    policy.reseed(seed + torch.arange(len(coords)))
+    task = _Task(policy, decoding, seed, coordinate_scale, like.dtype)
     budget = Budget(
         decoding.k if decoding.name in ("rrc", "prc") else 0,
         time_limit,
         begun,
         _reporter(decoding, progress, trace),
     )
-    problem = str(getattr(policy, "problem", "tsp"))
-    check_instances(problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
+    check_instances(policy.problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
     coords = coords.to(like.device)
     if demand is None or capacity is None:
         return tour_arrays(_decode_tsp(task, coords, budget))

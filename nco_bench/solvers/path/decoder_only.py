@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import attend
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class DecoderLayer(nn.Module):
         return x + self.alpha_ffn * self.ffn_out(F.relu(self.ffn_in(x)))
 
 
-class DecoderOnly(nn.Module):
+class DecoderOnly(nn.Module, PathPolicy):
     """The whole policy: a linear embedding, `depth` decoder layers over the remaining nodes, a linear score."""
 
     problem = "tsp"
@@ -141,6 +141,10 @@ class DecoderOnly(nn.Module):
         for layer in self.layers:
             x = layer(x, scale)
         return self.score(x[:, 1:-1]).squeeze(-1)
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens:
+        """Those of the last layer, in the order destination, between, origin."""
+        return AuxiliaryTokens(self.layers[-1], ends=True)
 
 
 def build(config: DecoderOnlyConfig, logit_scale: LogitScale | None = None) -> DecoderOnly:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv, with_column
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Layer(nn.Module):
         return self.feed_forward.scored(self.attention.added(x, scale), score)[:, 1:-1]
 
 
-class Lehd(nn.Module):
+class Lehd(nn.Module, PathPolicy):
     """The whole policy: `embed` is the encoder, `scores` the decoder."""
 
     repairs = True
@@ -125,6 +125,10 @@ class Lehd(nn.Module):
             x = layer(x, scale)
         scores = cast("Layer", self.decoder[-1]).scored(x, scale, self.score)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens | None:
+        """Those of the last layer but one: the last one scores from within."""
+        return AuxiliaryTokens(self.decoder[-2]) if len(self.decoder) > 1 else None
 
     def _scale(self, tokens: int, instance_size: int) -> float | Tensor:
         context = ScaleContext(tokens, instance_size, self.config.head_dim, self.config.training_size)

@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 BIAS_BLOCK_BYTES = 64 * 2**20
 """Memory of the largest block of attention biases on the CPU; blocks are cut along the queries."""
@@ -229,10 +229,11 @@ class Layer(nn.Module):
         return x + self.ffn_out(F.relu(self.ffn_in(self.ffn_norm(x))))
 
 
-class Pens(nn.Module):
+class Pens(nn.Module, PathPolicy):
     """The whole policy: random node vectors, `layers` layers, scores (x_o W_q).(x_c W_k)."""
 
     problem = "tsp"
+    flex: bool = False
     slopes: Tensor
     frequencies: Tensor
 
@@ -241,7 +242,6 @@ class Pens(nn.Module):
         self.config = config
         self.logit_scale = logit_scale
         self.noise_seeds = torch.zeros(1, dtype=torch.int64)
-        self.flex = False
         self.embedding = (
             nn.Linear(2, config.width, bias=False) if config.initialisation == "coordinates" else None
         )
@@ -321,6 +321,10 @@ class Pens(nn.Module):
         x = self.norm(x)
         candidates = x[:, 1 : 1 + state.candidates]
         return (self.key(candidates) @ self.query(x[:, 0]).unsqueeze(-1)).squeeze(-1)
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens:
+        """Those of the last layer; origin and destination are one token at a tour's first step."""
+        return AuxiliaryTokens(self.layers[-1])
 
     def _vectors(self, state: PathState) -> Tensor:
         if self.embedding is not None:

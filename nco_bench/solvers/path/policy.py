@@ -5,7 +5,7 @@ nodes still to be visited in between; for the CVRP also demands and the capacity
 path whose two ends coincide, and a segment of a tour is a path too, so one interface serves greedy and beam
 construction, RRC and PRC re-construction, supervised training on sub-paths and self-improved training.
 
-A policy is a ``torch.nn.Module`` with two methods:
+A policy is a ``torch.nn.Module`` and a `PathPolicy` with two methods:
 
 ``embed(nodes)``
     What depends on a node alone (or on all nodes at once, as LEHD's encoder), computed once per problem.
@@ -16,10 +16,9 @@ A policy is a ``torch.nn.Module`` with two methods:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -76,32 +75,72 @@ class PathState:
         return self.features.shape[1] - 2
 
 
-@runtime_checkable
-class PathPolicy(Protocol):
-    """A network for path problems.
+@dataclass(frozen=True)
+class AuxiliaryTokens:
+    """Where a network has one token per node of a path, for an auxiliary loss in training.
+
+    Attributes
+    ----------
+    layer
+        The last layer that runs as a whole; its output, or the second of two outputs, is ``(B, T, W)``.
+    first
+        The row of the first candidate; the others follow in their order.
+    ends
+        Whether the row before the candidates is the destination's and the one behind them the origin's, at every step.
+    """
+
+    layer: nn.Module
+    first: int = 1
+    ends: bool = False
+
+
+class PathPolicy:
+    """A network for path problems; a policy has this as a base beside ``torch.nn.Module``, for the defaults.
 
     ``scores`` returns ``(B, M)`` for the TSP. For the CVRP it returns ``(B, M, 2)``: channel 0 goes to the
     customer directly, channel 1 via the depot; entries that the model itself forbids are ``-inf``.
 
-    A policy may also have these attributes, which decoding reads with the defaults given here:
-
-    ``repairs = False``
+    Attributes
+    ----------
+    problem
+        ``tsp`` or ``cvrp``.
+    repairs
         True if a CVRP policy may prefer a direct visit that exceeds the capacity left, to be made via the depot.
-    ``knn_counts_ends = False``
+    knn_counts_ends
         True if a k-nearest-neighbour limit counts the current node and the destination, as BQ-NCO's does.
-    ``default_knn = None``
+    default_knn
         The limit that the published results used when none is named.
-    ``reseed(seeds)``
-        Chooses the randomness of policies that have some (the node vectors of PENS): ``(B,)`` int64, one seed per instance.
+    flex
+        Whether FlexAttention computes the positional bias; None where there is none.
+    in_place
+        True if tokens are updated in place in float32, which lower precision does not go with.
     """
 
-    problem: str
+    problem: str = "tsp"
+    repairs: bool = False
+    knn_counts_ends: bool = False
+    default_knn: int | None = None
+    flex: bool | None = None
+    in_place: bool = False
 
     def embed(self, nodes: PathNodes) -> Tensor:
         """Return per-node features, ``(B, N, E)``."""
+        raise NotImplementedError
 
     def scores(self, state: PathState) -> Tensor:
         """Return logits of the candidates, ``(B, M)`` or ``(B, M, 2)``."""
+        raise NotImplementedError
+
+    def reseed(self, seeds: int | Tensor) -> None:
+        """Choose the randomness of policies that have some (the node vectors of PENS): one int64 seed, or ``(B,)``."""
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens | None:
+        """Return where an auxiliary loss finds a token per node; None where there is no such place."""
+        return None
+
+    def penalty(self) -> Tensor | None:
+        """Return what is added to the loss in training, or None."""
+        return None
 
 
 def gather_rows(table: Tensor, rows: Tensor) -> Tensor:

@@ -7,8 +7,6 @@ candidates score almost alike, so tours are not those of float32. Speed was not 
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
 from torch import Tensor, nn
 
@@ -18,31 +16,30 @@ from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState
 PRECISIONS = ("fp32", "bf16")
 
 
-class Bfloat16(nn.Module):
-    """A path policy whose `scores` run under bfloat16 autocast; everything else is the policy's own."""
+class Bfloat16(nn.Module, PathPolicy):
+    """A path policy whose `scores` run under bfloat16 autocast; everything else that decoding asks for is the policy's."""
 
-    def __init__(self, policy: nn.Module) -> None:
+    def __init__(self, policy: PathPolicy) -> None:
         super().__init__()
         self.policy = policy
-
-    def __getattr__(self, name: str) -> Any:
-        """Look what a policy may declare (`problem`, `repairs`, `reseed`, ...) up in the policy."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("policy"), name)
+        self.problem, self.repairs = policy.problem, policy.repairs
+        self.default_knn, self.knn_counts_ends = policy.default_knn, policy.knn_counts_ends
 
     def embed(self, nodes: PathNodes) -> Tensor:
         """Embed in float32."""
-        return cast("PathPolicy", self.policy).embed(nodes)
+        return self.policy.embed(nodes)
 
     def scores(self, state: PathState) -> Tensor:
         """Score in bfloat16, ``(B, M)`` or ``(B, M, 2)`` float32."""
         with torch.autocast(state.features.device.type, dtype=torch.bfloat16):
-            return cast("PathPolicy", self.policy).scores(state).float()
+            return self.policy.scores(state).float()
+
+    def reseed(self, seeds: int | Tensor) -> None:
+        """Choose the policy's randomness."""
+        self.policy.reseed(seeds)
 
 
-def at_precision(policy: nn.Module, name: str, precision: str) -> nn.Module:
+def at_precision(policy: PathPolicy, name: str, precision: str) -> PathPolicy:
     """Return the policy as it is, or running in bfloat16.
 
     Parameters
@@ -63,8 +60,8 @@ def at_precision(policy: nn.Module, name: str, precision: str) -> nn.Module:
         raise BadInputError(f"--param precision={precision}: expected one of {', '.join(PRECISIONS)}.")
     if precision == "fp32":
         return policy
-    if name == "sit":
+    if policy.in_place:
         raise BadInputError(
-            "--param precision=bf16: sit updates its tokens in place in float32; leave it out."
+            f"--param precision=bf16: {name} updates its tokens in place in float32; leave it out."
         )
     return Bfloat16(policy)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, SelfAttention
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Block(nn.Module):
         return x + self.weight * self.feed_forward(x)
 
 
-class SigdBase(nn.Module):
+class SigdBase(nn.Module, PathPolicy):
     """What both styles share: the blocks of the decoder, the score and its masks."""
 
     def __init__(self, config: SigdConfig, logit_scale: LogitScale) -> None:

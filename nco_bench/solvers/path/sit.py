@@ -37,7 +37,7 @@ from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.nn.threads import one_thread
 from nco_bench.solvers.path import sit_streaming
 from nco_bench.solvers.path.lehd import rename
-from nco_bench.solvers.path.policy import PathNodes, PathState
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 ATTENTIONS = ("cross", "self")
 STREAMED_FROM = 128
@@ -182,10 +182,11 @@ class SelfLayer(nn.Module):
         return self.attention.added(many, scale * math.sqrt(self.attention.head_dim))
 
 
-class Sit(nn.Module):
+class Sit(nn.Module, PathPolicy):
     """The whole policy: a linear embedding, representatives, `layers` layers of either attention, a linear score."""
 
     repairs = True
+    in_place = True
 
     def __init__(self, config: SitConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -221,6 +222,10 @@ class Sit(nn.Module):
             with one_thread() as threads:
                 scores = self._streamed(state, tokens, threads)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+    def auxiliary_tokens(self) -> AuxiliaryTokens | None:
+        """Those of the last layer but one, behind the representatives: the last one scores from within."""
+        return AuxiliaryTokens(self.layers[-2], 1 + self.config.repeats) if len(self.layers) > 1 else None
 
     def _scale(self, tokens: int, state: PathState) -> float | Tensor:
         context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)

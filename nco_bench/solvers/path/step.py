@@ -56,8 +56,8 @@ def candidate_limit(policy: PathPolicy, knn: int | None) -> int | None:
     BQ-NCO counts the current node and the destination among its k, SIT and SIGD count candidates only.
     """
     if knn is None:
-        return getattr(policy, "default_knn", None)
-    return max(1, knn - 2) if getattr(policy, "knn_counts_ends", False) else knn
+        return policy.default_knn
+    return max(1, knn - 2) if policy.knn_counts_ends else knn
 
 
 def action_scores(

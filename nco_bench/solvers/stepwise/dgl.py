@@ -16,7 +16,7 @@ Letters in shapes: B instances, R partial solutions, N nodes (depot first), K ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.solvers.path.lehd import Layer, LehdConfig, rename
 from nco_bench.solvers.path.lehd import from_official as lehd_from_official
-from nco_bench.solvers.stepwise.local_policy import Memory, Options, Walk, nearest, take
+from nco_bench.solvers.stepwise.local_policy import LocalViewPolicy, Memory, Options, Walk, nearest, take
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 
 EPSILON = 1e-7
@@ -75,7 +75,7 @@ def config_for(name: str, problem: str) -> DglConfig:
     return DglConfig(problem, neighbours=15) if problem == "cvrp" else DglConfig(problem)
 
 
-class Dgl(nn.Module):
+class Dgl(nn.Module, LocalViewPolicy):
     """The whole policy; its memory is the mean and the standard deviation of each node's distances to open nodes."""
 
     needs_start = True
@@ -92,6 +92,11 @@ class Dgl(nn.Module):
             self.depot = nn.Linear(config.width, config.width)
         self.decoder = nn.ModuleList(Layer(sizes) for _ in range(config.decoder_layers))
         self.score = nn.Linear(config.width, 1)
+
+    def limit_neighbours(self, count: int) -> bool:
+        """See so many candidates near the current node, and for the CVRP near the depot."""
+        self.config = replace(self.config, neighbours=count, depot_neighbours=count)
+        return True
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""

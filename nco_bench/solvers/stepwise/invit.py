@@ -26,7 +26,15 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.local_policy import Memory, Options, Walk, distances_from, nearest, take
+from nco_bench.solvers.stepwise.local_policy import (
+    LocalViewPolicy,
+    Memory,
+    Options,
+    Walk,
+    distances_from,
+    nearest,
+    take,
+)
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 
 CLIP = 10.0
@@ -195,7 +203,7 @@ class DecoderLayer(nn.Module):
         return self.norm(h + self.outer(F.relu(self.inner(h))))
 
 
-class Invit(nn.Module):
+class Invit(nn.Module, LocalViewPolicy):
     """The whole policy."""
 
     def __init__(self, config: InvitConfig) -> None:

@@ -12,7 +12,7 @@ R partial solutions of B instances are stored instance by instance, C = R / B of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -68,7 +68,6 @@ class Options:
     via: Tensor | None = None
 
 
-@runtime_checkable
 class LocalViewPolicy(Protocol):
     """A network that looks at neighbourhoods.
 
@@ -91,6 +90,10 @@ class LocalViewPolicy(Protocol):
 
     def options(self, nodes: RoutingNodes, walk: Walk) -> Options:
         """Return what can be done next, with probabilities."""
+
+    def limit_neighbours(self, count: int) -> bool:
+        """See so many neighbours from now on; False where the views are part of the model, as by default."""
+        return False
 
 
 def distances_from(coords: Tensor, here: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def sample_without_replacement(
     for _ in range(problem.candidates):
         scores, shown = action_scores(policy, problem, features, frontier, limit)
         step = torch.log_softmax(scores.double(), dim=1)
-        if cvrp and getattr(policy, "repairs", False):
+        if cvrp and policy.repairs:
             step = _repaired(problem, frontier, step, shown).log_softmax(dim=1)
         step = step.view(batch, -1, step.shape[1])
         joint = log_prob[:, :, None] + step

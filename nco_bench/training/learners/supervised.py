@@ -27,13 +27,8 @@ from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
 from nco_bench.nn.logit_scale import TRAINING_SIZE
-from nco_bench.solvers.path.bq import Bq
-from nco_bench.solvers.path.decoder_only import DecoderOnly
-from nco_bench.solvers.path.lehd import Lehd
-from nco_bench.solvers.path.pens import Pens
-from nco_bench.solvers.path.policy import PathNodes, PathState, path_state
+from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathState, path_state
 from nco_bench.solvers.path.problem import shares
-from nco_bench.solvers.path.sit import Sit
 from nco_bench.training.data import LabelStream
 from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
@@ -113,34 +108,36 @@ def next_visit_loss(scores: Tensor, via: Tensor, *, closed: bool) -> Tensor:
     return -log_p.gather(1, via.long()[:, None]).mean()
 
 
-def auxiliary_layer(policy: nn.Module) -> nn.Module:
-    """Return the layer whose output has a token per node, in order; the last one that a model runs as a whole.
+class NodeTokens:
+    """What a policy's `auxiliary_tokens` last put out in training, row by row in the order of the tour.
 
     Raises
     ------
     BadInputError
-        For a model without one.
+        For a model that has none.
     """
-    if isinstance(policy, DecoderOnly | Pens):
-        return policy.layers[-1]
-    # These score from within their last layer.
-    if isinstance(policy, Bq) and len(policy.layers) > 1:
-        return policy.layers[-2]
-    if isinstance(policy, Lehd) and len(policy.decoder) > 1:
-        return policy.decoder[-2]
-    if isinstance(policy, Sit) and len(policy.layers) > 1:
-        return policy.layers[-2]
-    raise BadInputError(f"{type(policy).__name__}: has no auxiliary loss; add --config auxiliary=0.")
 
+    def __init__(self, policy: Any) -> None:
+        place: AuxiliaryTokens | None = policy.auxiliary_tokens()
+        if place is None:
+            raise BadInputError(f"{type(policy).__name__}: has no auxiliary loss; add --config auxiliary=0.")
+        self.place = place
+        self._last: Tensor | None = None
+        place.layer.register_forward_hook(self._keep)
 
-def tokens_between(policy: nn.Module, tokens: Tensor, candidates: int) -> Tensor:
-    """Return the tokens of the nodes between the ends, ``(B, M, W)``, of those that an `auxiliary_layer` returned.
+    def _keep(self, module: nn.Module, inputs: Any, output: Tensor | tuple[Tensor, Tensor]) -> None:
+        if module.training:
+            self._last = output[1] if isinstance(output, tuple) else output
 
-    Models order the ends, or join them, as they like; SIT's representatives come first.
-    """
-    ends = tokens.shape[1] - candidates
-    first = ends if isinstance(policy, Sit) else min(ends, 1)
-    return tokens[:, first : first + candidates]
+    def take(self, candidates: int) -> Tensor:
+        """Return the tokens ``(B, L, W)``, once: those between the ends, and the ends where the model always has both."""
+        assert self._last is not None
+        last, self._last = self._last, None
+        first = self.place.first
+        between = last[:, first : first + candidates]
+        if not self.place.ends:
+            return between
+        return torch.cat([last[:, first + candidates :], between, last[:, :first]], dim=1)
 
 
 class Supervised:
@@ -149,7 +146,7 @@ class Supervised:
     Parameters
     ----------
     policy
-        A path policy; with the auxiliary loss one that `auxiliary_layer` knows.
+        A path policy; with the auxiliary loss one that has `PathPolicy.auxiliary_tokens`.
     stream
         Labelled instances.
     recipe, seed
@@ -170,14 +167,9 @@ class Supervised:
         self._left: SubPaths | RoutePieces | None = None
         self._begun: dict[str, Any] = {}
         self._stood: dict[str, Any] = {}
-        self._tokens: list[Tensor] = []
         if recipe.auxiliary > 0 and stream.problem == "tsp":
             self.extra["neighbours"] = Neighbours(policy.config.width).to(device)
-            auxiliary_layer(policy).register_forward_hook(self._keep_tokens)
-
-    def _keep_tokens(self, module: nn.Module, inputs: Any, output: Tensor | tuple[Tensor, Tensor]) -> None:
-        if module.training:  # SIT's layers return representatives and tokens
-            self._tokens = [output[1] if isinstance(output, tuple) else output]
+            self._tokens = NodeTokens(policy)
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Return the loss of the next batch of decisions.
@@ -241,16 +233,11 @@ class Supervised:
         next_node = next_node_loss(self.policy.scores(state), paths.closed)
         total = next_node
         if self.recipe.auxiliary > 0:
-            total = next_node + self.recipe.auxiliary * self._neighbour_loss(length - 2, paths.closed)
-        penalty = self.policy.penalty() if hasattr(self.policy, "penalty") else None
+            tokens, ends = self._tokens.take(length - 2), self._tokens.place.ends
+            neighbours = self.extra["neighbours"](tokens, paths.closed and ends)
+            total = next_node + self.recipe.auxiliary * neighbours
+        penalty = self.policy.penalty()
         return Loss(total if penalty is None else total + penalty, next_node, whole)
-
-    def _neighbour_loss(self, candidates: int, closed: bool) -> Tensor:
-        last, head = self._tokens.pop(), self.extra["neighbours"]
-        if isinstance(self.policy, DecoderOnly):
-            # The model's own order is destination, between, origin.
-            return head(torch.cat([last[:, -1:], last[:, 1:-1], last[:, :1]], dim=1), closed)
-        return head(tokens_between(self.policy, last, candidates), False)
 
     def _route_pieces(
         self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float

@@ -113,8 +113,7 @@ def test_official_checkpoints_are_imported_and_the_nearest_size_is_taken(tmp_pat
     dataset = kool_tsp(20, count=2)
     solver = ready(dataset)
     assert solver.weights_facts()["name"] == "difusco-tsp50"
-    assert solver.model is not None
-    kept = solver.model.state_dict()["layers.1.time.weight"]
+    kept = solver.policy.state_dict()["layers.1.time.weight"]
     assert torch.equal(kept, official()["model.time_embed_layers.1.1.weight"])
     solve(solver, dataset.instances)
     named = DifuscoSolver(SolverOptions(solver="difusco", weights="difusco-tsp500"))

@@ -41,4 +41,4 @@ def test_what_a_policy_declares_stays_visible() -> None:
 )
 def test_a_precision_that_cannot_be_had_is_named(name: str, precision: str, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
-        at_precision(torch.nn.Identity(), name, precision)
+        at_precision(build_path_policy(name, "tsp"), name, precision)

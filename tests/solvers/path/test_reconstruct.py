@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from nco_bench.nn.build import build_path_policy
+from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_arrays, tour_lengths
 from nco_bench.solvers.path.reconstruction import Budget, improve_cvrp, improve_tsp
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance, rebuild_tsp
@@ -98,7 +99,7 @@ def filled_in_order(order: torch.Tensor, demand: torch.Tensor, capacity: int) ->
     return torch.tensor(flags)
 
 
-class NearestNeighbour(nn.Module):
+class NearestNeighbour(nn.Module, PathPolicy):
     """A policy that knows what it does: score = minus distance."""
 
     problem = "tsp"
