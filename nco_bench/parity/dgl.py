@@ -16,9 +16,8 @@ from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.turns import turned
 from nco_bench.solvers.path.problem import route_lengths, tour_lengths
 from nco_bench.solvers.stepwise.dgl import Dgl, DglConfig, build, from_official
-from nco_bench.solvers.stepwise.local_policy import Options
 from nco_bench.solvers.stepwise.local_steps import Moves, beams, begin, best_option, construct, move
-from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.policy import Options, RoutingNodes
 from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
 
 MOST_CAPACITY = 10_000

@@ -15,9 +15,8 @@ from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.turns import turned
 from nco_bench.solvers.stepwise.decode import trajectory_lengths
 from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
-from nco_bench.solvers.stepwise.local_policy import Options, Walk
 from nco_bench.solvers.stepwise.local_steps import Moves, best_option, construct
-from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.policy import Options, RoutingNodes, Walk
 from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
 
 BOX_POINTS = 5

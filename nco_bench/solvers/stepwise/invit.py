@@ -26,8 +26,15 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.local_policy import Memory, Options, Walk, distances_from, nearest, take
-from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.policy import (
+    Memory,
+    Options,
+    RoutingNodes,
+    Walk,
+    distances_from,
+    nearest,
+    take,
+)
 
 CLIP = 10.0
 DECODER_LAYERS = 2

@@ -25,8 +25,8 @@ from nco_bench.solvers.decoding.spec import Decoding
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
 from nco_bench.solvers.decoding.turns import turns
 from nco_bench.solvers.stepwise.decode import solution_arrays, trajectories, trajectory_lengths
-from nco_bench.solvers.stepwise.local_policy import LocalViewPolicy
 from nco_bench.solvers.stepwise.local_steps import Moves, beams, best_option, construct, drawn
+from nco_bench.solvers.stepwise.policy import LocalViewPolicy
 from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
 
 ROWS_AT_A_TIME = {"cpu": 64, "cuda": 4096}

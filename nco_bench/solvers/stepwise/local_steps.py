@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from nco_bench.solvers.decoding.draws import uniform
-from nco_bench.solvers.stepwise.local_policy import LocalViewPolicy, Options, Walk
-from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.policy import LocalViewPolicy, Options, RoutingNodes, Walk
 from nco_bench.solvers.stepwise.steps import Demands, RoutingProblem
 
 Choose = Callable[[Options, int], Tensor]

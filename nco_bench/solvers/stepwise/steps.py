@@ -17,7 +17,8 @@ from torch import Tensor
 
 from nco_bench.errors import BadInputError
 from nco_bench.solvers.decoding.draws import mixed, streams
-from nco_bench.solvers.stepwise.policy import EncodeOncePolicy, RouteState, RoutingNodes, factored
+from nco_bench.solvers.stepwise.glimpse import factored
+from nco_bench.solvers.stepwise.policy import EncodeOncePolicy, RouteState, RoutingNodes
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks nodes: ``(B, P, N)`` logits and the number of the move to ``(B, P)`` indices."""

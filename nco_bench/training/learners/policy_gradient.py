@@ -28,7 +28,8 @@ from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.solvers.stepwise.decode import trajectory_lengths
-from nco_bench.solvers.stepwise.policy import MANY_TRAJECTORIES, EncodeOncePolicy
+from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
+from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.steps import (
     Demands,
     RoutingProblem,

@@ -19,10 +19,10 @@ from nco_bench.problems.tsp import score as tsp_score
 from nco_bench.problems.tsp import violations as tsp_violations
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.stepwise import decode as multistart
-from nco_bench.solvers.stepwise import policy as encode_once
+from nco_bench.solvers.stepwise import glimpse as fast
 from nco_bench.solvers.stepwise.beam import final_beams
 from nco_bench.solvers.stepwise.decode import decode_encode_once
-from nco_bench.solvers.stepwise.policy import Glimpse
+from nco_bench.solvers.stepwise.glimpse import Glimpse
 from nco_bench.solvers.stepwise.steps import (
     RoutingProblem,
     begin,
@@ -184,7 +184,7 @@ def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(model: str, probl
 def test_attention_by_factors_follows_the_same_tours(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = tsp_batch(size=40)  # enough starts
     ready = solve(model, "tsp", "multistart+x8", batch)
-    monkeypatch.setattr(encode_once, "FACTORED_NODES", 0)
+    monkeypatch.setattr(fast, "FACTORED_NODES", 0)
     plain = solve(model, "tsp", "multistart+x8", batch)
     assert all(np.array_equal(a, b) for a, b in zip(ready, plain, strict=True))
 
@@ -203,12 +203,12 @@ def test_attention_by_factors_gives_way_where_weights_underflow() -> None:
     with torch.inference_mode():
         problem = RoutingProblem(torch.rand(1, nodes, 2, generator=generator))
         progress = move(problem, begin(problem, trajectories), visited)
-        ready = encode_once.factored(glimpse, progress.state)
+        ready = fast.factored(glimpse, progress.state)
         assert ready.factors is not None
         for node in (visited, visited + 1):
             progress = progress if node is visited else move(problem, progress, node)
-            found = encode_once.pointer_scores(ready, progress.state)
-            expected = encode_once.pointer_scores(glimpse, progress.state)
+            found = fast.pointer_scores(ready, progress.state)
+            expected = fast.pointer_scores(glimpse, progress.state)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
