@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nco_bench.solvers.decoding.draws import mixed, picked, streams, uniform
 
@@ -70,111 +71,12 @@ class Trajectories:
     log_prob: Tensor | None = None
     via: Tensor | None = None
 
-
-def construct(
-    steps: Steps[State, Seen],
-    state: State,
-    choose: Choose,
-    *,
-    given: Move | None = None,
-    log_prob: bool = False,
-) -> Trajectories:
-    """Complete the partial solutions with a rule that picks actions.
-
-    Gradients flow into the log-probabilities where they are recorded.
-
-    Parameters
-    ----------
-    steps, state
-        The policy at work, and where it begins.
-    choose
-        The rule; a move that was given counts too.
-    given
-        The move that led to `state`, if there was one.
-    log_prob
-        Whether to add up log-probabilities. Without them the last move of a tour needs no network.
-    """
-    moves = [] if given is None else [given]
-    total: Tensor | None = None
-    while not steps.finished(state, len(moves)):
-        decided = None if log_prob else steps.only(state, len(moves))
-        if decided is None:
-            scores, seen = steps.scores(state)
-            action = choose(scores, len(moves))
-            if log_prob:
-                step = steps.log_probs(state, scores, seen).gather(2, action[..., None]).squeeze(2)
-                total = step if total is None else total + step
-        else:
-            action, seen = decided
-        state, move = steps.follow(state, seen, action)
-        moves.append(move)
-    return _joined(moves, total)
-
-
-def beam_search(
-    steps: Steps[State, Seen],
-    state: State,
-    width: int,
-    *,
-    given: Move | None = None,
-    keep: Keep | None = None,
-) -> Trajectories:
-    """Keep the `width` most probable partial solutions of each instance at every move.
-
-    All continuations of one instance compete by their summed log-probability, and beams are never merged: BQ-NCO, the
-    decoder-scaling paper, DGL and the official AM do it alike.
-
-    Parameters
-    ----------
-    steps, state, given
-        As in `construct`; one partial solution per instance.
-    width
-        C, the beams that are kept.
-    keep
-        Another rule than the most probable ones.
-
-    Returns
-    -------
-    Trajectories
-        The last beam, ``(B, C, T)``, most probable first.
-    """
-    log_prob: Tensor | None = None
-    moves = [] if given is None else [given]
-    parents = [torch.zeros_like(node) for node, _ in moves]
-    while not steps.finished(state, len(moves)):
-        scores, seen = steps.scores(state)
-        joint = steps.log_probs(state, scores, seen).double()
-        joint = joint if log_prob is None else log_prob[..., None] + joint
-        index = (keep or most_probable)(joint, width)
-        log_prob = joint.flatten(1).gather(1, index)
-        # Where there are fewer continuations than beams, the rest repeats the best one and never counts.
-        index = torch.where(log_prob.isneginf(), index[:, :1], index)
-        parent = index // joint.shape[2]
-        state, move = steps.follow(state, seen, index % joint.shape[2], parent)
-        parents.append(parent)
-        moves.append(move)
-    return _joined(_backtrack(parents, moves), log_prob)
-
-
-def _backtrack(parents: list[Tensor], moves: list[Move]) -> list[Move]:
-    """Follow the parents from the last move to the first; return the moves of the last beam."""
-    beam = torch.arange(parents[-1].shape[1], device=parents[-1].device).expand_as(parents[-1])
-    found: list[Move] = []
-    for parent, (node, via) in zip(reversed(parents), reversed(moves), strict=True):
-        found.append((node.gather(1, beam), None if via is None else via.gather(1, beam)))
-        beam = parent.gather(1, beam)
-    return found[::-1]
-
-
-def _joined(moves: list[Move], log_prob: Tensor | None) -> Trajectories:
-    nodes = torch.stack([node for node, _ in moves], dim=2)
-    if all(via is None for _, via in moves):
-        return Trajectories(nodes, log_prob)
-    flags = [torch.zeros_like(node, dtype=torch.bool) if via is None else via for node, via in moves]
-    return Trajectories(nodes, log_prob, torch.stack(flags, dim=2))
-
-
-# -------------------------------------------------------------------------------------------------- rules
+    def sequences(self) -> Tensor:
+        """Write visits of the depot out, ``(B, P, 2 T)``: before each node the depot, or the node before it once more."""
+        if self.via is None:
+            return self.nodes
+        before = F.pad(self.nodes[..., :-1], (1, 0)).masked_fill(self.via, 0)
+        return torch.stack([before, self.nodes], dim=3).flatten(2)
 
 
 def most_probable(joint: Tensor, width: int) -> Tensor:
@@ -226,3 +128,96 @@ def sampling(
         return picked(scores.softmax(dim=2), draw)
 
     return choose
+
+
+def construct(
+    steps: Steps[State, Seen], begun: tuple[State, Move | None], choose: Choose, *, log_prob: bool = False
+) -> Trajectories:
+    """Complete the partial solutions with a rule that picks actions.
+
+    Gradients flow into the log-probabilities where they are recorded.
+
+    Parameters
+    ----------
+    steps, begun
+        The policy at work, and where it begins, with the move that led there if one was given.
+    choose
+        The rule; a move that was given counts too.
+    log_prob
+        Whether to add up log-probabilities. Without them the last move of a tour needs no network.
+    """
+    state, given = begun
+    moves = [] if given is None else [given]
+    total: Tensor | None = None
+    while not steps.finished(state, len(moves)):
+        decided = None if log_prob else steps.only(state, len(moves))
+        if decided is None:
+            scores, seen = steps.scores(state)
+            action = choose(scores, len(moves))
+            if log_prob:
+                step = steps.log_probs(state, scores, seen).gather(2, action[..., None]).squeeze(2)
+                total = step if total is None else total + step
+        else:
+            action, seen = decided
+        state, move = steps.follow(state, seen, action)
+        moves.append(move)
+    return _joined(moves, total)
+
+
+def beam_search(
+    steps: Steps[State, Seen], begun: tuple[State, Move | None], width: int, *, keep: Keep = most_probable
+) -> Trajectories:
+    """Keep the `width` most probable partial solutions of each instance at every move.
+
+    All continuations of one instance compete by their summed log-probability, and beams are never merged: BQ-NCO, the
+    decoder-scaling paper, DGL and the official AM do it alike.
+
+    Parameters
+    ----------
+    steps, begun
+        As in `construct`; one partial solution per instance.
+    width
+        C, the beams that are kept.
+    keep
+        Another rule than the most probable ones.
+
+    Returns
+    -------
+    Trajectories
+        The last beam, ``(B, C, T)``, most probable first.
+    """
+    log_prob: Tensor | None = None
+    state, given = begun
+    moves = [] if given is None else [given]
+    parents = [torch.zeros_like(node) for node, _ in moves]
+    while not steps.finished(state, len(moves)):
+        scores, seen = steps.scores(state)
+        joint = steps.log_probs(state, scores, seen).double()
+        joint = joint if log_prob is None else log_prob[..., None] + joint
+        index = keep(joint, width)
+        log_prob = joint.flatten(1).gather(1, index)
+        # Where there are fewer continuations than beams, the rest repeats the best one and never counts.
+        index = torch.where(log_prob.isneginf(), index[:, :1], index)
+        parent = index // joint.shape[2]
+        state, move = steps.follow(state, seen, index % joint.shape[2], parent)
+        parents.append(parent)
+        moves.append(move)
+    return _joined(_backtrack(parents, moves), log_prob)
+
+
+def _backtrack(parents: list[Tensor], moves: list[Move]) -> list[Move]:
+    """Follow the parents from the last move to the first; return the moves of the last beam."""
+    beam = torch.arange(parents[-1].shape[1], device=parents[-1].device).expand_as(parents[-1])
+    found: list[Move] = []
+    for parent, (node, via) in zip(reversed(parents), reversed(moves), strict=True):
+        found.append((node.gather(1, beam), None if via is None else via.gather(1, beam)))
+        beam = parent.gather(1, beam)
+    return found[::-1]
+
+
+def _joined(moves: list[Move], log_prob: Tensor | None) -> Trajectories:
+    nodes = torch.stack([node for node, _ in moves], dim=2)
+    if all(via is None for _, via in moves):
+        return Trajectories(nodes, log_prob)
+    flags = [torch.zeros_like(node, dtype=torch.bool) if via is None else via for node, via in moves]
+    return Trajectories(nodes, log_prob, torch.stack(flags, dim=2))

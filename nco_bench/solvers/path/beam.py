@@ -45,7 +45,7 @@ def final_beams(policy: PathPolicy, problem: PathProblem, width: int, *, knn: in
     def search(part: slice, stopped: Event) -> Path:
         some = part_of(problem, part)
         steps = PathSteps(policy, some, features[part], limit, stopped=stopped)
-        return Path.of(beam_search(steps, start(some), width))
+        return Path.of(beam_search(steps, (start(some), None), width))
 
     return joined(in_threads(search, cut(len(problem.rows), width, shown + 2, problem.rows.device)))
 

@@ -111,6 +111,6 @@ def construct_from(
     def build(part: slice, stopped: Event) -> Path:
         some = part_of(problem, part)
         at_work = PathSteps(policy, some, features[part], limit, steps, stopped)
-        return Path.of(search.construct(at_work, start(some, copies), rule(part)))
+        return Path.of(search.construct(at_work, (start(some, copies), None), rule(part)))
 
     return joined(in_threads(build, cut(len(problem.rows), copies, shown + 2, problem.rows.device)))

@@ -20,8 +20,7 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.network import RANDOM_WEIGHTS, built, facts_of, to_tensors, unsuited
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, one_by_one, read_params
-from nco_bench.solvers.stepwise.decode import trajectories
-from nco_bench.solvers.stepwise.local_decode import ROWS_AT_A_TIME, check_decoding, decode_local_views
+from nco_bench.solvers.stepwise.decode import ROWS_AT_A_TIME, check_decoding, decode_local_views, trajectories
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.pulling import find
 from nco_bench.weights.store import WeightsFile

@@ -52,7 +52,7 @@ def sample_without_replacement(
 
     limit = candidate_limit(policy, None)
     steps = PathSteps(policy, problem, policy.embed(problem.nodes), limit, renormalised=True)
-    return Path.of(beam_search(steps, start(problem), count, keep=keep))
+    return Path.of(beam_search(steps, (start(problem), None), count, keep=keep))
 
 
 def conditioned(values: Tensor, maximum: Tensor) -> Tensor:

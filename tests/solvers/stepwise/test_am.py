@@ -14,11 +14,13 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.nn.build import build_path_policy, count_parameters, load_official
 from nco_bench.parity import check_fixture
 from nco_bench.problems import cvrp, tsp
+from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.stepwise.am import AmConfig, build
 from nco_bench.solvers.stepwise.decode import decode_encode_once
 from nco_bench.solvers.stepwise.glimpse import factored
-from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, cvrp_demands, move, sampling
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.steps import begin, move
 
 
 @pytest.mark.parametrize("name", ["am-tsp", "am-cvrp", "am-tsp-pretrained", "am-cvrp-pretrained"])
