@@ -37,7 +37,8 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
-from nco_bench.solvers.path.construct import best_action, construct_from
+from nco_bench.solvers.decoding.search import greedy_choice
+from nco_bench.solvers.path.construct import construct_from
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import PathProblem, tsp_problem
 from nco_bench.solvers.path.sit import STREAMED_FROM
@@ -151,7 +152,9 @@ def ours(name: str, official: nn.Module, coords: Tensor) -> Step:
             rows = torch.from_numpy(np.concatenate([tours[:, -1:], rows, tours[:, :1]], axis=1))
             problems[size] = PathProblem(nodes, rows, closed=size == 1)
         # Threads are started for this one step, which a whole construction does once.
-        return construct_from(policy, problems[size], features[0], best_action, steps=1).order[:, 0]
+        return construct_from(policy, problems[size], features[0], lambda part: greedy_choice, steps=1).order[
+            :, 0
+        ]
 
     return step
 

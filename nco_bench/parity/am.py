@@ -9,10 +9,10 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.solvers.decoding.search import Trajectories, beam_search
 from nco_bench.solvers.stepwise.am import Am, AmConfig, build, from_official
-from nco_bench.solvers.stepwise.beam import final_beams
-from nco_bench.solvers.stepwise.decode import trajectory_lengths
-from nco_bench.solvers.stepwise.steps import RoutingProblem, begin
+from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
+from nco_bench.solvers.stepwise.steps import EncodeOnce, begin
 
 PRETRAINED_SHARE = 0.95
 """Of the tours with trained weights: a tie in float32 may turn one."""
@@ -116,11 +116,17 @@ def _check_decoding(fixture: Fixture, policy: Am, checks: Checks) -> None:
     checks.close("forced.cost", _lengths(problem, done.nodes)[:, 0], fixture.wanted("forced.cost"))
 
 
+@torch.inference_mode()
+def _beams(policy: Am, problem: RoutingProblem, width: int) -> Trajectories:
+    steps = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
+    return beam_search(steps, steps.begin(1), width)
+
+
 def _check_beams(fixture: Fixture, policy: Am, checks: Checks) -> None:
     """Compare beams of every width held, which their names end with."""
     for name in fixture.groups(r"beam\d+"):
         problem = problem_of(fixture)
-        beams = final_beams(policy, problem, policy.encode(problem.nodes()), int(name.removeprefix("beam")))
+        beams = _beams(policy, problem, int(name.removeprefix("beam")))
         assert beams.log_prob is not None
         pi = fixture.expected(f"{name}.pi")
         checks.same(f"{name}.pi", _cut(beams.nodes.flatten(0, 1), pi), pi)
@@ -141,8 +147,7 @@ def _check_pretrained(fixture: Fixture, policy: Am, checks: Checks) -> None:
     for name in fixture.groups(r"beam\d+"):
         best = fixture.expected(f"{name}.best_cost")
         part, width = problem.take(slice(0, len(best))), int(name.removeprefix("beam"))
-        beams = final_beams(policy, part, policy.encode(part.nodes()), width)
-        checks.close(f"{name}.best_cost", _lengths(part, beams.nodes).amin(dim=1), best)
+        checks.close(f"{name}.best_cost", _lengths(part, _beams(policy, part, width).nodes).amin(dim=1), best)
 
 
 def _check_pretrained_tours(fixture: Fixture, policy: Am, checks: Checks, problem: RoutingProblem) -> None:

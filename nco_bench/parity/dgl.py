@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -13,13 +14,13 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.decoding.search import beam_search, construct, greedy_choice
 from nco_bench.solvers.decoding.turns import turned
-from nco_bench.solvers.path.problem import route_lengths, tour_lengths
+from nco_bench.solvers.path.problem import Path, route_lengths, tour_lengths
 from nco_bench.solvers.stepwise.dgl import Dgl, DglConfig, build, from_official
-from nco_bench.solvers.stepwise.local_policy import Options
-from nco_bench.solvers.stepwise.local_steps import Moves, beams, begin, best_option, construct, move
-from nco_bench.solvers.stepwise.policy import RoutingNodes
-from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.local_steps import LocalViews
+from nco_bench.solvers.stepwise.policy import Options, RoutingNodes
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
 
 MOST_CAPACITY = 10_000
 
@@ -83,10 +84,11 @@ def _check_steps(fixture: Fixture, policy: Dgl, checks: Checks, problem: Routing
     for name in fixture.groups(r"step\d+"):
         selected = fixture.input(f"{name}.selected")
         flags = _flags(fixture, name, selected) if problem.demands is not None else None
-        walks = begin(policy, problem, nodes, 1, selected[:, 0])
+        steps = LocalViews(policy, problem, nodes)
+        walks, _ = steps.begin(1, selected[:, :1])
         for i in range(1, selected.shape[1]):
             via = None if flags is None else flags[:, i]
-            walks = move(policy, problem, nodes, walks, selected[:, i], via)
+            walks = steps.move(walks, selected[:, i], via)
         walk = walks.state
         every = torch.arange(nodes.coords.shape[1]).expand(len(selected), -1)
         features = policy.features(nodes, walk, every)
@@ -141,17 +143,16 @@ def _check_solutions(
         starts = starts.expand(len(coords))
     if name == "beam":
         width = fixture.size("beam_size")
-        found = [beams(policy, problem, width, start.expand(len(metric))) for start in starts]
-        via = None if problem.demands is None else _by_instance([f.flags for f in found], width)
-        done = Moves(
-            _by_instance([f.nodes for f in found], width),
-            via,
-            _by_instance([f.log_prob for f in found], width),
-        )
+        steps = LocalViews(policy, problem, problem.nodes())
+        begun = (steps.begin(1, start.expand(len(metric), 1)) for start in starts)
+        found = [beam_search(steps, each, width) for each in begun]
+        via = None if problem.demands is None else _by_instance([f.via for f in found])
+        done = Path(_by_instance([f.nodes for f in found]), via)
         metric = metric.repeat_interleave(width * len(starts), dim=0)
     else:
-        done = construct(policy, seen, best_option, starts=starts.expand(len(metric)))
-    checks.same(f"{name}.tours", done.nodes, fixture.wanted(f"{name}.tours"))
+        steps = LocalViews(policy, seen, seen.nodes())
+        done = Path.of(construct(steps, steps.begin(1, starts.expand(len(metric))[:, None]), greedy_choice))
+    checks.same(f"{name}.tours", done.order, fixture.wanted(f"{name}.tours"))
     if done.via is not None:
         checks.same(f"{name}.flags", done.via, fixture.wanted(f"{name}.flags"))
     lengths = _lengths(metric, done)
@@ -161,15 +162,15 @@ def _check_solutions(
         checks.close(f"{name}.best_len", best, fixture.wanted(f"{name}.best_len"))
 
 
-def _by_instance(parts: list[Tensor], width: int) -> Tensor:
-    """Join the beams of several starts, ``(B C, ...)`` each, instance by instance, then start by start."""
-    return torch.stack([part.unflatten(0, (-1, width)) for part in parts], dim=1).flatten(0, 2)
+def _by_instance(parts: Sequence[Tensor | None]) -> Tensor:
+    """Join the beams of several starts, ``(B, C, T)`` each, instance by instance, then start by start."""
+    return torch.stack([part for part in parts if part is not None], dim=1).flatten(0, 2)
 
 
-def _lengths(coords: Tensor, done: Moves) -> Tensor:
+def _lengths(coords: Tensor, done: Path) -> Tensor:
     if done.via is None:
-        return tour_lengths(coords, done.nodes)
-    return route_lengths(coords, done.nodes, done.via)
+        return tour_lengths(coords, done.order)
+    return route_lengths(coords, done.order, done.via)
 
 
 def _augmented(fixture: Fixture, copies: Tensor) -> Tensor:
@@ -189,13 +190,14 @@ def _check_training(fixture: Fixture, policy: Dgl, checks: Checks, problem: Rout
         via = fixture.input("train.flags").bool()
     checks.close(
         "train.solution_len",
-        _lengths(problem.coords, Moves(solution, via, solution)),
+        _lengths(problem.coords, Path(solution, via)),
         fixture.wanted("train.solution_len"),
     )
     nodes = problem.nodes()
     if nodes.demand is not None:
         nodes = RoutingNodes(torch.cat([nodes.coords, nodes.demand[..., None]], dim=2), nodes.demand)
-    walks, chosen = begin(policy, problem, nodes, 1, solution[:, 0]), []
+    steps, chosen = LocalViews(policy, problem, nodes), []
+    walks, _ = steps.begin(1, solution[:, :1])
     for step in range(1, solution.shape[1]):
         node, flag = solution[:, step], None if via is None else via[:, step]
         log_prob = _of(policy.options(nodes, walks.state), node, flag)
@@ -204,7 +206,7 @@ def _check_training(fixture: Fixture, policy: Dgl, checks: Checks, problem: Rout
             policy.zero_grad()
             (-log_prob.mean()).backward()
             _compare_norms(fixture, policy, checks, step)
-        walks = move(policy, problem, nodes, walks, node, flag)
+        walks = steps.move(walks, node, flag)
     probs = torch.stack(chosen, dim=1).detach()
     checks.close("train.probs", probs, fixture.wanted("train.probs"))
     loss = -F.pad(probs.double(), (1, 0), value=1.0).log().mean()

@@ -20,7 +20,7 @@ from nco_bench.parity.pomo import (
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
 from nco_bench.solvers.stepwise.elg import Elg, ElgConfig, Encoded, build, from_official
 from nco_bench.solvers.stepwise.policy import RouteState
-from nco_bench.solvers.stepwise.steps import Demands, RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands
 
 STEPS = ("first", "mid", "late")
 """Names of the steps that ``expected.steps`` numbers; others are called by their number, as ``step7``."""

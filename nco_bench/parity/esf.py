@@ -19,9 +19,10 @@ from nco_bench.nn.logit_scale import ScaleContext, esf
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.pomo import lengths_of, official_rows
 from nco_bench.parity.trajectories import replay
-from nco_bench.solvers.stepwise.policy import Glimpse, RouteState, RoutingNodes
+from nco_bench.solvers.stepwise.glimpse import Glimpse
+from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 from nco_bench.solvers.stepwise.pomo import InstanceNorm, Pomo, PomoConfig, build
-from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
 
 NORMS = ("instance", "batch_no_track")
 """POMO's normalisation of each instance, which stands where none is named; Omni-VRP's over batch and nodes together."""

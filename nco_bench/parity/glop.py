@@ -13,6 +13,7 @@ from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.insertion import insert_tsp
+from nco_bench.solvers.decoding.search import greedy_choice
 from nco_bench.solvers.divide.glop import Glop, both_ways, build, config_of, from_official
 from nco_bench.solvers.divide.glop_partition import SMALLEST, affinities
 from nco_bench.solvers.divide.glop_revision import (
@@ -32,7 +33,6 @@ from nco_bench.solvers.divide.glop_routes import (
     routes_of,
 )
 from nco_bench.solvers.stepwise.policy import RoutingNodes
-from nco_bench.solvers.stepwise.steps import greedy_choice
 
 SETTINGS: dict[str, dict[str, bool]] = {
     "aug": {},

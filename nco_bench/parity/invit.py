@@ -12,13 +12,12 @@ from torch.nn import functional as F
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
+from nco_bench.solvers.decoding.search import Choose, Trajectories, construct, greedy_choice
 from nco_bench.solvers.decoding.turns import turned
-from nco_bench.solvers.stepwise.decode import trajectory_lengths
 from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
-from nco_bench.solvers.stepwise.local_policy import Options, Walk
-from nco_bench.solvers.stepwise.local_steps import Moves, best_option, construct
-from nco_bench.solvers.stepwise.policy import RoutingNodes
-from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.local_steps import LocalViews
+from nco_bench.solvers.stepwise.policy import Options, RoutingNodes, Walk
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, trajectory_lengths
 
 BOX_POINTS = 5
 """How many points of the fixture's normalisation check make the box."""
@@ -68,13 +67,17 @@ def problem_of(fixture: Fixture, group: str = "") -> RoutingProblem:
     return RoutingProblem(coords, cvrp_demands(demand, capacity))
 
 
-def _starts(fixture: Fixture, group: str = "") -> Tensor | None:
-    return fixture.input(f"{group}start") if fixture.has(f"input.{group}start") else None
-
-
-def _lengths(problem: RoutingProblem, moves: Moves) -> Tensor:
+def _lengths(problem: RoutingProblem, done: Trajectories) -> Tensor:
     cvrp = problem.demands is not None
-    return trajectory_lengths(problem.coords.double(), moves.nodes[:, None], cvrp=cvrp).squeeze(1)
+    return trajectory_lengths(problem.coords.double(), done.nodes, cvrp=cvrp).squeeze(1)
+
+
+def _built(fixture: Fixture, policy: Invit, group: str = "", choose: Choose = greedy_choice) -> Trajectories:
+    """Build one solution per instance, from the given first nodes; log-probabilities are noted."""
+    problem = problem_of(fixture, group)
+    steps = LocalViews(policy, problem, problem.nodes())
+    starts = fixture.input(f"{group}start")[:, None] if fixture.has(f"input.{group}start") else None
+    return construct(steps, steps.begin(1, starts), choose, log_prob=True)
 
 
 def _ours(official: Tensor, problem: RoutingProblem) -> Tensor:
@@ -82,12 +85,15 @@ def _ours(official: Tensor, problem: RoutingProblem) -> Tensor:
     return official if problem.demands is None else official + 1
 
 
-def _outcome(fixture: Fixture, checks: Checks, problem: RoutingProblem, done: Moves, group: str = "") -> None:
+def _outcome(
+    fixture: Fixture, checks: Checks, problem: RoutingProblem, done: Trajectories, group: str = ""
+) -> None:
     expected = fixture.wanted(f"{group}greedy.tours")
     ours = None if expected is None else _ours(expected, problem)
-    checks.same(f"{group}greedy.tours", done.nodes, ours)
+    checks.same(f"{group}greedy.tours", done.nodes[:, 0], ours)
     checks.close(f"{group}greedy.lengths", _lengths(problem, done), fixture.wanted(f"{group}greedy.lengths"))
-    checks.close(f"{group}greedy.log_prob", done.log_prob, fixture.wanted(f"{group}greedy.log_prob"))
+    assert done.log_prob is not None
+    checks.close(f"{group}greedy.log_prob", done.log_prob[:, 0], fixture.wanted(f"{group}greedy.log_prob"))
 
 
 def _check_greedy(fixture: Fixture, policy: Invit, checks: Checks) -> None:
@@ -103,7 +109,7 @@ def _check_greedy(fixture: Fixture, policy: Invit, checks: Checks) -> None:
         return seen[-1]
 
     policy.options = noted  # type: ignore[method-assign]
-    done = construct(policy, problem, best_option, starts=_starts(fixture), log_prob=True)
+    done = _built(fixture, policy)
     policy.options = inner  # type: ignore[method-assign]
     _outcome(fixture, checks, problem, done)
     width = max(o.nodes.shape[1] for o in seen)
@@ -159,11 +165,7 @@ def _check_inside(
 
 
 def _check_second(fixture: Fixture, policy: Invit, checks: Checks) -> None:
-    problem = problem_of(fixture, "b.")
-    starts = _starts(fixture, "b.")
-    _outcome(
-        fixture, checks, problem, construct(policy, problem, best_option, starts=starts, log_prob=True), "b."
-    )
+    _outcome(fixture, checks, problem_of(fixture, "b."), _built(fixture, policy, "b."), "b.")
 
 
 def _check_augmentation(fixture: Fixture, checks: Checks) -> None:
@@ -180,15 +182,24 @@ def _check_augmentation(fixture: Fixture, checks: Checks) -> None:
 
 def _forced(fixture: Fixture, policy: Invit) -> tuple[Tensor, Tensor]:
     """Follow given solutions; return their log-probabilities and lengths."""
-    problem, starts = problem_of(fixture), _starts(fixture)
-    moves = _ours(fixture.input("forced_tours"), problem)[:, 0 if starts is None else 1 :]
+    problem, inner = problem_of(fixture), policy.options
+    moves = _ours(fixture.input("forced_tours"), problem)
+    shown: list[Tensor] = []
 
-    def choose(options: Options, step: int) -> Tensor:
-        possible = (options.nodes == moves[:, step : step + 1]) & options.log_probs.isfinite()
-        return possible.long().argmax(dim=1)
+    def noted(nodes: RoutingNodes, walk: Walk) -> Options:
+        options = inner(nodes, walk)
+        shown.append(options.nodes)
+        return options
 
-    done = construct(policy, problem, choose, starts=starts, log_prob=True)
-    return done.log_prob, _lengths(problem, done)
+    def choose(scores: Tensor, step: int) -> Tensor:
+        possible = (shown[-1] == moves[:, step : step + 1]) & scores[:, 0].isfinite()
+        return possible.long().argmax(dim=1, keepdim=True)
+
+    policy.options = noted  # type: ignore[method-assign]
+    done = _built(fixture, policy, choose=choose)
+    policy.options = inner  # type: ignore[method-assign]
+    assert done.log_prob is not None
+    return done.log_prob[:, 0], _lengths(problem, done)
 
 
 def _check_forced(fixture: Fixture, policy: Invit, checks: Checks) -> None:

@@ -10,9 +10,8 @@ from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
-from nco_bench.solvers.stepwise.decode import trajectory_lengths
 from nco_bench.solvers.stepwise.pomo import Pomo, PomoConfig, build, from_official
-from nco_bench.solvers.stepwise.steps import RoutingProblem
+from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
 
 OFFICIAL_ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 """POMO's eight transforms as numbers of ours."""

@@ -10,16 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.parity.fixture import Checks, Fixture
+from nco_bench.solvers.decoding.search import Choose, construct, forced, greedy_choice
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
-from nco_bench.solvers.stepwise.steps import (
-    Choose,
-    Demands,
-    RoutingProblem,
-    float32_demands,
-    forced,
-    greedy_choice,
-    roll_out,
-)
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, float32_demands
+from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 GRADIENT_TOLERANCE = 1e-3
 Importer = Callable[[dict[str, Tensor]], dict[str, Tensor]]
@@ -61,8 +55,8 @@ def replay(
         return rule(logits, step)
 
     network = cast("EncodeOncePolicy", policy)
-    encoded = network.encode(problem.nodes())
-    done = roll_out(network, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
+    steps = EncodeOnce(network, problem, network.encode(problem.nodes()))
+    done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
     assert done.log_prob is not None
     return Replay(done.nodes, torch.stack(answers), done.log_prob)
 

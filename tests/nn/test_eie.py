@@ -15,7 +15,8 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.eie import EieConfig, build, curve, integrate, learned_scale, requr, sampled_entropy
 from nco_bench.nn.entropy import exact_scale, expected_entropy
 from nco_bench.nn.logit_scale import ScaleContext, logit_scale
-from nco_bench.solvers.stepwise.steps import RoutingProblem, begin
+from nco_bench.solvers.stepwise.problem import RoutingProblem
+from nco_bench.solvers.stepwise.steps import begin
 from nco_bench.training.learners.eie import departures
 from nco_bench.weights.store import SHIPPED, load_into, verify
 

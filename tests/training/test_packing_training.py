@@ -12,8 +12,8 @@ from scipy import stats
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext
+from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.packing.decode import roll_out
-from nco_bench.solvers.stepwise.steps import sampling
 from nco_bench.training.courses import Assignment
 from nco_bench.training.learners.packing import (
     COURSE,

@@ -1,4 +1,4 @@
-"""What decodings of several families share: their names, draws, symmetries, and first solutions by insertion.
+"""What decodings of several families share: names, draws, symmetries, first solutions, and the loops over moves (`search`).
 
 It knows no network and no family.
 """

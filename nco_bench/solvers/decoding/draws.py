@@ -33,6 +33,15 @@ def uniform(stream: Tensor, step: int) -> Tensor:
     return (mixed(stream + step) >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
+def picked(weights: Tensor, draw: Tensor) -> Tensor:
+    """Pick positions by weight: ``(..., A)`` weights and ``(...)`` draws in [0, 1) to ``(...)`` int64."""
+    cumulative = weights.cumsum(dim=-1)
+    total = cumulative[..., -1:]
+    # Below the total whatever rounding does, so that nothing of weight 0 is picked.
+    target = torch.minimum(draw[..., None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+
+
 @dataclass(frozen=True)
 class Draws:
     """What a search by iterations draws: a stream per instance, and one for what a batch must share.

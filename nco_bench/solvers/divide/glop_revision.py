@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from nco_bench.solvers.decoding.draws import mixed
+from nco_bench.solvers.decoding.search import greedy_choice, sampling
 from nco_bench.solvers.divide.glop import Choose, both_ways
 from nco_bench.solvers.stepwise.am import Am
-from nco_bench.solvers.stepwise.steps import greedy_choice, sampling
 
 NODES_AT_A_TIME = {"cpu": 2**13, "cuda": 2**21}
 """Nodes of segments, flips included, that a reviser sees together."""

@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv
 from nco_bench.nn.logit_scale import LogitScale
-from nco_bench.solvers.stepwise.policy import Glimpse, RouteState, clipped, pointer_scores, split_heads
+from nco_bench.solvers.stepwise.glimpse import Glimpse, clipped, pointer_scores, split_heads
+from nco_bench.solvers.stepwise.policy import RouteState
 
 PIXELS = 100
 PIXEL = 0.01

@@ -21,7 +21,8 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from nco_bench.solvers.divide.htsp import Htsp, LowerModel
-from nco_bench.solvers.stepwise.policy import Factors, RouteState, factored
+from nco_bench.solvers.stepwise.glimpse import Factors, factored
+from nco_bench.solvers.stepwise.policy import RouteState
 
 METRES = 1000.0
 """The official code keeps distances of coordinates times 1,000 in float32."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nco_bench.problems.bpp3d import ORIENTATIONS
-from nco_bench.solvers.stepwise.steps import sampling
+from nco_bench.solvers.decoding.search import sampling
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks from ``(B, P, A)`` logits at a step, ``(B, P)``."""

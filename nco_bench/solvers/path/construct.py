@@ -1,6 +1,6 @@
-"""Greedy construction and sampling: one pass that adds a node at a time.
+"""Greedy construction and sampling with path policies; threads share the batch.
 
-Letters in shapes: B batch, C solutions per instance, M candidates, A actions.
+Letters in shapes: B batch, M candidates.
 """
 
 from __future__ import annotations
@@ -11,21 +11,15 @@ from threading import Event
 import torch
 from torch import Tensor
 
-from nco_bench.nn.threads import in_threads
-from nco_bench.solvers.decoding.draws import streams, uniform
+from nco_bench.nn.threads import cut, in_threads
+from nco_bench.solvers.decoding import search
+from nco_bench.solvers.decoding.search import Choose, greedy_choice, sampling
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import Path, PathProblem, joined, part_of
-from nco_bench.solvers.path.step import Frontier, action_scores, advance, candidate_limit, split_action, start
-from nco_bench.solvers.path.threaded import cut
+from nco_bench.solvers.path.step import PathSteps, candidate_limit, start
 
-Choose = Callable[[Tensor, int, slice], Tensor]
-"""Picks actions: scores ``(R, A)`` of some of the B C solutions, the number of the step and which solutions they are, to
-``(R,)`` indices."""
-
-
-def best_action(scores: Tensor, step: int, rows: slice) -> Tensor:
-    """The rule of greedy construction, whatever the step."""
-    return scores.argmax(dim=1)
+Rule = Callable[[slice], Choose]
+"""Makes the rule that picks actions for some of the B instances."""
 
 
 @torch.inference_mode()
@@ -42,7 +36,7 @@ def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) 
         Show the network only the nearest candidates, counted as the policy's paper counts them; None is the
         policy's default.
     """
-    return construct(policy, problem, best_action, knn=knn)
+    return construct(policy, problem, lambda part: greedy_choice, knn=knn)
 
 
 @torch.inference_mode()
@@ -74,23 +68,17 @@ def sample(
     Path
         ``(B count, M)``, instance by instance.
     """
-    stream = streams(seeds.to(problem.rows.device), first, count).flatten()  # (B C,)
+    seeds = seeds.to(problem.rows.device)
 
-    def choose(scores: Tensor, step: int, rows: slice) -> Tensor:
-        cumulative = torch.softmax(scores.double(), dim=1).cumsum(dim=1)
-        total = cumulative[:, -1:]
-        # Below the total whatever rounding does, so that no action of probability 0 is drawn.
-        target = torch.minimum(
-            uniform(stream[rows], step)[:, None] * total, torch.nextafter(total, torch.zeros_like(total))
-        )
-        return torch.searchsorted(cumulative, target, right=True).squeeze(1)
+    def rule(part: slice) -> Choose:
+        return sampling(seeds[part], first, count, double=True)
 
-    return construct(policy, problem, choose, copies=count, knn=knn)
+    return construct(policy, problem, rule, copies=count, knn=knn)
 
 
 @torch.inference_mode()
 def construct(
-    policy: PathPolicy, problem: PathProblem, choose: Choose, *, copies: int = 1, knn: int | None = None
+    policy: PathPolicy, problem: PathProblem, rule: Rule, *, copies: int = 1, knn: int | None = None
 ) -> Path:
     """Build `copies` solutions per problem with a rule that picks actions.
 
@@ -99,7 +87,7 @@ def construct(
     Path
         ``(B copies, M)``, instance by instance.
     """
-    return construct_from(policy, problem, policy.embed(problem.nodes), choose, copies=copies, knn=knn)
+    return construct_from(policy, problem, policy.embed(problem.nodes), rule, copies=copies, knn=knn)
 
 
 @torch.inference_mode()
@@ -107,7 +95,7 @@ def construct_from(
     policy: PathPolicy,
     problem: PathProblem,
     features: Tensor,
-    choose: Choose,
+    rule: Rule,
     *,
     copies: int = 1,
     knn: int | None = None,
@@ -115,48 +103,14 @@ def construct_from(
 ) -> Path:
     """Build solutions as `construct`, from given features ``(B, N, E)``; only the first nodes of each if `steps` is given.
 
-    On the CPU threads share the batch (`parts`). Within a part the only loop is over steps.
+    On the CPU threads share the batch (`cut`). Within a part the only loop is over steps.
     """
     limit = candidate_limit(policy, knn)
     shown = problem.candidates if limit is None else min(limit, problem.candidates)
-    parts = cut(len(problem.rows), copies, shown + 2, problem.rows.device)
 
     def build(part: slice, stopped: Event) -> Path:
-        rows = slice(part.start * copies, part.stop * copies)
-        return _construct(
-            policy, part_of(problem, part), features[part], start(part_of(problem, part), copies),
-            lambda scores, step: choose(scores, step, rows), limit, problem.candidates if steps is None else steps,
-            stopped,
-        )  # fmt: skip
+        some = part_of(problem, part)
+        at_work = PathSteps(policy, some, features[part], limit, steps, stopped)
+        return Path.of(search.construct(at_work, (start(some, copies), None), rule(part)))
 
-    return joined(in_threads(build, parts))
-
-
-def _construct(
-    policy: PathPolicy,
-    problem: PathProblem,
-    features: Tensor,
-    frontier: Frontier,
-    choose: Callable[[Tensor, int], Tensor],
-    limit: int | None,
-    steps: int,
-    stopped: Event,
-) -> Path:
-    total, cvrp = frontier.rows.shape[0], problem.load is not None
-    device = frontier.rows.device
-    order = torch.empty(total, steps, dtype=torch.int64, device=device)
-    flags = torch.empty(total, steps, dtype=torch.bool, device=device) if cvrp else None
-    for step in range(steps):
-        if stopped.is_set():
-            break
-        if frontier.candidates == 1 and not cvrp:  # nothing to decide
-            action, shown = torch.zeros(total, dtype=torch.int64, device=device), None
-        else:
-            scores, shown = action_scores(policy, problem, features, frontier, limit)
-            action = choose(scores, step)
-        choice, via = split_action(action, shown, cvrp=cvrp)
-        frontier, node, via = advance(problem, frontier, choice, via)
-        order[:, step] = node
-        if flags is not None and via is not None:
-            flags[:, step] = via
-    return Path(order, flags)
+    return joined(in_threads(build, cut(len(problem.rows), copies, shown + 2, problem.rows.device)))

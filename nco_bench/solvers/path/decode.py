@@ -6,8 +6,8 @@ Letters in shapes: B batch, N nodes (V customers and the depot for the CVRP).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from nco_bench.solvers.path.beam import beam
 from nco_bench.solvers.path.construct import greedy, sample
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import (
+    Path,
     PathProblem,
     cvrp_problem,
     route_arrays,
@@ -124,12 +125,12 @@ def decode_path(
     check_instances(policy.problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
     coords = coords.to(like.device)
     if demand is None or capacity is None:
-        return tour_arrays(_decode_tsp(task, coords, budget))
+        return tour_arrays(_shortest_version(task, _Batch(task.seen(coords), coords), budget)[0])
     if demand.shape[1] == coords.shape[1] - 1:
         demand = torch.cat([torch.zeros_like(demand[:, :1]), demand], dim=1)
-    order, via = _decode_cvrp(
-        task, coords, demand.to(like.device).long(), capacity.to(like.device).long(), budget
-    )
+    demand, capacity = demand.to(like.device).long(), capacity.to(like.device).long()
+    order, via = _shortest_version(task, _Batch(task.seen(coords), coords, demand, capacity), budget)
+    assert via is not None
     return route_arrays(order, via)
 
 
@@ -176,180 +177,133 @@ def _reporter(
     return report
 
 
-# ---------------------------------------------------------------------------------------------------- TSP
+Solutions = tuple[Tensor, Tensor | None]
+"""Whole tours ``(B, N)`` and None; or customers and flags, ``(B, V)`` each."""
 
 
-def _decode_tsp(task: _Task, coords: Tensor, budget: Budget) -> Tensor:
-    """Return tours ``(B, N)``; with augmentation the shortest of the eight versions."""
+@dataclass(frozen=True)
+class _Batch:
+    """Instances as the policy sees them, ``(B, N, 2)``; `metric` are the coordinates that lengths are measured on."""
+
+    coords: Tensor
+    metric: Tensor
+    demand: Tensor | None = None
+    capacity: Tensor | None = None
+
+    def problem(self, start: int = 0) -> PathProblem:
+        """Return the path problems; tours begin at `start`."""
+        if self.demand is None or self.capacity is None:
+            return tsp_problem(self.coords, start)
+        return cvrp_problem(self.coords, self.demand, self.capacity)
+
+    def lengths(self, found: Solutions) -> Tensor:
+        """Lengths of one or more solutions per instance, float64."""
+        order, via = found
+        metric = self.metric.repeat_interleave(len(order) // len(self.metric), dim=0)
+        return tour_lengths(metric, order) if via is None else route_lengths(metric, order, via)
+
+
+def _shortest_version(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
+    """Decode; with augmentation return the shortest of the eight versions."""
     if task.decoding.augmentation == 1:
-        return _tours(task, coords, coords, budget)
-    versions, metric = symmetries(coords), coords.repeat_interleave(SYMMETRIES, dim=0)
-    quiet = Budget(budget.iterations, budget.seconds, budget.begun, lambda seconds, costs: None)
-    tours = _tours(task, versions, metric, quiet)
-    tours = best_of(tour_lengths(metric, tours), tours, SYMMETRIES)
-    budget.note(tour_lengths(coords, tours))
-    return tours
+        return _decoded(task, batch, budget)
+    coords = task.seen(symmetries(batch.metric))
+    given = (batch.metric, batch.demand, batch.capacity)
+    metric, demand, capacity = (
+        None if each is None else each.repeat_interleave(SYMMETRIES, dim=0) for each in given
+    )
+    assert metric is not None
+    versions = _Batch(coords, metric, demand, capacity)
+    quiet = replace(budget, report=lambda seconds, costs: None)
+    found = _decoded(task, versions, quiet)
+    found = _kept(versions.lengths(found), found, SYMMETRIES)
+    budget.note(batch.lengths(found))
+    return found
 
 
-def _tours(task: _Task, coords: Tensor, metric: Tensor, budget: Budget) -> Tensor:
-    """Decode ``(B, N, 2)`` without augmentation; `metric` are the coordinates that lengths are measured on."""
-    decoding, policy = task.decoding, task.policy
-    seen = task.seen(coords)
-    if decoding.name in ("rrc", "prc"):
-        draws = task.draws(seen)
-        return improve_tsp(
-            policy, seen, _initial_tours(task, seen, draws), budget, draws,
-            parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
-        )  # fmt: skip
-    if decoding.name == "multistart":
-        tours = _multistart(task, seen, metric)
-    else:
-        problem = tsp_problem(seen)
-        orders = _orders(task, problem)
-        copies = orders.shape[0] // coords.shape[0]
-        tours = torch.cat([problem.rows[:, :1].repeat_interleave(copies, dim=0), orders], dim=1)
-        if copies > 1:
-            lengths = tour_lengths(metric.repeat_interleave(copies, dim=0), tours)
-            tours = best_of(lengths, tours, copies)
-    budget.note(tour_lengths(metric, tours))
-    return tours
-
-
-def _initial_tours(task: _Task, seen: Tensor, draws: Draws) -> Tensor:
-    """Build what rrc and prc begin with, ``(B, N)``."""
-    if task.decoding.init == "greedy":
-        problem = tsp_problem(seen)
-        return _complete(problem, greedy(task.policy, problem, knn=task.decoding.knn).order)
-    order = draws.permutations(0, ORDER, seen.shape[1])
-    if task.decoding.init == "insertion":
-        return insert_tsp(seen, order)
-    points = seen.double().cpu().numpy()
-    made = [nearest_by_tree(p, start) for p, start in zip(points, order[:, 0].tolist(), strict=True)]
-    return torch.from_numpy(np.stack(made)).to(seen.device)
-
-
-def _orders(task: _Task, problem: PathProblem) -> Tensor:
-    """Return one or more visiting orders per problem, ``(B copies, M)``."""
+def _decoded(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
+    """Decode without augmentation: re-construct, or keep the shortest of all that is built."""
     decoding = task.decoding
-    if decoding.name == "beam":
-        return beam(task.policy, problem, decoding.k, knn=decoding.knn).order
-    if decoding.name == "sample":
-        seeds = task.seeds(len(problem.rows))
-        groups = [
-            sample(task.policy, problem, size, seeds, first=first, knn=decoding.knn).order.unflatten(
-                0, (-1, size)
-            )
-            for first, size in _sample_groups(decoding.k, problem)
-        ]
-        return torch.cat(groups, dim=1).flatten(0, 1)
-    return greedy(task.policy, problem, knn=decoding.knn).order
-
-
-def _sample_groups(count: int, problem: PathProblem) -> list[tuple[int, int]]:
-    """Cut the number of samples into groups (first, how many) that fit into memory."""
-    size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
-    return [(done, min(size, count - done)) for done in range(0, count, size)]
-
-
-def _multistart(task: _Task, seen: Tensor, metric: Tensor) -> Tensor:
-    """Greedy from evenly spread start nodes (all of them if k is 0), the shortest tour of each instance."""
-    count = seen.shape[1]
-    starts = torch.linspace(0, count - 1, min(task.decoding.k or count, count)).round().long().unique()
+    if decoding.name in ("rrc", "prc"):
+        return _reconstructed(task, batch, budget)
+    if decoding.name == "multistart" and batch.demand is not None:
+        raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
     best, best_lengths = None, None
-    for start in starts.tolist():
-        problem = tsp_problem(seen, start)
-        tours = _complete(problem, greedy(task.policy, problem, knn=task.decoding.knn).order)
-        lengths = tour_lengths(metric, tours)
+    for found in _built(task, batch):
+        lengths = batch.lengths(found)
+        copies = len(lengths) // len(batch.coords)
+        found, lengths = _kept(lengths, found, copies), lengths.view(-1, copies).amin(dim=1)
         if best is None or best_lengths is None:
-            best, best_lengths = tours, lengths
+            best, best_lengths = found, lengths
             continue
         better = lengths < best_lengths
-        best, best_lengths = (
-            torch.where(better[:, None], tours, best),
-            torch.where(better, lengths, best_lengths),
-        )
-    return best if best is not None else torch.empty(0, count, dtype=torch.int64)
+        best, best_lengths = _either(better, found, best), torch.minimum(lengths, best_lengths)
+    assert best is not None
+    assert best_lengths is not None
+    budget.note(best_lengths)
+    return best
 
 
-def _complete(problem: PathProblem, order: Tensor) -> Tensor:
-    """Put the start node before the visiting order."""
-    return torch.cat([problem.rows[:, :1], order], dim=1)
-
-
-# --------------------------------------------------------------------------------------------------- CVRP
-
-
-def _decode_cvrp(
-    task: _Task, coords: Tensor, demand: Tensor, capacity: Tensor, budget: Budget
-) -> tuple[Tensor, Tensor]:
-    """Return customers and flags, ``(B, V)`` each; with augmentation the shortest of the eight versions."""
-    if task.decoding.augmentation == 1:
-        return _routes(task, coords, demand, capacity, coords, budget)
-    metric, demands, capacities = (t.repeat_interleave(SYMMETRIES, dim=0) for t in (coords, demand, capacity))
-    quiet = Budget(budget.iterations, budget.seconds, budget.begun, lambda seconds, costs: None)
-    order, via = _routes(task, symmetries(coords), demands, capacities, metric, quiet)
-    lengths = route_lengths(metric, order, via)
-    order, via = best_of(lengths, order, SYMMETRIES), best_of(lengths, via, SYMMETRIES)
-    budget.note(route_lengths(coords, order, via))
-    return order, via
-
-
-def _routes(
-    task: _Task, coords: Tensor, demand: Tensor, capacity: Tensor, metric: Tensor, budget: Budget
-) -> tuple[Tensor, Tensor]:
-    """Decode without augmentation; `metric` are the coordinates that lengths are measured on."""
-    decoding, policy = task.decoding, task.policy
-    seen = task.seen(coords)
-    problem = cvrp_problem(seen, demand, capacity)
-    if decoding.name in ("rrc", "prc"):
-        routes = _initial_routes(task, problem, seen, demand, capacity)
-        return improve_cvrp(
-            policy, CvrpInstance(seen, demand, capacity), routes, budget, task.draws(seen),
-            parallel=decoding.name == "prc", max_length=decoding.length, knn=decoding.knn, metric=metric,
-        )  # fmt: skip
-    if decoding.name == "multistart":
-        raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
-    if decoding.name == "beam":
-        path = beam(policy, problem, decoding.k, knn=decoding.knn)
-        order, via = path.order, path.flags
-    elif decoding.name == "sample":
-        order, via = _sampled_routes(task, problem, metric)
+def _built(task: _Task, batch: _Batch) -> Iterator[Solutions]:
+    """Yield solutions, one or more per instance, ``(B copies, ...)`` instance by instance."""
+    decoding, policy, knn = task.decoding, task.policy, task.decoding.knn
+    if decoding.name == "multistart":  # evenly spread start nodes, all of them if k is 0
+        count = batch.coords.shape[1]
+        starts = torch.linspace(0, count - 1, min(decoding.k or count, count)).round().long().unique()
+        problems = (batch.problem(start) for start in starts.tolist())
+        yield from (_whole(problem, greedy(policy, problem, knn=knn)) for problem in problems)
+        return
+    problem = batch.problem()
+    if decoding.name == "sample":
+        seeds = task.seeds(len(problem.rows))
+        size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
+        for first in range(0, decoding.k, size):
+            count = min(size, decoding.k - first)
+            yield _whole(problem, sample(policy, problem, count, seeds, first=first, knn=knn))
+    elif decoding.name == "beam":
+        yield _whole(problem, beam(policy, problem, decoding.k, knn=knn))
     else:
-        path = greedy(policy, problem, knn=decoding.knn)
-        order, via = path.order, path.flags
-    via = _opened(via)
-    budget.note(route_lengths(metric, order, via))
-    return order, via
+        yield _whole(problem, greedy(policy, problem, knn=knn))
 
 
-def _sampled_routes(task: _Task, problem: PathProblem, metric: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw solutions group by group, and keep the shortest of each instance."""
-    orders, flags, seeds = [], [], task.seeds(len(problem.rows))
-    for first, size in _sample_groups(task.decoding.k, problem):
-        path = sample(task.policy, problem, size, seeds, first=first, knn=task.decoding.knn)
-        via = _opened(path.flags)
-        lengths = route_lengths(metric.repeat_interleave(size, dim=0), path.order, via)
-        orders.append(best_of(lengths, path.order, size))
-        flags.append(best_of(lengths, via, size))
-    order, via = torch.stack(orders, 1).flatten(0, 1), torch.stack(flags, 1).flatten(0, 1)
-    lengths = route_lengths(metric.repeat_interleave(len(orders), dim=0), order, via)
-    return best_of(lengths, order, len(orders)), best_of(lengths, via, len(flags))
+def _reconstructed(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
+    """Improve initial solutions by RRC or PRC."""
+    decoding, draws = task.decoding, task.draws(batch.coords)
+    order, via = _initial(task, batch, draws)
+    parallel, longest, knn = decoding.name == "prc", decoding.length, decoding.knn
+    if via is None or batch.demand is None or batch.capacity is None:
+        tours = improve_tsp(
+            task.policy, batch.coords, order, budget, draws,
+            parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
+        )  # fmt: skip
+        return tours, None
+    instance = CvrpInstance(batch.coords, batch.demand, batch.capacity)
+    return improve_cvrp(
+        task.policy, instance, (order, via), budget, draws,
+        parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
+    )  # fmt: skip
 
 
-def _initial_routes(
-    task: _Task, problem: PathProblem, seen: Tensor, demand: Tensor, capacity: Tensor
-) -> tuple[Tensor, Tensor]:
-    if task.decoding.init == "greedy":
-        path = greedy(task.policy, problem, knn=task.decoding.knn)
-        return path.order, _opened(path.flags)
-    build = _nearest_routes if task.decoding.init == "nearest" else insert_cvrp
-    made = [
-        build(c, d, int(q))
-        for c, d, q in zip(seen.float().cpu().numpy(), demand.cpu().numpy(), capacity.tolist(), strict=True)
-    ]
-    order = torch.from_numpy(np.stack([customers for customers, _ in made]))
-    via = torch.from_numpy(np.stack([flags for _, flags in made]))
-    return order.to(seen.device), via.to(seen.device)
+def _initial(task: _Task, batch: _Batch, draws: Draws) -> Solutions:
+    """Build what rrc and prc begin with."""
+    init, coords = task.decoding.init, batch.coords
+    if init == "greedy":
+        problem = batch.problem()
+        return _whole(problem, greedy(task.policy, problem, knn=task.decoding.knn))
+    if batch.demand is None or batch.capacity is None:
+        order = draws.permutations(0, ORDER, coords.shape[1])
+        if init == "insertion":
+            return insert_tsp(coords, order), None
+        points = coords.double().cpu().numpy()
+        tours = [nearest_by_tree(p, start) for p, start in zip(points, order[:, 0].tolist(), strict=True)]
+        return torch.from_numpy(np.stack(tours)).to(coords.device), None
+    build = _nearest_routes if init == "nearest" else insert_cvrp
+    points, demand = coords.float().cpu().numpy(), batch.demand.cpu().numpy()
+    made = [build(c, d, int(q)) for c, d, q in zip(points, demand, batch.capacity.tolist(), strict=True)]
+    customers, flags = (
+        torch.from_numpy(np.stack(part)).to(coords.device) for part in zip(*made, strict=True)
+    )
+    return customers, flags
 
 
 def _nearest_routes(
@@ -361,8 +315,25 @@ def _nearest_routes(
     return visits[served], ~served[:-1][served[1:]]
 
 
-def _opened(via: Tensor) -> Tensor:
-    """Set the first flag, which every solution has: it begins at the depot."""
-    via = via.clone()
+def _whole(problem: PathProblem, path: Path) -> Solutions:
+    """Put the start node before the visiting order of a tour; set the first flag of routes, which begin at the depot."""
+    if path.via is None:
+        copies = len(path.order) // len(problem.rows)
+        return torch.cat([problem.rows[:, :1].repeat_interleave(copies, dim=0), path.order], dim=1), None
+    via = path.via.clone()
     via[:, 0] = True
-    return via
+    return path.order, via
+
+
+def _kept(lengths: Tensor, found: Solutions, copies: int) -> Solutions:
+    """Keep the shortest of `copies` solutions per instance."""
+    order, via = found
+    return best_of(lengths, order, copies), None if via is None else best_of(lengths, via, copies)
+
+
+def _either(first: Tensor, one: Solutions, other: Solutions) -> Solutions:
+    """Take the solutions of `one` where `first` ``(B,)`` says so, else those of the other."""
+    order = torch.where(first[:, None], one[0], other[0])
+    if one[1] is None or other[1] is None:
+        return order, None
+    return order, torch.where(first[:, None], one[1], other[1])

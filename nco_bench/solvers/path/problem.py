@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nco_bench.solvers.decoding.search import Trajectories
 from nco_bench.solvers.path.policy import PathNodes
 
 
@@ -80,6 +81,13 @@ class Path:
     order: Tensor
     via: Tensor | None = None
     log_prob: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @classmethod
+    def of(cls, found: Trajectories) -> Path:
+        """Put the trajectories ``(B, C, M)`` of all problems in one row, ``(B C, M)``."""
+        flat = [None if t is None else t.flatten(0, 1) for t in (found.nodes, found.via, found.log_prob)]
+        assert flat[0] is not None
+        return cls(flat[0], flat[1], torch.empty(0) if flat[2] is None else flat[2])
 
     @property
     def flags(self) -> Tensor:

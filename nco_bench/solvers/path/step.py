@@ -1,4 +1,4 @@
-"""One step of construction, shared by greedy, sampling and beam search.
+"""One step of construction, as the loops of `nco_bench.solvers.decoding.search` take it (`PathSteps`).
 
 A search keeps C partial solutions per instance (1 for greedy); they are stored instance by instance as R = B C rows of
 indices. Visited nodes leave these rows, so sub-problems shrink; features are gathered, never recomputed.
@@ -9,10 +9,12 @@ Letters in shapes: B batch, R = B C partial solutions, M candidates left, A = M 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Event
 
 import torch
 from torch import Tensor
 
+from nco_bench.solvers.decoding.search import Move
 from nco_bench.solvers.path.policy import PathPolicy, PathState
 from nco_bench.solvers.path.problem import PathProblem, shares
 
@@ -183,3 +185,93 @@ def split_action(action: Tensor, shown: Tensor | None, *, cvrp: bool) -> tuple[T
     if shown is not None:
         choice = shown.gather(1, choice[:, None]).squeeze(1)
     return choice, via
+
+
+@dataclass(frozen=True)
+class PathSteps:
+    """A path policy at work on B problems.
+
+    Attributes
+    ----------
+    policy, problem, features
+        The network, what it solves, and ``policy.embed(problem.nodes)``.
+    limit
+        As in `action_scores`.
+    count
+        How many nodes are visited; None for all candidates.
+    stopped
+        Set when the result is not wanted any more.
+    renormalised
+        Whether probabilities sum to 1 again where `_repaired` joined actions, as sampling needs it.
+    """
+
+    policy: PathPolicy
+    problem: PathProblem
+    features: Tensor
+    limit: int | None
+    count: int | None = None
+    stopped: Event | None = None
+    renormalised: bool = False
+
+    def scores(self, frontier: Frontier) -> tuple[Tensor, Tensor | None]:
+        """Return ``(B, C, A)`` logits, and the positions of what is shown, see `action_scores`."""
+        scores, shown = action_scores(self.policy, self.problem, self.features, frontier, self.limit)
+        return scores.view(len(self.problem.rows), -1, scores.shape[1]), shown
+
+    def log_probs(self, frontier: Frontier, scores: Tensor, shown: Tensor | None) -> Tensor:
+        """Normalise in float64; where a policy leaves it to the repair rule, actions that come to the same are joined."""
+        step = scores.double().log_softmax(dim=2)
+        if self.problem.load is None or not getattr(self.policy, "repairs", False):
+            return step
+        step = _repaired(self.problem, frontier, step.flatten(0, 1), shown).view(step.shape)
+        return step.log_softmax(dim=2) if self.renormalised else step
+
+    def only(self, frontier: Frontier, moves: int) -> tuple[Tensor, None] | None:
+        """Return the last candidate of a tour."""
+        if frontier.candidates > 1 or self.problem.load is not None:
+            return None
+        copies = len(frontier.rows) // len(self.problem.rows)
+        return torch.zeros(
+            len(self.problem.rows), copies, dtype=torch.int64, device=frontier.rows.device
+        ), None
+
+    def follow(
+        self, frontier: Frontier, shown: Tensor | None, action: Tensor, parent: Tensor | None = None
+    ) -> tuple[Frontier, Move]:
+        """Carry out actions ``(B, C)``."""
+        batch = len(action)
+        if parent is not None:
+            before = frontier.rows.shape[0] // batch
+            source = (parent + torch.arange(batch, device=parent.device)[:, None] * before).flatten()
+            remaining = None if frontier.remaining is None else frontier.remaining[source]
+            frontier = Frontier(frontier.rows[source], remaining, frontier.closed)
+            shown = None if shown is None else shown[source]
+        choice, via = split_action(action.flatten(), shown, cvrp=self.problem.load is not None)
+        frontier, node, via = advance(self.problem, frontier, choice, via)
+        # A copy: the chosen node is a part of the rows, which would all stay in memory.
+        return frontier, (node.view(batch, -1).clone(), None if via is None else via.view(batch, -1))
+
+    def finished(self, frontier: Frontier, moves: int) -> bool:
+        """Whether all nodes that were asked for are visited."""
+        count = self.problem.candidates if self.count is None else self.count
+        return moves >= count or (self.stopped is not None and self.stopped.is_set())
+
+
+def _repaired(problem: PathProblem, frontier: Frontier, log_prob: Tensor, shown: Tensor | None) -> Tensor:
+    """Join actions that come to the same, where a policy leaves infeasible direct choices to the repair rule.
+
+    A direct choice that does not fit (and any at the very start) is carried out via the depot. It would fill the beam with
+    copies, so the choice via the depot takes the better of the two log-probabilities, and the direct one is dropped.
+    """
+    rows = frontier.rows[:, 1:-1] if shown is None else frontier.rows.gather(1, shown + 1)
+    load = problem.load
+    if load is None or frontier.remaining is None:
+        return log_prob
+    batch = load.demand.shape[0]
+    demand = load.demand.gather(1, rows.reshape(batch, -1)).view(rows.shape)
+    same = demand > frontier.remaining[:, None]
+    if frontier.closed:
+        same = torch.ones_like(same)
+    direct, via = log_prob.view(*rows.shape, 2).unbind(-1)
+    via = torch.where(same, torch.maximum(direct, via), via)
+    return torch.stack([direct.masked_fill(same, -torch.inf), via], dim=-1).flatten(1)

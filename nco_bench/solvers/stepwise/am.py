@@ -1,10 +1,13 @@
 """AM, "Attention, Learn to Solve Routing Problems!" (Kool, van Hoof, Welling, ICLR 2019), for TSP and CVRP.
 
 Three encoder layers run once; the decoder attends once per step from a context of graph, first and current node (CVRP:
-graph, current node and capacity left). What the official code (wouterkool/attention-learn-to-route) does and the
-paper does not say: the contexts are two linear maps added up, in the order first, current; the final scores have no query
-projection of their own; the encoder's matrices start in the range of their last dimension, not of their input.
-EIE's variant (its section 5) has ``normalization="layer"`` and ``centred=True``.
+graph, current node and capacity left). `Am.step` is the decoder as the paper writes it; `Am.encode` and `Am.logits`, which
+everything runs, compute the same in less time, see `nco_bench.solvers.stepwise.glimpse`.
+
+What the official code (wouterkool/attention-learn-to-route) does and the paper does not say: the contexts are two linear
+maps added up, in the order first, current; the final scores have no query projection of their own; the encoder's matrices
+start in the range of their last dimension, not of their input. EIE's variant (its section 5) has
+``normalization="layer"`` and ``centred=True``.
 
 Letters in shapes: B instances, N nodes (depot first), D width, H heads, K head width, P trajectories.
 """
@@ -20,15 +23,8 @@ from torch import Tensor, nn
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, attend
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.policy import (
-    Glimpse,
-    RouteState,
-    RoutingNodes,
-    attention_scales,
-    clipped,
-    pointer_scores,
-    split_heads,
-)
+from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
+from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes, take
 
 NORMALIZATIONS = ("batch", "instance", "layer")
 
@@ -93,7 +89,7 @@ class Norm(nn.Module):
 
 
 class Layer(nn.Module):
-    """Norm(X + MHA(X)), then Norm(X + FF(X)) (Equations 4 and 5); the attention has no biases."""
+    """Norm(X + MHA(X)), then Norm(X + FF(X)) (Equations 2 and 3); the attention has no biases."""
 
     def __init__(self, config: AmConfig) -> None:
         super().__init__()
@@ -145,15 +141,57 @@ class Am(nn.Module):
         customers = torch.cat([coords, nodes.demand[..., None]], dim=2)[:, 1:]
         return torch.cat([self.depot_embedding(coords[:, :1]), self.embedding(customers)], dim=1)
 
-    def encode(self, nodes: RoutingNodes) -> Glimpse:
-        """Run the encoder, and project its output to all that the decoder needs."""
+    def encoded(self, nodes: RoutingNodes) -> tuple[Tensor, float | Tensor]:
+        """Run the encoder; return h^(N), ``(B, N, D)``, and the factor of q.k in the glimpse."""
         scale, glimpse_scale = attention_scales(
             self.logit_scale, nodes, self.config.width // self.config.heads, self.config.training_size
         )
         x = self.embed(nodes)
         for layer in self.encoder:
             x = layer(x, scale)
-        return self.prepare(x, glimpse_scale)
+        return x, glimpse_scale
+
+    # ------------------------------------------------------------------------- the decoder as in the paper (section 3.2)
+
+    def context(self, x: Tensor, state: RouteState) -> Tensor:
+        """Return what Equation 4 (CVRP: appendix C.1) puts beside the graph embedding, ``(B, P, 2 D)`` or ``(B, P, D + 1)``.
+
+        These are the first and the current node, a learned placeholder before there are any; for the CVRP the current
+        node (the depot at first) and the capacity left.
+        """
+        if state.current is None:
+            return self.placeholder.expand(*state.blocked.shape[:2], -1)
+        current = take(x, state.current)
+        if state.room is not None:
+            return torch.cat([current, state.room[..., None]], dim=2)
+        assert state.first is not None
+        return torch.cat([take(x, state.first), current], dim=2)
+
+    def step(self, x: Tensor, state: RouteState, scale: float | Tensor) -> Tensor:
+        """Decode one step: ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)``.
+
+        Parameters
+        ----------
+        x, scale
+            From `encoded`.
+        state
+            P trajectories.
+        """
+        graph = self.graph_projection(x.mean(dim=1, keepdim=True))
+        query = graph + self.step_projection(self.context(x, state))  # q = W^Q h_(c) (Equation 5)
+        projected = self.node_projection(x).chunk(3, dim=2)
+        q, k, v = (split_heads(rows, self.config.heads) for rows in (query, *projected[:2]))
+        u = scale * q @ k.transpose(2, 3) + state.blocked[:, None]  # (B, H, P, N) (Equation 6)
+        mixed = u.softmax(dim=3) @ v  # (B, H, P, K) (Equations 11 and 12)
+        glimpse = self.glimpse_projection(mixed.transpose(1, 2).flatten(2))  # (B, P, D) (Equation 13)
+        u = glimpse @ projected[2].transpose(1, 2) / math.sqrt(self.config.width)
+        return self.config.clip * u.tanh() + state.blocked  # (Equation 7)
+
+    # --------------------------------------------------------------------------------- the fast path, tested equal to it
+
+    def encode(self, nodes: RoutingNodes) -> Glimpse:
+        """Run the encoder, and project its output to all that the decoder needs."""
+        return self.prepare(*self.encoded(nodes))
 
     def prepare(self, x: Tensor, scale: float | Tensor) -> Glimpse:
         """Project encoded nodes ``(B, N, D)`` once: keys, values, and each node's share of the query."""
@@ -166,7 +204,7 @@ class Am(nn.Module):
             keys=keys,
             keys_across=keys.transpose(2, 3).contiguous(),
             values=split_heads(value, heads),
-            # u = (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D) (Equation 7)
+            # (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D)
             pointer=(pointer @ self.glimpse_projection.weight)
             .div(math.sqrt(width))
             .transpose(1, 2)
@@ -179,7 +217,7 @@ class Am(nn.Module):
         )
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
-        """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)`` (Equation 7)."""
+        """Return what `step` does, ``(B, P, N)``."""
         return clipped(pointer_scores(encoded, state), state, self.config.clip)
 
 

@@ -26,8 +26,15 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.solvers.path.lehd import Layer, LehdConfig, rename
 from nco_bench.solvers.path.lehd import from_official as lehd_from_official
-from nco_bench.solvers.stepwise.local_policy import LocalViewPolicy, Memory, Options, Walk, nearest, take
-from nco_bench.solvers.stepwise.policy import RoutingNodes
+from nco_bench.solvers.stepwise.policy import (
+    LocalViewPolicy,
+    Memory,
+    Options,
+    RoutingNodes,
+    Walk,
+    nearest,
+    take,
+)
 
 EPSILON = 1e-7
 TINY = 1e-5

@@ -20,14 +20,8 @@ from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.policy import (
-    Glimpse,
-    RouteState,
-    RoutingNodes,
-    attention_scales,
-    clipped,
-    pointer_scores,
-)
+from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores
+from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 from nco_bench.solvers.stepwise.pomo import Decoder, Encoder, PomoConfig
 from nco_bench.solvers.stepwise.pomo import from_official as pomo_from_official
 

@@ -26,16 +26,16 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.local_policy import (
+from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
     Memory,
     Options,
+    RoutingNodes,
     Walk,
     distances_from,
     nearest,
     take,
 )
-from nco_bench.solvers.stepwise.policy import RoutingNodes
 
 CLIP = 10.0
 DECODER_LAYERS = 2

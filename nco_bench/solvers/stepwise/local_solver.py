@@ -16,9 +16,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors
 from nco_bench.solvers.protocol import Outcome, SolverOptions
-from nco_bench.solvers.stepwise.decode import trajectories
-from nco_bench.solvers.stepwise.local_decode import ROWS_AT_A_TIME, check_decoding, decode_local_views
-from nco_bench.solvers.stepwise.local_policy import LocalViewPolicy
+from nco_bench.solvers.stepwise.decode import ROWS_AT_A_TIME, check_decoding, decode_local_views, trajectories
+from nco_bench.solvers.stepwise.policy import LocalViewPolicy
 
 
 class LocalViewSolver(NetworkSolver):

@@ -1,36 +1,25 @@
-"""The interface of encode-once policies: models that embed an instance once and then decode it step by step.
+"""The interfaces of policies that decode step by step, of both kinds; networks and decodings know each other by these.
 
-AM, POMO and ELG (also INViT) look at all nodes once, and at every step ask which node comes next, given where the
-vehicle is and what it may still visit. Everything that depends on nodes alone is computed by ``encode``: keys and values,
-but also each node's contribution to the query, and the projection after the glimpse, which is folded into the keys
-of the pointer. A step gathers two rows, attends once and takes one product.
+Encode-once policies (AM, POMO, ELG) look at all nodes once, and at every step ask which node comes next, given where the
+vehicle is and what it may still visit. Everything that depends on nodes alone is computed by ``encode``. B instances are
+decoded with P trajectories each (samples, starts or beams) that share what was encoded.
 
-A policy is a ``torch.nn.Module`` with ``encode(nodes)`` and ``logits(encoded, state)``. B instances are decoded with P
-trajectories each (samples, starts or beams) that share what was encoded.
+Local-view policies (INViT, DGL) encode the neighbourhood of the last node again at every step. Their answer is a short
+list of options with probabilities, never a score for every node, and the cost of a step grows with the number of nodes
+only in the search for neighbours. What a policy must remember between steps (DGL: running statistics of distances) is its
+memory, which follows the partial solutions through sampling and beam search. R = B P partial solutions are stored
+instance by instance.
 
-Letters in shapes: B instances, P trajectories, N nodes (the depot first for the CVRP), D width, H heads, K head width.
+Other letters in shapes: N nodes (the depot first for the CVRP), A options, K neighbours.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-
-from nco_bench.nn.logit_scale import LogitScale, ScaleContext
-
-MANY_TRAJECTORIES = 32
-"""From here on the fused attention kernel is faster than two products, on the CPU."""
-
-FACTORED_NODES = 512
-"""Up to this many nodes attention weights of all pairs of nodes are worth their memory."""
-
-SAFE_SUM = 1e-30
-"""Below this sum of float32 attention weights some of the terms may have been lost to underflow."""
 
 
 @dataclass(frozen=True)
@@ -96,201 +85,148 @@ class EncodeOncePolicy(Protocol):
         """Return ``(B, P, N)`` unnormalised log-probabilities of the next node, ``-inf`` where it is blocked."""
 
 
+Memory = tuple[Tensor, ...]
+"""Tensors whose first axis are the R partial solutions."""
+
+
 @dataclass(frozen=True)
-class Glimpse:
-    """What a one-layer attention decoder needs of an instance, ready for use.
+class Walk:
+    """Where R partial solutions stand.
 
     Attributes
     ----------
-    keys, values
-        ``(B, H, N, K)`` each.
-    keys_across
-        ``(B, H, K, N)``: the keys again, laid out for plain products; the fused kernel is slow on that layout.
-    pointer
-        ``(B, D, N)`` keys of the final scores; hold the projection of the glimpse and the factor 1 / sqrt(D).
-    offset
-        ``(B, 1, N)`` score from the bias of that projection, or None.
-    current, first
-        ``(B, N, D)`` contribution of the current and the first node to the query; first is None where it has none.
-    base
-        ``(B, 1, D)`` part of the query that never changes, or None.
-    opening
-        ``(D,)`` contribution of "nothing visited yet", or None.
+    first, current
+        ``(R,)`` int64: first node of the tour (0, the depot, for the CVRP), and the node where the path stands.
+    open
+        ``(R, N)`` bool: still to be visited; False for the depot.
+    left
+        Number of open nodes, where it is the same for all rows; the largest of them otherwise.
     room
-        ``(D,)`` contribution of one unit of capacity left, or None.
-    factors
-        Attention weights that are ready for one roll-out, see `factored`; or None.
-
-    All contributions to the query hold the factor of the attention logits.
+        ``(R,)`` capacity left as a share of the capacity, or None for the TSP.
+    memory
+        What the policy remembers.
     """
 
-    keys: Tensor
-    keys_across: Tensor
-    values: Tensor
-    pointer: Tensor
+    first: Tensor
     current: Tensor
-    offset: Tensor | None = None
-    first: Tensor | None = None
-    base: Tensor | None = None
-    opening: Tensor | None = None
+    open: Tensor
+    left: int
     room: Tensor | None = None
-    factors: Factors | None = None
+    memory: Memory = ()
 
 
 @dataclass(frozen=True)
-class Factors:
-    """Attention weights of tours as products: exp((f + c) . k) = exp(f . k) exp(c . k).
-
-    The first node of a trajectory never changes and the current one is one of N, so all exponentials are taken once.
-    A step picks rows, multiplies, and is left with no product of queries and keys, no exponential and no mask.
+class Options:
+    """What can be done next.
 
     Attributes
     ----------
-    current
-        ``(B H N, N)``: exp(c . k) of all pairs, each row divided by its largest.
-    first
-        ``(B, H, P, N)``: exp(f . k) likewise, the constant part of the query included; 0 for visited nodes. Changed in
-        place by every step, so it serves one roll-out, whose steps come in order.
-    rows
-        ``(B, H, 1)``: where the rows of an instance and head begin in `current`.
-    entries
-        ``(B, H, P)``: where the row of a trajectory begins in `first`, flattened.
+    nodes
+        ``(R, A)`` int64: the node that each option goes to; 0 is the depot of the CVRP.
+    log_probs
+        ``(R, A)`` log-probabilities, ``-inf`` for options that do not exist.
+    via
+        ``(R, A)`` bool: reached via the depot; None where the policy visits the depot as a move of its own.
     """
 
-    current: Tensor
-    first: Tensor
-    rows: Tensor
-    entries: Tensor
+    nodes: Tensor
+    log_probs: Tensor
+    via: Tensor | None = None
 
 
-def split_heads(rows: Tensor, heads: int) -> Tensor:
-    """Cut ``(B, N, H K)`` into ``(B, H, N, K)``."""
-    return rows.unflatten(2, (heads, -1)).transpose(1, 2).contiguous()
+@runtime_checkable
+class LocalViewPolicy(Protocol):
+    """A network that looks at neighbourhoods.
+
+    Attributes
+    ----------
+    problem
+        ``tsp`` or ``cvrp``.
+    needs_start
+        True if the first node (CVRP: the first customer) is given and not chosen by the policy.
+    """
+
+    problem: str
+    needs_start: bool
+
+    def remember(self, nodes: RoutingNodes) -> Memory:
+        """Return the memory of an empty solution of each instance, first axis B."""
+
+    def moved(self, nodes: RoutingNodes, walk: Walk) -> Memory:
+        """Return the memory after a move to ``walk.current``; `walk` holds the old memory and is otherwise up to date."""
+
+    def options(self, nodes: RoutingNodes, walk: Walk) -> Options:
+        """Return what can be done next, with probabilities."""
+
+    def limit_neighbours(self, count: int) -> bool:
+        """See so many neighbours from now on; False where the views are part of the model, as by default."""
+        return False
 
 
-def pointer_scores(glimpse: Glimpse, state: RouteState) -> Tensor:
-    """Attend over the nodes that are not blocked, and compare the result with all nodes.
+def distances_from(coords: Tensor, here: Tensor) -> Tensor:
+    """Distances of all nodes from one node per row.
+
+    Parameters
+    ----------
+    coords
+        ``(B, N, 2)``.
+    here
+        ``(R,)`` node indices, instance by instance.
 
     Returns
     -------
     Tensor
-        ``(B, P, N)`` scores before clipping and without mask.
+        ``(R, N)``; exactly 0 for the node itself.
     """
-    mixed = None if glimpse.factors is None else _mixed_by_factors(glimpse, glimpse.factors, state)
-    if mixed is None:
-        mixed = _mixed(glimpse, state)
-    if glimpse.offset is None:
-        return torch.bmm(mixed, glimpse.pointer)
-    return torch.baddbmm(glimpse.offset, mixed, glimpse.pointer)
+    batch, count, _ = coords.shape
+    at = here.view(batch, -1)
+    x, y = coords.unbind(2)
+    dx = x[:, None] - x.gather(1, at)[..., None]  # (B, C, N)
+    dy = y[:, None] - y.gather(1, at)[..., None]
+    return (dx * dx + dy * dy).sqrt().view(-1, count)
 
 
-def clipped(scores: Tensor, state: RouteState, clip: float) -> Tensor:
-    """Return ``clip * tanh(scores)``, ``-inf`` where blocked, in the memory of `scores` where no gradient is recorded."""
-    if torch.is_grad_enabled():
-        return torch.add(state.blocked, scores.tanh(), alpha=clip)
-    scores = scores.tanh_()
-    return torch.add(state.blocked, scores, alpha=clip, out=scores)
-
-
-def _mixed(glimpse: Glimpse, state: RouteState) -> Tensor:
-    """Attend over the nodes that are not blocked, ``(B, P, D)``."""
-    query = _query(glimpse, state)
-    batch, trajectories, _ = query.shape
-    heads = query.unflatten(2, (glimpse.keys.shape[1], -1)).transpose(1, 2)  # (B, H, P, K)
-    blocked = state.blocked[:, None]
-    if trajectories >= MANY_TRAJECTORIES or query.is_cuda:
-        mixed = F.scaled_dot_product_attention(
-            heads, glimpse.keys, glimpse.values, attn_mask=blocked, scale=1.0
-        )
-    else:
-        weights = torch.matmul(heads, glimpse.keys_across).add_(blocked)
-        mixed = torch.matmul(weights.softmax(dim=3), glimpse.values)
-    return mixed.transpose(1, 2).reshape(batch, trajectories, -1)
-
-
-def factored(encoded: Any, state: RouteState) -> Any:
-    """Make what a policy encoded ready for one roll-out of many tours from `state`, where that is worth it.
+def take(table: Tensor, rows: Tensor) -> Tensor:
+    """Pick nodes of each row's instance.
 
     Parameters
     ----------
-    encoded
-        A `Glimpse`, or a dataclass that holds one as ``glimpse``; anything else is returned as it is.
-    state
-        The trajectories after their first move; no other node may be blocked.
+    table
+        ``(B, N)`` or ``(B, N, E)``.
+    rows
+        ``(R, K)`` node indices, instance by instance; R is B or a multiple of it.
+
+    Returns
+    -------
+    Tensor
+        ``(R, K)`` or ``(R, K, E)``.
     """
-    inner = getattr(encoded, "glimpse", None)
-    if isinstance(inner, Glimpse):
-        return replace(encoded, glimpse=factored(inner, state))
-    if not isinstance(encoded, Glimpse) or encoded.first is None or state.first is None:
-        return encoded
-    trajectories, nodes = state.blocked.shape[1:]
-    # On a GPU the fused kernel is fast, and looking for underflow would make it wait.
-    worth = trajectories >= MANY_TRAJECTORIES and nodes <= FACTORED_NODES
-    if not worth or torch.is_grad_enabled() or encoded.keys.is_cuda:
-        return encoded
-    batch, heads = encoded.keys.shape[:2]
-    first = take_nodes(encoded.first, state.first)
-    first = first if encoded.base is None else first + encoded.base
-    factors = Factors(
-        current=_weights(split_heads(encoded.current, heads), encoded.keys_across).flatten(0, 2),
-        first=_weights(split_heads(first, heads), encoded.keys_across),
-        rows=torch.arange(0, batch * heads * nodes, nodes).view(batch, heads, 1),
-        entries=torch.arange(0, batch * heads * trajectories * nodes, nodes).view(batch, heads, -1),
+    batch, count, *width = table.shape
+    offset = torch.arange(batch, device=rows.device) * count
+    if len(rows) != batch:
+        offset = offset.repeat_interleave(len(rows) // batch)
+    flat = (rows + offset[:, None]).reshape(-1)
+    return table.reshape(batch * count, *width).index_select(0, flat).view(*rows.shape, *width)
+
+
+def nearest(distance: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the nearest allowed nodes of each row.
+
+    Parameters
+    ----------
+    distance
+        ``(R, N)``.
+    allowed
+        ``(R, N)`` bool.
+    count
+        How many at most.
+
+    Returns
+    -------
+    nodes, real
+        ``(R, K)`` indices, nearest first, and whether each is an allowed node (what is left is arbitrary).
+    """
+    found = distance.masked_fill(~allowed, torch.inf).topk(
+        min(count, distance.shape[1]), dim=1, largest=False
     )
-    return replace(encoded, factors=factors)
-
-
-def _weights(queries: Tensor, keys_across: Tensor) -> Tensor:
-    """exp(q . k), each row divided by its largest: ``(B, H, Q, K)`` and ``(B, H, K, N)`` to ``(B, H, Q, N)``."""
-    scores = torch.matmul(queries, keys_across)
-    return scores.sub_(scores.amax(dim=3, keepdim=True)).exp_()
-
-
-def _mixed_by_factors(glimpse: Glimpse, factors: Factors, state: RouteState) -> Tensor | None:
-    """Attend with weights that are ready, ``(B, P, D)``; None where they are too small to add up."""
-    assert state.current is not None
-    batch, heads, trajectories, _ = factors.first.shape
-    current = state.current[:, None]
-    factors.first.view(-1).index_fill_(0, (current + factors.entries).flatten(), 0.0)
-    weights = factors.current.index_select(0, (current + factors.rows).flatten())
-    weights = weights.view_as(factors.first).mul_(factors.first)
-    total = weights.sum(dim=3, keepdim=True)
-    if float(total.min()) < SAFE_SUM:
-        return None
-    mixed = torch.matmul(weights, glimpse.values)
-    joined = mixed.new_empty(batch, trajectories, heads, mixed.shape[3])
-    torch.div(mixed, total, out=joined.transpose(1, 2))
-    return joined.flatten(2)
-
-
-def _query(glimpse: Glimpse, state: RouteState) -> Tensor:
-    """Add up the contributions to the query, ``(B, P, D)``."""
-    if state.current is None:
-        assert glimpse.base is not None
-        assert glimpse.opening is not None
-        return (glimpse.base + glimpse.opening).expand(-1, state.blocked.shape[1], -1)
-    query = take_nodes(glimpse.current, state.current)
-    if glimpse.first is not None and state.first is not None:
-        query = query + take_nodes(glimpse.first, state.first)
-    if glimpse.room is not None and state.room is not None:
-        query = query + state.room[..., None] * glimpse.room
-    return query if glimpse.base is None else query + glimpse.base
-
-
-def take_nodes(table: Tensor, nodes: Tensor) -> Tensor:
-    """Pick rows of ``(B, N, E)`` at ``(B, P)`` indices, ``(B, P, E)``."""
-    batch, count, width = table.shape
-    flat = nodes + torch.arange(batch, device=nodes.device)[:, None] * count
-    return table.reshape(batch * count, width).index_select(0, flat.flatten()).view(batch, -1, width)
-
-
-def attention_scales(
-    logit_scale: LogitScale, nodes: RoutingNodes, head_dim: int, training_size: int
-) -> tuple[float | Tensor, float | Tensor]:
-    """Return the factors of q.k in the encoder and in the glimpse: 1 / sqrt(K) times the logit scale, where that acts.
-
-    Visited nodes are masked and not removed, so the number of tokens is N at every step. The pointer has no scale.
-    """
-    context = ScaleContext(nodes.coords.shape[1], nodes.size, head_dim, training_size)
-    glimpse = replace(context, place="glimpse")
-    return logit_scale(context) / math.sqrt(head_dim), logit_scale(glimpse) / math.sqrt(head_dim)
+    return found.indices, found.values.isfinite()

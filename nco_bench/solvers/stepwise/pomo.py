@@ -19,15 +19,8 @@ from torch import Tensor, nn
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv
 from nco_bench.nn.logit_scale import LogitScale, none
-from nco_bench.solvers.stepwise.policy import (
-    Glimpse,
-    RouteState,
-    RoutingNodes,
-    attention_scales,
-    clipped,
-    pointer_scores,
-    split_heads,
-)
+from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
+from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
+from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.packing.decode import Choose, best_choice, decode_packing, roll_out
 from nco_bench.solvers.packing.extreme_points import pack_at_extreme_points
-from nco_bench.solvers.stepwise.steps import sampling
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
 from nco_bench.training.manifest import last_validation, manifest_of

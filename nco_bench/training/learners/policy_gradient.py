@@ -27,17 +27,11 @@ from scipy.stats import ttest_rel
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.solvers.stepwise.decode import trajectory_lengths
-from nco_bench.solvers.stepwise.policy import MANY_TRAJECTORIES, EncodeOncePolicy
-from nco_bench.solvers.stepwise.steps import (
-    Demands,
-    RoutingProblem,
-    cvrp_demands,
-    greedy_choice,
-    log_probabilities,
-    roll_out,
-    sampling,
-)
+from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
+from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
+from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands, trajectory_lengths
+from nco_bench.solvers.stepwise.steps import EncodeOnce, log_probabilities
 from nco_bench.training.learner import Loss
 from nco_bench.training.recipes import LoopRecipe
 
@@ -226,14 +220,14 @@ class PolicyGradient:
         seeds = torch.arange(first, first + len(problem.coords), device=self.device)
         network = cast("EncodeOncePolicy", self.policy)
         encoded = network.encode(problem.nodes())
-        choose = sampling(seeds, 0, trajectories)
+        steps, choose = EncodeOnce(network, problem, encoded), sampling(seeds, 0, trajectories)
         if trajectories >= MANY_TRAJECTORIES:  # enough work in a step: not worth two passes
             choose = _without_gradient(choose)
-            done = roll_out(network, problem, encoded, trajectories, choose, starts=starts, log_prob=True)
+            done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
             assert done.log_prob is not None
             return _costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
         with torch.no_grad():
-            nodes = roll_out(network, problem, encoded, trajectories, choose, starts=starts).nodes
+            nodes = construct(steps, steps.begin(trajectories, starts), choose).nodes
         log_prob = log_probabilities(network, problem, encoded, nodes, given=int(starts is not None))
         return _costs(problem, nodes).to(log_prob.dtype), log_prob
 
@@ -316,7 +310,8 @@ def greedy_costs(policy: nn.Module, problem: RoutingProblem) -> Tensor:
         if network.needs_start:
             first = int(problem.demands is not None)
             starts = torch.full((len(part.coords), 1), first, device=part.coords.device)
-        done = roll_out(network, part, network.encode(part.nodes()), 1, greedy_choice, starts=starts)
+        steps = EncodeOnce(network, part, network.encode(part.nodes()))
+        done = construct(steps, steps.begin(1, starts), greedy_choice)
         costs.append(_costs(part, done.nodes)[:, 0])
     return torch.cat(costs).clone()
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nco_bench.datasets.generate import generate
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.problems import bpp3d
+from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.packing.attend2pack import Attend2PackConfig, build, flattened_size
 from nco_bench.solvers.packing.decode import (
     best_choice,
@@ -20,7 +21,6 @@ from nco_bench.solvers.packing.decode import (
     to_solutions,
     window_max,
 )
-from nco_bench.solvers.stepwise.steps import sampling
 
 SMALL = Attend2PackConfig(width=16, heads=2, ffn=32, layers=2, bin_length=12, bin_width=10, largest_side=5)
 

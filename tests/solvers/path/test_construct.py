@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nco_bench.solvers.path import threaded as parts
+from nco_bench.nn import threads as parts
 from nco_bench.solvers.path.beam import final_beams
 from nco_bench.solvers.path.construct import greedy, sample
 from nco_bench.solvers.path.policy import path_state

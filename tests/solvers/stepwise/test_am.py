@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +14,13 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.nn.build import build_path_policy, count_parameters, load_official
 from nco_bench.parity import check_fixture
 from nco_bench.problems import cvrp, tsp
+from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.stepwise.am import Am, AmConfig, build
+from nco_bench.solvers.stepwise.am import AmConfig, build
 from nco_bench.solvers.stepwise.decode import decode_encode_once
-from nco_bench.solvers.stepwise.policy import RoutingNodes
-from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, move
+from nco_bench.solvers.stepwise.glimpse import factored
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.steps import begin, move
 
 
 @pytest.mark.parametrize("name", ["am-tsp", "am-cvrp", "am-tsp-pretrained", "am-cvrp-pretrained"])
@@ -75,38 +77,34 @@ def test_parameters_are_those_of_the_official_model(problem: str, count: int) ->
     assert count_parameters(build(AmConfig(problem))) == count
 
 
-def plain_logits(
-    policy: Am, coords: torch.Tensor, first: int, current: int, visited: list[int]
-) -> torch.Tensor:
-    """One decoding step as the paper writes it, for one TSP instance: project at every step, loop over heads."""
-    width, heads = policy.config.width, policy.config.heads
-    x = policy.embed(RoutingNodes(coords))
-    for layer in policy.encoder:
-        x = layer(x, (width / heads) ** -0.5)
-    keys, values, pointers = policy.node_projection(x[0]).chunk(3, dim=1)
-    context = torch.cat([x[0, first], x[0, current]])
-    query = policy.graph_projection(x[0].mean(0)) + policy.step_projection(context)
-    mask = torch.zeros(len(x[0])).index_fill(0, torch.tensor(visited), -math.inf)
-    outputs = []
-    for q, k, v in zip(query.chunk(heads), keys.chunk(heads, 1), values.chunk(heads, 1), strict=True):
-        outputs.append(torch.softmax(k @ q / math.sqrt(width / heads) + mask, dim=0) @ v)
-    glimpse = policy.glimpse_projection(torch.cat(outputs))
-    return 10 * torch.tanh(pointers @ glimpse / math.sqrt(width)) + mask
-
-
 @pytest.mark.parametrize("trajectories", [1, 40])  # both attention kernels
-def test_step_equals_the_formulas_of_the_paper(trajectories: int) -> None:
+@pytest.mark.parametrize("scale", [None, "ssmax"])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_the_fast_path_equals_the_step_of_the_paper(
+    problem: str, scale: str | None, trajectories: int
+) -> None:
+    """All steps of random trajectories; the attention of the TSP's 40 is also taken by factors."""
     torch.manual_seed(3)
-    policy = build(AmConfig("tsp", width=32, heads=4, ffn=64, layers=2)).eval()
-    coords = torch.rand(1, 9, 2)
-    problem = RoutingProblem(coords)
+    sizes = {"width": 32, "heads": 4, "ffn": 64, "layers": 2}
+    policy: Any = build_path_policy("am", problem, logit_scale=scale, **sizes)
+    coords, demand = torch.rand(2, 9, 2), torch.tensor([[0, 3, 1, 4, 1, 5, 2, 6, 5]]).expand(2, -1)
+    demands = cvrp_demands(demand, torch.tensor([10, 12])) if problem == "cvrp" else None
+    instances = RoutingProblem(coords, demands)
+    choose, compared = sampling(torch.tensor([5, 6]), 0, trajectories), 0
     with torch.inference_mode():
-        progress = begin(problem, trajectories)
-        for node in (4, 7, 2):
-            progress = move(problem, progress, torch.full((1, trajectories), node))
-        ours = policy.logits(policy.encode(problem.nodes()), progress.state)
-        expected = plain_logits(policy, coords, first=4, current=2, visited=[4, 7, 2])
-    torch.testing.assert_close(ours[0], expected.expand(trajectories, -1), rtol=1e-4, atol=1e-5)
+        x, factor = policy.encoded(instances.nodes())
+        fast, ready, progress = policy.encode(instances.nodes()), None, begin(instances, trajectories)
+        for step in range(9):
+            expected = policy.step(x, progress.state, factor)
+            if step == 1:
+                ready = factored(fast, progress.state)
+                assert (ready.factors is not None) is (problem == "tsp" and trajectories == 40)
+            for encoded in (fast, ready) if ready else (fast,):
+                found = policy.logits(encoded, progress.state)
+                torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+                compared += 1
+            progress = move(instances, progress, choose(expected, step))
+    assert compared == 17
 
 
 def test_log_ratio_changes_nothing_at_the_training_size_and_much_beyond() -> None:

@@ -11,7 +11,8 @@ import torch
 from nco_bench.nn.build import count_parameters
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.stepwise.elg import ElgConfig, LocalPolicy, build
-from nco_bench.solvers.stepwise.steps import RoutingProblem, begin, cvrp_demands, move
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.steps import begin, move
 
 
 @pytest.mark.parametrize("name", ["elg-tsp", "elg-cvrp"])

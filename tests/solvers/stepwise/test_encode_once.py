@@ -17,22 +17,14 @@ from nco_bench.problems.cvrp import violations as cvrp_violations
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.problems.tsp import score as tsp_score
 from nco_bench.problems.tsp import violations as tsp_violations
+from nco_bench.solvers.decoding.search import beam_search, construct, sampling
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.stepwise import decode as multistart
-from nco_bench.solvers.stepwise import policy as encode_once
-from nco_bench.solvers.stepwise.beam import final_beams
+from nco_bench.solvers.stepwise import glimpse as fast
 from nco_bench.solvers.stepwise.decode import decode_encode_once
-from nco_bench.solvers.stepwise.policy import Glimpse
-from nco_bench.solvers.stepwise.steps import (
-    RoutingProblem,
-    begin,
-    cvrp_demands,
-    float32_demands,
-    log_probabilities,
-    move,
-    roll_out,
-    sampling,
-)
+from nco_bench.solvers.stepwise.glimpse import Glimpse
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, float32_demands
+from nco_bench.solvers.stepwise.steps import EncodeOnce, begin, log_probabilities, move
 
 DECODINGS = (
     "greedy",
@@ -165,10 +157,9 @@ def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(model: str, probl
         (log_prob * weight).sum().backward()
         return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in policy.parameters()]
 
-    done = roll_out(
-        policy, instances, policy.encode(instances.nodes()), trajectories,
-        lambda logits, step: choose(logits.detach(), step), starts=starts, log_prob=True,
-    )  # fmt: skip
+    steps = EncodeOnce(policy, instances, policy.encode(instances.nodes()))
+    begun = steps.begin(trajectories, starts)
+    done = construct(steps, begun, lambda logits, step: choose(logits.detach(), step), log_prob=True)
     stepwise = gradients(done.log_prob)
     given = int(starts is not None)
     encoded = policy.encode(instances.nodes())
@@ -184,7 +175,7 @@ def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(model: str, probl
 def test_attention_by_factors_follows_the_same_tours(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = tsp_batch(size=40)  # enough starts
     ready = solve(model, "tsp", "multistart+x8", batch)
-    monkeypatch.setattr(encode_once, "FACTORED_NODES", 0)
+    monkeypatch.setattr(fast, "FACTORED_NODES", 0)
     plain = solve(model, "tsp", "multistart+x8", batch)
     assert all(np.array_equal(a, b) for a, b in zip(ready, plain, strict=True))
 
@@ -203,12 +194,12 @@ def test_attention_by_factors_gives_way_where_weights_underflow() -> None:
     with torch.inference_mode():
         problem = RoutingProblem(torch.rand(1, nodes, 2, generator=generator))
         progress = move(problem, begin(problem, trajectories), visited)
-        ready = encode_once.factored(glimpse, progress.state)
+        ready = fast.factored(glimpse, progress.state)
         assert ready.factors is not None
         for node in (visited, visited + 1):
             progress = progress if node is visited else move(problem, progress, node)
-            found = encode_once.pointer_scores(ready, progress.state)
-            expected = encode_once.pointer_scores(glimpse, progress.state)
+            found = fast.pointer_scores(ready, progress.state)
+            expected = fast.pointer_scores(glimpse, progress.state)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -228,7 +219,8 @@ def test_wide_beam_holds_every_tour_with_its_probability() -> None:
     problem = RoutingProblem(torch.rand(2, 5, 2, generator=torch.Generator().manual_seed(4)))
     policy = policy_of("am", "tsp")
     with torch.inference_mode():
-        beams = final_beams(policy, problem, policy.encode(problem.nodes()), 200)
+        steps = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
+        beams = beam_search(steps, steps.begin(1), 200)
     for nodes, log_prob in zip(beams.nodes, beams.log_prob, strict=True):
         real = ~log_prob.isneginf()
         assert {tuple(t) for t in nodes[real].tolist()} == set(itertools.permutations(range(5)))

@@ -11,12 +11,13 @@ from safetensors.torch import load_file, save_file
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.parity import check_fixture
+from nco_bench.solvers.decoding.search import construct, greedy_choice
 from nco_bench.solvers.stepwise.dgl import DglConfig, distances_to, normalised, relative_demand
 from nco_bench.solvers.stepwise.dgl import build as build_dgl
 from nco_bench.solvers.stepwise.invit import InvitConfig
 from nco_bench.solvers.stepwise.invit import build as build_invit
-from nco_bench.solvers.stepwise.local_steps import Options, begin, best_option, construct, move
-from nco_bench.solvers.stepwise.steps import RoutingProblem, cvrp_demands
+from nco_bench.solvers.stepwise.local_steps import LocalViews
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
 
 FIXTURES = ("invit-tsp", "invit-tsp-2v", "invit-cvrp", "invit-cvrp-2v", "dgl-tsp", "dgl-cvrp")
 SMALL = InvitConfig(width=16, heads=2, ffn=16, candidates=4, middle=6, widest=8)
@@ -58,21 +59,22 @@ def test_parameters_are_those_of_the_official_models(name: str, problem: str, co
 def test_invit_does_not_see_where_and_how_large_an_instance_is() -> None:
     torch.manual_seed(0)
     policy, coords = build_invit(SMALL).eval(), torch.rand(2, 20, 2)
-    seen: list[Options] = []
+    seen: list[torch.Tensor] = []
 
-    def choose(options: Options, step: int) -> torch.Tensor:
-        seen.append(options)
-        return best_option(options, step)
+    def choose(scores: torch.Tensor, step: int) -> torch.Tensor:
+        seen.append(scores)
+        return greedy_choice(scores, step)
 
-    starts = torch.tensor([3, 7])
-    with torch.inference_mode():
-        tours = construct(policy, RoutingProblem(coords), choose, starts=starts).nodes
-        # A power of two and a shift by whole eighths change the float coordinates by no rounding that matters.
-        moved = construct(policy, RoutingProblem(coords / 4 + 0.125), choose, starts=starts).nodes
-    assert torch.equal(tours, moved)
+    found = []
+    # A power of two and a shift by whole eighths change the float coordinates by no rounding that matters.
+    for problem in (RoutingProblem(coords), RoutingProblem(coords / 4 + 0.125)):
+        with torch.inference_mode():
+            steps = LocalViews(policy, problem, problem.nodes())
+            found.append(construct(steps, steps.begin(1, torch.tensor([[3], [7]])), choose).nodes)
+    assert torch.equal(*found)
     half = len(seen) // 2
     for a, b in zip(seen[:half], seen[half:], strict=True):
-        torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
 def one_line(demand: list[int], capacity: int) -> RoutingProblem:
@@ -87,19 +89,20 @@ def test_invit_refuses_an_exact_fit_but_serves_who_fills_a_whole_vehicle() -> No
     policy = build_invit(InvitConfig("cvrp", 16, 2, 16, candidates=3, middle=0, widest=4)).eval()
     problem = one_line([0, 4, 6, 5, 10], 10)
     nodes = problem.nodes()
+    steps = LocalViews(policy, problem, nodes)
     with torch.inference_mode():
-        walks = begin(policy, problem, nodes, 1, None)
+        walks, _ = steps.begin(1)
         first = policy.options(nodes, walks.state)
         assert set(first.nodes[first.log_probs.isfinite()].tolist()) == {
             1,
             2,
             3,
         }  # the nearest three; not the depot
-        walks = move(policy, problem, nodes, walks, torch.tensor([1]), None)
+        walks = steps.move(walks, torch.tensor([1]), None)
         second = policy.options(nodes, walks.state)
         # 6 are left: customer 2 would fit exactly and is refused, customer 4 does not fit.
         assert set(second.nodes[second.log_probs.isfinite()].tolist()) == {3, 0}
-        moves = construct(policy, problem, best_option).nodes
+        moves = construct(steps, steps.begin(1), greedy_choice).nodes
     assert sorted(moves[moves > 0].tolist()) == [1, 2, 3, 4]
 
 
@@ -108,7 +111,8 @@ def test_candidates_of_invit_are_the_nearest_customers_that_fit_and_views_hold_t
     problem = one_line([0, 4, 8, 1, 9, 2, 1], 10)
     nodes = problem.nodes()
     with torch.inference_mode():
-        walks = move(policy, problem, nodes, begin(policy, problem, nodes, 1, None), torch.tensor([1]), None)
+        steps = LocalViews(policy, problem, nodes)
+        walks = steps.move(steps.begin(1)[0], torch.tensor([1]), None)
         slots, real = policy.neighbours(nodes, walks.state)
     # 6 of 10 are left at customer 1: 3 and 5 fit and are nearest; then 2, 4, 6 by distance, whether they fit or not.
     assert slots.tolist() == [[3, 5, 2, 4, 6]]
@@ -124,9 +128,10 @@ def test_dgl_keeps_the_mean_distance_to_open_nodes() -> None:
         RoutingProblem(coords),
     )
     nodes = problem.nodes()
-    walks = begin(policy, problem, nodes, 1, torch.tensor([5, 0]))
+    steps = LocalViews(policy, problem, nodes)
+    walks, _ = steps.begin(1, torch.tensor([[5], [0]]))
     for pair in ([7, 3], [1, 39], [30, 20]):
-        walks = move(policy, problem, nodes, walks, torch.tensor(pair), None)
+        walks = steps.move(walks, torch.tensor(pair), None)
     exact = (coords[:, :, None].double() - coords[:, None].double()).norm(dim=3)
     expected = (exact * walks.state.open[:, None]).sum(dim=2) / walks.state.open.sum(dim=1)[:, None]
     mean, _, here, target = walks.state.memory
