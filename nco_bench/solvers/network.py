@@ -22,6 +22,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import Instance
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
 from nco_bench.weights.choice import at_hand, default_weights, how_to_get
@@ -213,7 +214,7 @@ class NetworkSolver:
         """Solve instances, each with its own seed."""
         outcomes: list[Outcome] = []
         size = self.together(batch)
-        for first in range(0, len(batch), size):
+        for first in tracked(range(0, len(batch), size), "instance" if size == 1 else "group"):
             with torch.inference_mode():
                 outcomes += self.decode(batch[first : first + size], seed + first, time_limit)
             progress(len(outcomes))

@@ -8,14 +8,17 @@ Letters in shapes: B instances, P trajectories or beams of each, A actions, T mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.progress import opened
 from nco_bench.solvers.decoding.draws import mixed, picked, streams, uniform
 
 Choose = Callable[[Tensor, int], Tensor]
@@ -50,6 +53,9 @@ class Steps(Protocol[State, Seen]):
 
     def finished(self, state: State, moves: int) -> bool:
         """Whether all solutions are complete after so many moves."""
+
+    def work(self, state: State) -> Sequence[float]:
+        """Return how much work each move to come is, in any unit, for whoever shows how far it is; a guess will do."""
 
 
 @dataclass(frozen=True)
@@ -149,18 +155,20 @@ def construct(
     state, given = begun
     moves = [] if given is None else [given]
     total: Tensor | None = None
-    while not steps.finished(state, len(moves)):
-        decided = None if log_prob else steps.only(state, len(moves))
-        if decided is None:
-            scores, seen = steps.scores(state)
-            action = choose(scores, len(moves))
-            if log_prob:
-                step = steps.log_probs(state, scores, seen).gather(2, action[..., None]).squeeze(2)
-                total = step if total is None else total + step
-        else:
-            action, seen = decided
-        state, move = steps.follow(state, seen, action)
-        moves.append(move)
+    with _told(steps.work(state)) as moved:
+        while not steps.finished(state, len(moves)):
+            decided = None if log_prob else steps.only(state, len(moves))
+            if decided is None:
+                scores, seen = steps.scores(state)
+                action = choose(scores, len(moves))
+                if log_prob:
+                    step = steps.log_probs(state, scores, seen).gather(2, action[..., None]).squeeze(2)
+                    total = step if total is None else total + step
+            else:
+                action, seen = decided
+            state, move = steps.follow(state, seen, action)
+            moves.append(move)
+            moved()
     return _joined(moves, total)
 
 
@@ -190,19 +198,35 @@ def beam_search(
     state, given = begun
     moves = [] if given is None else [given]
     parents = [torch.zeros_like(node) for node, _ in moves]
-    while not steps.finished(state, len(moves)):
-        scores, seen = steps.scores(state)
-        joint = steps.log_probs(state, scores, seen).double()
-        joint = joint if log_prob is None else log_prob[..., None] + joint
-        index = keep(joint, width)
-        log_prob = joint.flatten(1).gather(1, index)
-        # Where there are fewer continuations than beams, the rest repeats the best one and never counts.
-        index = torch.where(log_prob.isneginf(), index[:, :1], index)
-        parent = index // joint.shape[2]
-        state, move = steps.follow(state, seen, index % joint.shape[2], parent)
-        parents.append(parent)
-        moves.append(move)
+    with _told(steps.work(state)) as moved:
+        while not steps.finished(state, len(moves)):
+            scores, seen = steps.scores(state)
+            joint = steps.log_probs(state, scores, seen).double()
+            joint = joint if log_prob is None else log_prob[..., None] + joint
+            index = keep(joint, width)
+            log_prob = joint.flatten(1).gather(1, index)
+            # Where there are fewer continuations than beams, the rest repeats the best one and never counts.
+            index = torch.where(log_prob.isneginf(), index[:, :1], index)
+            parent = index // joint.shape[2]
+            state, move = steps.follow(state, seen, index % joint.shape[2], parent)
+            parents.append(parent)
+            moves.append(move)
+            moved()
     return _joined(_backtrack(parents, moves), log_prob)
+
+
+@contextmanager
+def _told(work: Sequence[float]) -> Iterator[Callable[[], None]]:
+    """Give a function to call after every move, so that whoever listens knows how far a construction is."""
+    reached = list(accumulate(work))
+    with opened("step", len(reached), reached[-1] if reached else 0.0) as level:
+
+        def moved() -> None:
+            count = min(level.count + 1, len(reached))
+            if count:
+                level.reach(count, reached[count - 1])
+
+        yield moved
 
 
 def _backtrack(parents: list[Tensor], moves: list[Move]) -> list[Move]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import mixed
 from nco_bench.solvers.decoding.search import greedy_choice, sampling
 from nco_bench.solvers.divide.glop import Choose, both_ways
@@ -199,7 +200,7 @@ def revise(
     pieces = size // length
     shift = max(length // iterations, 1)
     nodes, points = tours.nodes, tours.points
-    for iteration in range(iterations):
+    for iteration in tracked(range(iterations), "revision"):
         if deadline is not None and time.perf_counter() >= deadline:
             break
         nodes, points = nodes.roll(-shift, 1), points.roll(-shift, 1)
@@ -259,7 +260,8 @@ def solve_tsp(
     if revision.flips(size):
         nodes, points = nodes.repeat(FLIPS, 1), flipped(points)
     tours = Tours(nodes, points)
-    for number, (length, iterations) in enumerate((n, i) for n, i in revision.rounds if n <= size):
+    rounds = [(n, i) for n, i in revision.rounds if n <= size]
+    for number, (length, iterations) in enumerate(tracked(rounds, "round", [i for _, i in rounds])):
         keys = None
         if revision.sample:
             seeds = torch.arange(batch) if seeds is None else seeds

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
+from nco_bench.progress import tracked
 from nco_bench.solvers.divide.htsp import Htsp, LowerModel
 from nco_bench.solvers.stepwise.glimpse import Factors, factored
 from nco_bench.solvers.stepwise.policy import RouteState
@@ -389,7 +390,7 @@ def improve(
 ) -> list[Ints]:
     """Reorder stretches of complete tours around random points; return the shortest tour of each that was met."""
     best = [(e.length(), e.tour) for e in episodes]
-    for _ in range(steps):
+    for _ in tracked(range(steps), "improvement"):
         if deadline is not None and time.perf_counter() >= deadline:
             break
         improve_at(policy.lower, episodes, np.stack([g.uniform(-1, 1, 2) for g in generators]), sizes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import Draws
 from nco_bench.solvers.edges.difusco import (
     Difusco,
@@ -70,7 +71,7 @@ def reverse_process(
     """
     share = kept(model.config)
     state = start
-    for step, (now, then) in enumerate(pairs):
+    for step, (now, then) in enumerate(tracked(pairs, "step")):
         output = model(graph, state, torch.full((len(state),), float(now), device=state.device))
         probability = None
         if model.config.kind == "gaussian":

@@ -22,6 +22,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.spec import Decoding
 from nco_bench.solvers.edges.diffusion import heat_maps, nearest_graph
@@ -142,7 +143,7 @@ class DifuscoSolver(NetworkSolver):
         near = None if degree == n else [nearest_graph(p, degree) for p in points]
         together = max(1, self._rows(n) // len(group))
         best: list[tuple[float, NDArray[np.int64]]] = []
-        for sample in range(0, self.samples, together):
+        for sample in tracked(range(0, self.samples, together), "draw"):
             count = min(together, self.samples - sample)
             maps = self._maps(points, near, seed, sample, count)
             found = []

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nco_bench.problems.bpp3d import ORIENTATIONS
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.search import sampling
 
 Choose = Callable[[Tensor, int], Tensor]
@@ -82,7 +83,7 @@ def roll_out(
     rows = torch.zeros(lanes, count, 4, dtype=torch.int64, device=sides.device)
     total = torch.zeros(lanes, device=sides.device) if log_prob else None
     across = torch.arange(width, device=sides.device)
-    for step in range(count):
+    for step in tracked(range(count), "step"):
         seen = policy.see(previous, heights)
         logits = policy.sequence_logits(encoded, left, seen)
         box = choose(logits.unflatten(0, (-1, samples)), 2 * step).flatten()
@@ -187,7 +188,7 @@ def decode_packing(policy: Any, sides: Tensor, seeds: Tensor, samples: int | Non
     cells = len(sides) * policy.config.bin_length * policy.config.bin_width
     group = max(1, CELLS_AT_A_TIME.get(device.type, 2**20) // cells)
     best: Packed | None = None
-    for begin in range(0, samples, group):
+    for begin in tracked(range(0, samples, group), "group"):
         count = min(group, samples - begin)
         lanes = sides.repeat_interleave(count, dim=0)
         choose = sampling(seeds, begin, count)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.progress import opened, tracked
 from nco_bench.solvers.decoding.draws import Draws, instance_draws
 from nco_bench.solvers.decoding.inputs import check_instances
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
@@ -250,14 +251,14 @@ def _built(task: _Task, batch: _Batch) -> Iterator[Solutions]:
     if decoding.name == "multistart":  # evenly spread start nodes, all of them if k is 0
         count = batch.coords.shape[1]
         starts = torch.linspace(0, count - 1, min(decoding.k or count, count)).round().long().unique()
-        problems = (batch.problem(start) for start in starts.tolist())
+        problems = (batch.problem(start) for start in tracked(starts.tolist(), "start"))
         yield from (_whole(problem, greedy(policy, problem, knn=knn)) for problem in problems)
         return
     problem = batch.problem()
     if decoding.name == "sample":
         seeds = task.seeds(len(problem.rows))
         size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
-        for first in range(0, decoding.k, size):
+        for first in tracked(range(0, decoding.k, size), "group"):
             count = min(size, decoding.k - first)
             yield _whole(problem, sample(policy, problem, count, seeds, first=first, knn=knn))
     elif decoding.name == "beam":
@@ -269,7 +270,8 @@ def _built(task: _Task, batch: _Batch) -> Iterator[Solutions]:
 def _reconstructed(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
     """Improve initial solutions by RRC or PRC."""
     decoding, draws = task.decoding, task.draws(batch.coords)
-    order, via = _initial(task, batch, draws)
+    with opened("", 1, counts=False):
+        order, via = _initial(task, batch, draws)
     parallel, longest, knn = decoding.name == "prc", decoding.length, decoding.knn
     if via is None or batch.demand is None or batch.capacity is None:
         tours = improve_tsp(

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import Draws, drawn_draws
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_lengths, tour_lengths
@@ -60,7 +61,7 @@ class Budget:
 
     def steps(self) -> Iterator[int]:
         """Count iterations until one of the limits is reached."""
-        for step in range(self.iterations):
+        for step in tracked(range(self.iterations), "iteration"):
             if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
                 return
             yield step

@@ -8,6 +8,7 @@ Letters in shapes: B batch, R = B C partial solutions, M candidates left, A = M 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 
@@ -255,6 +256,12 @@ class PathSteps:
         """Whether all nodes that were asked for are visited."""
         count = self.problem.candidates if self.count is None else self.count
         return moves >= count or (self.stopped is not None and self.stopped.is_set())
+
+    def work(self, frontier: Frontier) -> Sequence[float]:
+        """Return how much is left to visit before each step, or ones where the policy sees the nearest nodes only."""
+        left = self.problem.candidates
+        count = left if self.count is None else self.count
+        return range(left, left - count, -1) if self.limit is None else [1] * count
 
 
 def _repaired(problem: PathProblem, frontier: Frontier, log_prob: Tensor, shown: Tensor | None) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import mixed, scaled, streams, uniform
 from nco_bench.solvers.decoding.inputs import check_instances
 from nco_bench.solvers.decoding.search import (
@@ -264,7 +265,7 @@ def _shortest(
     total = trajectories(task.decoding, versions.shape[1] - (demands is not None))
     size = max(1, min(task.instances, task.rows // total))
     parts = []
-    for begin in range(0, len(metric), size):
+    for begin in tracked(range(0, len(metric), size), "group"):
         rows = slice(begin, begin + size)
         moved = None if shift is None else shift[rows]
         done = _groups(task, task.at_work(problem.take(rows)), seeds[rows], moved, total)
@@ -282,7 +283,7 @@ def _groups(
     if task.decoding.name == "beam":
         yield beam_search(policy, policy.begin(1, starts), total)
         return
-    for first in range(0, total, task.rows):
+    for first in tracked(range(0, total, task.rows), "group"):
         count = min(task.rows, total - first)
         begun = policy.begin(count, None if starts is None else starts[:, first : first + count])
         choose: Choose = greedy_choice

@@ -7,6 +7,7 @@ Letters in shapes: B instances, P solutions of each, R = B P rows instance by in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -130,6 +131,10 @@ class LocalViews:
     def finished(self, walks: Walks, moves: int) -> bool:
         """Whether every node is visited."""
         return walks.state.left == 0
+
+    def work(self, walks: Walks) -> Sequence[float]:
+        """Return ones, a step per node; visits of the depot come on top."""
+        return [1] * walks.state.left
 
 
 def _loaded(

@@ -7,6 +7,7 @@ Letters in shapes: B instances, P trajectories, N nodes (depot first), T moves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -159,6 +160,10 @@ class EncodeOnce:
         """Whether all trajectories are done; looked up no more often than needed, since it makes a GPU wait."""
         count = self.problem.coords.shape[1]
         return moves == count if self.problem.demands is None else moves >= count and progress.finished
+
+    def work(self, progress: Progress) -> Sequence[float]:
+        """Return ones, a step per node; visits of the depot come on top."""
+        return [1] * self.problem.coords.shape[1]
 
 
 def log_probabilities(
