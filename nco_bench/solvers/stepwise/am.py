@@ -182,8 +182,8 @@ class Am(nn.Module):
         projected = self.node_projection(x).chunk(3, dim=2)
         q, k, v = (split_heads(rows, self.config.heads) for rows in (query, *projected[:2]))
         u = scale * q @ k.transpose(2, 3) + state.blocked[:, None]  # (B, H, P, N) (Equation 6)
-        mixed = u.softmax(dim=3) @ v  # (B, H, P, K) (Equations 11 and 12)
-        glimpse = self.glimpse_projection(mixed.transpose(1, 2).flatten(2))  # (B, P, D) (Equation 13)
+        mixed = u.softmax(dim=3) @ v  # (B, H, P, K), as in appendix A
+        glimpse = self.glimpse_projection(mixed.transpose(1, 2).flatten(2))  # (B, P, D), the heads together
         u = glimpse @ projected[2].transpose(1, 2) / math.sqrt(self.config.width)
         return self.config.clip * u.tanh() + state.blocked  # (Equation 7)
 
