@@ -207,7 +207,7 @@ MERGED = ("recipes", "facts")
 
 @cache
 def cards() -> Mapping[str, Card]:
-    """Return all cards by name: by kind without networks first, then by family and file.
+    """Return all cards by name: without networks first, then by family, kind and file.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def cards() -> Mapping[str, Card]:
             found[card.name] = card
     rooms = {name: place for place, name in enumerate(FAMILIES)}
     order = sorted(
-        found.values(), key=lambda c: (c.kind == "neural", KINDS.index(c.kind), rooms.get(c.family, 99))
+        found.values(), key=lambda c: (c.kind == "neural", rooms.get(c.family, 99), KINDS.index(c.kind))
     )
     return {card.name: card for card in order}
 
