@@ -19,11 +19,11 @@ from nco_bench.datasets.formats import (
     detect,
     read_file,
     read_solution,
-    read_torch_archive,
     write_file,
 )
 from nco_bench.datasets.formats.pomo import torch_bytes
 from nco_bench.datasets.formats.safe_pickle import load_one
+from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.errors import NcoBenchError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
