@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets import identity
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 
@@ -128,11 +127,6 @@ class Dataset:
     def instance_hashes(self) -> tuple[str, ...]:
         """Content hash of every instance alone, its first 16 hex digits: what records and references belong to."""
         return tuple(map(instance_sha256, self.instances))
-
-    @cached_property
-    def whole(self) -> str:
-        """Identity of the longest set that this one is the beginning of, see `nco_bench.datasets.identity`."""
-        return identity.whole_of(self.name, self.origin.generator, self.origin.version, self.sha256)
 
     def holds(self, index: int, sha256: str) -> bool:
         """Whether the instance of this index in the whole dataset is here, and has this hash (empty: not known)."""

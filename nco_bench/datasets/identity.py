@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 
 GENERATORS = {"nco-bench": "nco-bench", "nco-bench tasks": "tasks", "kool": "kool"}
@@ -34,6 +35,11 @@ def whole_of(name: str, generator: str, version: str, sha256: str) -> str:
     """
     stream = stream_of(name, generator)
     return sha256 if stream is None else f"{generator} {version} {stream[0]}"
+
+
+def whole_of_set(dataset: Dataset) -> str:
+    """Return the identity of the longest set that a dataset is the beginning of."""
+    return whole_of(dataset.name, dataset.origin.generator, dataset.origin.version, dataset.sha256)
 
 
 @lru_cache(maxsize=4096)

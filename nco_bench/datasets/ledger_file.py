@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.formats.reading import read_npz
+from nco_bench.datasets.identity import whole_of_set
 from nco_bench.errors import BadInputError
 
 LOCK_SECONDS = 120.0
@@ -166,7 +167,7 @@ def write_places(ledger: sqlite3.Connection, dataset: Dataset, positions: Collec
     """Note where instances stand."""
     ledger.executemany(
         "INSERT OR REPLACE INTO place (whole, position, instance) VALUES (?, ?, ?)",
-        [(dataset.whole, dataset.first_index + p, dataset.instance_hashes[p]) for p in positions],
+        [(whole_of_set(dataset), dataset.first_index + p, dataset.instance_hashes[p]) for p in positions],
     )
 
 

@@ -29,7 +29,7 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.identity import whole_of
+from nco_bench.datasets.identity import whole_of, whole_of_set
 from nco_bench.errors import ResultsError
 
 SCHEMA = 2
@@ -186,7 +186,7 @@ class Cell:
 
     def is_of(self, dataset: Dataset) -> bool:
         """Whether records of this cell are records of a dataset, by the same index, as far as both reach."""
-        if dataset.name == self.dataset or dataset.whole != self.whole:
+        if dataset.name == self.dataset or whole_of_set(dataset) != self.whole:
             return dataset.sha256 == self.dataset_sha256
         return True
 

@@ -11,6 +11,7 @@ import pytest
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.generate import generate
+from nco_bench.datasets.identity import whole_of_set
 from nco_bench.datasets.ledger import Candidate, improve, load
 from nco_bench.datasets.ledger_file import Entry, costs, costs_at, ledger_path
 from nco_bench.errors import BadInputError
@@ -148,8 +149,8 @@ def test_tables_look_references_up_by_hash_and_by_place(tmp_path: Path) -> None:
     assert costs(many.instance_hashes, tmp_path) == {
         many.instance_hashes[1]: Entry(cost, "solver", "runs=1", "2025-06-01")
     }
-    assert costs_at(many.whole, [], tmp_path) == {1: Entry(cost, "solver", "runs=1", "2025-06-01")}
-    assert costs_at(generate("tsp", 9, 2).whole, [], tmp_path) == {}
+    assert costs_at(whole_of_set(many), [], tmp_path) == {1: Entry(cost, "solver", "runs=1", "2025-06-01")}
+    assert costs_at(whole_of_set(generate("tsp", 9, 2)), [], tmp_path) == {}
 
 
 def test_a_ledger_of_before_is_read_and_improved(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ PRESETS: dict[str, Preset] = {
 SYMBOLS = ("†", "‡", "§", "¶", "‖", "#")
 
 
+SHOWN_AS = {
+    "text": "nco_bench.reports.render.terminal:render",
+    "html": "nco_bench.reports.html.tables:notebook_html",
+}
+"""What a table looks like in a console and in a notebook; it knows renderers by name only."""
+
+
 @dataclass(frozen=True)
 class Number:
     """A number and how to print it.
@@ -176,15 +183,13 @@ class Table:
 
     def __repr__(self) -> str:
         """Return it as plain text."""
-        from nco_bench.reports.render.terminal import render
-
-        return render(self).rstrip("\n")
+        text: str = _function(SHOWN_AS["text"])(self)
+        return text.rstrip("\n")
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it."""
-        from nco_bench.reports.html.tables import notebook_html
-
-        return notebook_html(self)
+        html: str = _function(SHOWN_AS["html"])(self)
+        return html
 
 
 class Notes:
@@ -282,9 +287,14 @@ def build_table(name: str, frame: ResultFrame, *, gap: str = "mean-of-gaps") -> 
         raise UnknownNameError("table", name, PRESETS)
     if gap not in GAP_DEFINITIONS:
         raise UnknownNameError("gap definition", gap, GAP_DEFINITIONS)
-    module, _, function = PRESETS[name].target.partition(":")
-    builder: Callable[..., Table] = getattr(import_module(module), function)
-    return ranked(builder(frame, gap=gap))
+    return ranked(_function(PRESETS[name].target)(frame, gap=gap))
+
+
+def _function(target: str) -> Callable[..., Any]:
+    """Import ``module:function``."""
+    module, _, name = target.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 GAP_DEFINITIONS: dict[str, str] = {
