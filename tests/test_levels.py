@@ -125,3 +125,29 @@ def test_a_download_counts_bytes_of_those_expected(tmp_path: Path) -> None:
         server.shutdown()
     assert told[-1] == "3.1/3.1 MB"
     assert len(told) >= 3
+
+
+def test_a_file_that_is_read_counts_its_instances(tmp_path: Path) -> None:
+    """`convert`, and every command that is given a file: solutions are scored again, which takes the time."""
+    from nco_bench.datasets.formats import read_file, write_file
+    from nco_bench.datasets.generate import generate
+
+    write_file(generate("tsp", 20, 40), tmp_path / "forty.pkl", "kool")
+    told: list[str] = []
+    with Level(changed=lambda: told.append(root.within[0].place())) as root:
+        assert len(read_file(tmp_path / "forty.pkl", "kool")) == 40
+    assert told[-1] == "40/40 instances"
+
+
+def test_records_that_are_read_count_their_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`report` and `plot`: here a part for almost every record."""
+    import nco_bench
+    from nco_bench.reports.frame import columns
+    from nco_bench.reports.frame.load import load_frame
+
+    nco_bench.run(["nearest-neighbor"], data="tsp20:seed=5:count=6", results=tmp_path)
+    monkeypatch.setattr(columns, "PIECE_BYTES", 200)
+    told: list[str] = []
+    with Level(changed=lambda: told.append(root.within[0].place())) as root:
+        assert len(load_frame(tmp_path).records) == 6
+    assert told[-1] == "6/6 parts"

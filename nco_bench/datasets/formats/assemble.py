@@ -16,6 +16,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance, problem
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.progress import tracked
 
 Solution = NDArray[np.integer]
 STATED_TOLERANCE = 1e-4
@@ -53,9 +54,8 @@ def whole(
     count = len(instances)
     references: list[Reference | None] = []
     notes: list[str] = []
-    for index, (instance, solution, cost) in enumerate(
-        zip(instances, solutions or [None] * count, stated or [None] * count, strict=True)
-    ):
+    rows = list(zip(instances, solutions or [None] * count, stated or [None] * count, strict=True))
+    for index, (instance, solution, cost) in enumerate(tracked(rows, "instance")):
         reference, note = _reference(kind, fmt, instance, solution, cost)
         references.append(reference)
         if note:

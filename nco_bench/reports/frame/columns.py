@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.progress import opened
 from nco_bench.runs.records import STATUSES
 
 PIECE_BYTES = 4 << 20
@@ -130,7 +131,15 @@ def read_columns(files: Sequence[tuple[Path, Mapping[int, int]]]) -> Columns:
     """
     pieces = [piece for run, (path, groups) in enumerate(files) for piece in _pieces(path, run, groups)]
     with _without_gc():
-        return _joined(_decoded(pieces))
+        return _joined(_counted(_decoded(pieces), len(pieces)))
+
+
+def _counted(blocks: Iterable[Block], pieces: int) -> Iterator[Block]:
+    """Let whoever listens know how many pieces are read; those without a whole line are not counted."""
+    with opened("part", pieces) as level:
+        for count, block in enumerate(blocks, start=1):
+            yield block
+            level.reach(count)
 
 
 def _pieces(path: Path, run: int, groups: Mapping[int, int]) -> list[Piece]:
