@@ -7,6 +7,7 @@ import hashlib
 import json
 import types
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -190,6 +191,10 @@ def read_manifest(path: Path) -> Manifest:
     return dataclasses.replace(checked, config={**before, **checked.config})
 
 
+_hints = cache(get_type_hints)
+"""Types of the fields of a class; working them out takes longer than reading a manifest."""
+
+
 def _build(kind: type, values: Any, place: str) -> Any:
     """Build a dataclass from JSON values, checking names and types."""
     if not isinstance(values, dict):
@@ -202,7 +207,7 @@ def _build(kind: type, values: Any, place: str) -> Any:
         raise BadWeightsError(
             f"{place}: manifest fields missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}."
         )
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{key: _value(hints[key], value, f"{place}: {key}") for key, value in values.items()})
 
 
