@@ -112,7 +112,7 @@ class Study:
         BadInputError
             For a setting that makes no sense.
         """
-        from nco_bench.datasets.load import Places
+        from nco_bench.datasets.places import Places
         from nco_bench.runs.request import RunRequest, parse_batch_size, parse_limit
 
         _refuse_nonsense(self)

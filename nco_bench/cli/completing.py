@@ -67,7 +67,7 @@ def listed(kind: str) -> Callable[[], Iterable[str]]:
 
     def names() -> Iterable[str]:
         from nco_bench.cli.inventory import list_objects
-        from nco_bench.datasets.load import Places
+        from nco_bench.datasets.places import Places
 
         return [one["name"] for one in list_objects(kind, Places.from_environment())]
 

@@ -31,7 +31,7 @@ def pull(
     from dataclasses import asdict
 
     from nco_bench.cli.output import print_json, say
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.datasets.pull import pull as pull_library
 
     report = pull_library(

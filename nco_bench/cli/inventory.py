@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from nco_bench import __version__
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.errors import UnknownNameError
 
 EXTRAS = (

@@ -34,7 +34,7 @@ def listing(
     """List what there is."""
     from nco_bench.cli.inventory import list_objects
     from nco_bench.cli.output import print_json
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
 
     objects = list_objects(what, Places.from_environment(instances))
     if json:

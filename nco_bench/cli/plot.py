@@ -192,7 +192,7 @@ def attention(
 ) -> None:
     """What a network attends to."""
     from nco_bench.cli.output import say
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.papers.attention import draw
 
     places = Places.from_environment(instances)

@@ -21,7 +21,7 @@ def reference(
 ) -> None:
     """Compute references, or improve those that the ledger has."""
     from nco_bench.cli.output import RunDisplay, print_json, say
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.runs.environment import command_line
     from nco_bench.runs.references import ReferenceRun, improve_references
 

@@ -58,7 +58,7 @@ def report(
     from nco_bench.cli.output import say
     from nco_bench.cli.parsing import form_of, one_of, parse_aliases
     from nco_bench.cli.tables import console
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.files import READABLE, write
     from nco_bench.reports.render.terminal import show
     from nco_bench.reports.render.writing import render

@@ -54,7 +54,7 @@ def reproduce(
     from nco_bench.cli.output import RunDisplay, print_json, say
     from nco_bench.cli.parsing import one_of
     from nco_bench.cli.tables import console
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError, UnknownNameError
     from nco_bench.papers.layout import LAYOUTS, laid_out, readable
     from nco_bench.papers.reproducing import count_statuses, tables_of

@@ -18,7 +18,7 @@ def show(
     from nco_bench.cli.inventory import show_object
     from nco_bench.cli.output import print_json
     from nco_bench.cli.tables import print_object
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
 
     known = show_object(name, Places.from_environment(instances))
     print_json(known) if json else print_object(known)

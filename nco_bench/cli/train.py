@@ -83,7 +83,7 @@ def train(
     """Train a model, with checkpoints; stops cleanly when the budget is used up. Status 1: training had to stop."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.cli.parsing import key_values, parse_duration
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
     from nco_bench.runs.request import resolve_device
     from nco_bench.training.run import train as train_model

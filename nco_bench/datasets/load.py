@@ -14,8 +14,7 @@ Whatever it is, the reference ledger's better solutions are laid over it.
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nco_bench.datasets import formats, ledger, lra, tasks
@@ -28,33 +27,11 @@ from nco_bench.datasets.names import (
     generated_aliases,
     parse_generated,
 )
+from nco_bench.datasets.places import Places
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, UnknownNameError
 
 OWN_FORMAT = "nco-bench"
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where datasets are looked for.
-
-    Attributes
-    ----------
-    instances
-        Folder of generated and pulled sets, and of the reference ledger.
-    mirror
-        ``NCO_BENCH_MIRROR``: a local folder that stands in for the network.
-    """
-
-    instances: Path
-    mirror: Path | None = None
-
-    @staticmethod
-    def from_environment(instances: Path | None = None) -> Places:
-        """Take ``--instances`` (or ``NCO_BENCH_INSTANCES``, or ``instances``) and ``NCO_BENCH_MIRROR``."""
-        folder = instances or Path(os.environ.get("NCO_BENCH_INSTANCES", "instances"))
-        mirror = os.environ.get("NCO_BENCH_MIRROR")
-        return Places(folder, Path(mirror) if mirror else None)
 
 
 def load_dataset(name: str, places: Places) -> Dataset:

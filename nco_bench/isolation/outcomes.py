@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # listings read this module, and load no NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Progress = Callable[[int], None]
 """Called with the number of instances of the batch that are done so far."""
@@ -54,4 +56,4 @@ class Solved:
     trace: tuple[tuple[float, float], ...] = ()
 
 
-Outcome = NDArray[np.integer] | Solved | Failure
+Outcome: TypeAlias = "NDArray[np.integer] | Solved | Failure"

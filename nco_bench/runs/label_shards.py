@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.load import Places
 from nco_bench.datasets.names import specify
+from nco_bench.datasets.places import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
 from nco_bench.files import write

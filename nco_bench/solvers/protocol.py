@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import UnknownNameError
 from nco_bench.isolation.outcomes import Failure, Outcome, Progress, Solved
-from nco_bench.problems import Instance
 from nco_bench.settings import parse
+
+if TYPE_CHECKING:  # listings read this module, and load no NumPy
+    from nco_bench.datasets.dataset import Dataset
+    from nco_bench.problems import Instance
 
 __all__ = [
     "Begins", "Failure", "Outcome", "Progress", "Solved", "Solver", "SolverOptions", "read_params",

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.files import write
 from nco_bench.training.campaign_file import Stage, read_campaign

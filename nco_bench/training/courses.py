@@ -20,7 +20,7 @@ from nco_bench.training.recipes import LoopRecipe, chosen, overridden, recipes_o
 if TYPE_CHECKING:
     from torch import nn
 
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
     from nco_bench.training.learner import Learner, Measure
     from nco_bench.training.trainer import Trainer
     from nco_bench.weights.manifest import Manifest

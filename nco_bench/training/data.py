@@ -23,7 +23,7 @@ from nco_bench.training.shards import Shard, ShardFacts, find_shards, read_shard
 from nco_bench.weights.manifest import TrainingData
 
 if TYPE_CHECKING:
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
 
 
 @dataclass(frozen=True)

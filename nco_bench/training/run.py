@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nco_bench.datasets.dataset import Dataset
-    from nco_bench.datasets.load import Places
+    from nco_bench.datasets.places import Places
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,13 @@ def test_help_ends_with_three_examples_that_parse_and_has_types_in_words(
     )
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """What keeps it quick; `benchmarks/startup.py` measures how quick."""
+@pytest.mark.parametrize(
+    "words", [["--help"], ["list", "solvers"], ["list", "models"], ["list", "decodings"]]
+)
+def test_help_and_listings_load_nothing_heavy(words: list[str]) -> None:
+    """What keeps them quick; `benchmarks/startup.py` measures how quick."""
     code = (
-        "import sys; from nco_bench.cli.app import run; run(['--help']); "
+        f"import sys; from nco_bench.cli.app import run; run({words!r}); "
         "print([name for name in ('torch', 'pandas', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

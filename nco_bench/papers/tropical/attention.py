@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.papers.tropical.cells import NETWORKS
 from nco_bench.problems.tasks import TASKS, Task, generate

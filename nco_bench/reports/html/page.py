@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from nco_bench import __version__
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.reports.figures.plots import only_of_one_size, scaling_panels, timed_gaps
 from nco_bench.reports.figures.style import NOISE_PERCENT
 from nco_bench.reports.frame.aggregate import CellSummary, summarise

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nco_bench.datasets.load import Places
 from nco_bench.datasets.lra import SPLITS, build_listops, build_pathfinder, resolve
 from nco_bench.datasets.lra_files import task_of
 from nco_bench.datasets.names import parse_generated
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.problems.lra import LRA_TASKS, LRAInstance, LRATask, lra_task, pathfinder
 from nco_bench.problems.lra.listops import expressions

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from nco_bench.cards import network_card
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.solvers.path.construct import greedy
