@@ -17,7 +17,7 @@ from typing import Any
 
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.training.options import checked_options, model_options
-from nco_bench.training.recipes import LoopRecipe
+from nco_bench.training.recipes import LoopRecipe, Recipe, batch_now
 
 KEYS = (
     "name", "model", "slice", "turns", "data", "problem", "config", "seed", "start", "hours", "tables", "each",
@@ -210,6 +210,8 @@ class Planned:
     @property
     def samples(self) -> int:
         """Sub-problems, instances or sequences in all; 0 where time decides."""
+        if isinstance(self.recipe, Recipe) and self.recipe.batch_doubles:
+            return sum(batch_now(self.recipe, step) for step in range(self.recipe.steps))
         return self.recipe.steps * self.recipe.batch
 
     def describe(self) -> str:

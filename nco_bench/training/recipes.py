@@ -111,8 +111,12 @@ class Recipe(LoopRecipe):
     opening
         Share of batches whose length is one of the six longest: the first moves of a tour, where origin and destination
         are close to each other, are otherwise rare in training and wrong in decoding.
-    auxiliary
-        Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off.
+    batch_doubles, largest_batch
+        Updates after which the batch has doubled for the first time; each further doubling takes twice as many, so that
+        batches grow as the loss flattens, up to `largest_batch`. 0 keeps the batch.
+    auxiliary, auxiliary_half
+        Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off. Updates over
+        which the weight falls to half; 0 keeps it.
     symmetries
         Turn and mirror instances at random (x8).
     walk
@@ -126,7 +130,10 @@ class Recipe(LoopRecipe):
     longest_start: int = 101
     grow: float = 0.0
     opening: float = 0.0
+    batch_doubles: int = 0
+    largest_batch: int = 1024
     auxiliary: float = 0.0
+    auxiliary_half: int = 0
     symmetries: bool = True
     walk: bool = False
 
@@ -266,6 +273,21 @@ def _risen(recipe: LoopRecipe, step: int) -> float:
     if recipe.warmup_start:
         return recipe.warmup_start + (1 - recipe.warmup_start) * step / recipe.warmup
     return (step + 1) / recipe.warmup
+
+
+def batch_now(recipe: Recipe, step: int) -> int:
+    """Return how many sub-paths update number `step` learns from: doubled after k, 3k, 7k, ... updates."""
+    if not recipe.batch_doubles:
+        return recipe.batch
+    doublings = (step // recipe.batch_doubles + 1).bit_length() - 1
+    return max(recipe.batch, min(recipe.batch << doublings, recipe.largest_batch))
+
+
+def auxiliary_now(recipe: Recipe, step: int) -> float:
+    """Return the weight of the auxiliary loss in update number `step`."""
+    if not recipe.auxiliary_half:
+        return recipe.auxiliary
+    return float(recipe.auxiliary * 0.5 ** (step / recipe.auxiliary_half))
 
 
 def longest_now(recipe: Recipe, fraction: float) -> int:

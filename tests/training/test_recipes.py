@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.training.recipes import longest_now, rate, recipe_for
+from nco_bench.training.recipes import auxiliary_now, batch_now, longest_now, rate, recipe_for
 
 MODEL = "decoder-6x128"
 
@@ -64,6 +64,22 @@ def test_cosine_rises_over_the_warmup_and_falls_to_its_end() -> None:
     assert rate(recipe, 9, 0.0) == pytest.approx(1.0)
     assert rate(recipe, 100, 0.5) == pytest.approx(0.505)
     assert rate(recipe, 100, 1.0) == pytest.approx(0.01)
+
+
+def test_batches_double_after_twice_as_many_updates_each_time() -> None:
+    recipe = recipe_for(MODEL, {"batch": "32", "batch_doubles": "100", "largest_batch": "128"})
+    steps = (0, 99, 100, 299, 300, 699, 700, 10_000)
+    assert [batch_now(recipe, step) for step in steps] == [32, 32, 64, 64, 128, 128, 128, 128]
+    kept = recipe_for(MODEL, {"batch": "32"})
+    assert {batch_now(kept, step) for step in steps} == {32}
+    largest = recipe_for(MODEL, {"batch": "256", "batch_doubles": "100", "largest_batch": "128"})
+    assert batch_now(largest, 5000) == 256  # a limit below the batch does not shrink it
+
+
+def test_the_auxiliary_loss_fades_by_half_lives() -> None:
+    recipe = recipe_for(MODEL, {"auxiliary": "0.2", "auxiliary_half": "1000"})
+    assert [auxiliary_now(recipe, step) for step in (0, 1000, 3000)] == pytest.approx([0.2, 0.1, 0.025])
+    assert auxiliary_now(recipe_for(MODEL, {"auxiliary": "0.2"}), 10**6) == 0.2
 
 
 def test_sub_paths_grow_to_the_whole_tour() -> None:

@@ -65,12 +65,17 @@ def _losses(out: Path) -> list[tuple[int, float, float]]:
 
 
 def test_a_killed_run_continues_on_the_same_trajectory(tmp_path: Path, shards: list[Path]) -> None:
-    assert _run(shards, tmp_path / "whole") == 0
+    moving = {
+        "batch_doubles": "4",
+        "auxiliary": "0.2",
+        "auxiliary_half": "5",
+    }  # what depends on the update's number
+    assert _run(shards, tmp_path / "whole", **moving) == 0
     killed = tmp_path / "killed"
-    assert _run(shards, killed, kill_at=9) == -signal.SIGKILL
+    assert _run(shards, killed, kill_at=9, **moving) == -signal.SIGKILL
     assert not killed.with_suffix(".safetensors").exists()
     assert load_checkpoint(tmp_path / "killed.training" / LAST).state["progress"]["step"] == 8
-    assert _run(shards, killed, resume=True) == 0
+    assert _run(shards, killed, resume=True, **moving) == 0
 
     expected, found = (_losses(tmp_path / f"{name}.training") for name in ("whole", "killed"))
     assert [step for step, _, _ in found] == list(range(1, STEPS + 1))

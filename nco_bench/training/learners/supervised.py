@@ -40,7 +40,7 @@ from nco_bench.training.learners.pieces import (
     draw_sub_paths,
     transformed,
 )
-from nco_bench.training.recipes import Recipe, longest_now
+from nco_bench.training.recipes import Recipe, auxiliary_now, batch_now, longest_now
 
 OPENING_LENGTHS = 6
 """How many of the longest lengths `Recipe.opening` asks for."""
@@ -196,7 +196,7 @@ class Supervised:
 
     def _draw(self, step: int, fraction: float) -> SubPaths | RoutePieces:
         rng = np.random.default_rng([self.seed, step])
-        batch = self.stream.take(self.recipe.batch)
+        batch = self.stream.take(batch_now(self.recipe, step))
         if self.stream.problem == "cvrp":
             return self._route_pieces(batch.ordered, rng, fraction)
         if not batch.tours:
@@ -235,7 +235,7 @@ class Supervised:
         if self.recipe.auxiliary > 0:
             tokens, ends = self._tokens.take(length - 2), self._tokens.place.ends
             neighbours = self.extra["neighbours"](tokens, paths.closed and ends)
-            total = next_node + self.recipe.auxiliary * neighbours
+            total = next_node + auxiliary_now(self.recipe, self._begun["step"]) * neighbours
         penalty = self.policy.penalty()
         return Loss(total if penalty is None else total + penalty, next_node, whole)
 
