@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,22 +16,21 @@ from typing import Any, Protocol
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
 from nco_bench.problems import problem as problem_module
-from nco_bench.progress import Batch, Level, opened, tracked
+from nco_bench.progress import Batch, Level, opened
 from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
+from nco_bench.runs.latency import measured_alone
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Cell, Record, record_key, record_keys, settings_of
 from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, Working, title_of
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
-from nco_bench.runs.solving import SolvedBatch, begin_batch, solve_batch
+from nco_bench.runs.solving import SolvedBatch, begin_batch
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 from nco_bench.solvers.registry import create, resolved_options
 
-LATENCY_REPEATS = 3
-LATENCY_BUDGET_SECONDS = 5.0
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
 SEEDS = 2**31 - 1
@@ -155,11 +153,11 @@ def _run_cell(
             solver.ready()
         writer.cell(cell)
         peak = PeakMemory(cell.device)
-        latency = _latency(solver, dataset, request, cell)
+        alone = measured_alone(solver, dataset, request, cell)
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
         worker.gaps = stored_gaps
-        worker.work(pending)
-        cell.latency_seconds = latency if latency is not None else worker.median_seconds()
+        worker.work(pending, alone.answer)
+        cell.latency_seconds = alone.seconds if alone.seconds is not None else worker.median_seconds()
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.memory_before_mb = held_before
@@ -249,35 +247,6 @@ def _neighbours(indices: Sequence[int]) -> Iterator[range]:
         yield range(run[0], run[-1] + 1)
 
 
-def _latency(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> float | None:
-    """Warm up and measure one instance alone; None where the batch size is 1 and the records say it."""
-    if cell.batch_size == 1 and cell.kind != "neural":
-        return None
-    return time_alone(solver, dataset, request, cell.device)
-
-
-def time_alone(solver: Solver, dataset: Dataset, request: RunRequest, device: str) -> float | None:
-    """Warm up, and return the median seconds of the first instance alone; None where it cannot be solved.
-
-    A first solution that takes longer than the budget is itself the measurement: warm-up no longer matters then.
-    The time that a failure took says nothing.
-    """
-    times: list[float] = []
-    deadline = time.monotonic() + LATENCY_BUDGET_SECONDS
-    instance = dataset.instances[0]
-    for _ in tracked(range(1 + LATENCY_REPEATS), "warm-up"):
-        batch = solve_batch(
-            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=device,
-            progress=lambda _: None,
-        )  # fmt: skip
-        if not isinstance(batch.outcomes[0], Failure):
-            times.append(batch.elapsed)
-        if time.monotonic() > deadline:
-            break
-    warm = times[1:] or times
-    return statistics.median(warm) if warm else None
-
-
 def gaps_of(cell: Cell, dataset: Dataset, done: Mapping[tuple[int, int], float | None]) -> Gaps:
     """Add up the gaps of what was stored before: the mean that is shown is that of the whole set."""
     references = (
@@ -307,9 +276,17 @@ class _CellWorker:
         self.gaps = NO_GAPS
         self.elapsed, self.failed = 0.0, 0
 
-    def work(self, pending: Sequence[tuple[int, range]]) -> None:
-        """Solve and keep all batches; each is judged and written while the next is solved, where that is another process."""
-        waits = deque([self._begin(*pending[0])])
+    def work(self, pending: Sequence[tuple[int, range]], first: SolvedBatch | None = None) -> None:
+        """Solve and keep all batches; each is judged and written while the next is solved, where that is another process.
+
+        `first` is the answer to instance 0 alone where that was found before: it is not solved again if it is the first
+        of the batches.
+        """
+        if first is not None and pending[0] == (0, range(1)):
+            self._peak.sample()
+            self._keep(*pending[0], first)
+            pending = pending[1:]
+        waits = deque([self._begin(*one) for one in pending[:1]])
         for number, (repeat, indices) in enumerate(pending, 1):
             if number < len(pending):
                 waits.append(self._begin(*pending[number]))
