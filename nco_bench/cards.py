@@ -343,9 +343,11 @@ def _toml(file: Path) -> dict[str, Any]:
         raise BadInputError(f"{file}: no readable card ({error}); restore the file.") from error
 
 
-def _read(file: Path, package: str) -> Iterator[Card]:
-    """Yield the cards of a file: one per variant, or one of the file's own name."""
+@cache
+def _read(file: Path, package: str) -> tuple[Card, ...]:
+    """Return the cards of a file: one per variant, or one of the file's own name."""
     content = _toml(file)
+    found = []
     built_in = file.is_relative_to(ROOMS)
     family = file.parent.name if built_in else content.pop("family", "")
     variants = content.pop("variants", {}) or {file.stem: {}}
@@ -357,7 +359,8 @@ def _read(file: Path, package: str) -> Iterator[Card]:
             merged = {**merged, **layer, **{key: _merged(merged, layer, key) for key in MERGED}}
         if "alias_of" in own:  # has all that the other has
             merged = {**merged, **variants[own["alias_of"]], "alias_of": own["alias_of"]}
-        yield _built(name, family, merged, package, file)
+        found.append(_built(name, family, merged, package, file))
+    return tuple(found)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,10 +226,21 @@ def list_weights() -> list[WeightsFile]:
     found: dict[str, WeightsFile] = {}
     for path in _files():
         try:
-            found.setdefault(path.stem, WeightsFile(path, read_manifest(manifest_path(path))))
+            found.setdefault(path.stem, WeightsFile(path, _listed(manifest_path(path))))
         except BadWeightsError:
             continue  # `weights verify` names it
     return [found[name] for name in sorted(found)]
+
+
+def _listed(manifest: Path) -> Manifest:
+    """Read a manifest for a list; unless it changed, once in a process, which may ask for the list of all many times."""
+    state = manifest.stat() if manifest.exists() else None
+    return _read_once(manifest, None if state is None else (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=1024)
+def _read_once(manifest: Path, _: tuple[int, int] | None) -> Manifest:
+    return read_manifest(manifest)
 
 
 def verify_all() -> list[tuple[Path, str | None]]:
