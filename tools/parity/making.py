@@ -7,11 +7,13 @@ weights, and writes what went in and what came out: numbers only. `nco-bench par
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -53,6 +55,16 @@ def import_from(folder: Path, checkout: Path, commit: str, *, any_commit: bool =
             f"{checkout}: stands at commit {found}, expected {commit}; check that out, or add --any-commit."
         )
     sys.path.insert(0, str(folder.resolve()))
+
+
+def module_of(file: Path) -> ModuleType:
+    """Import one file of the authors' under a name of its own, where several files have one name."""
+    spec = importlib.util.spec_from_file_location("_".join(file.parts[-3:]).removesuffix(".py"), file)
+    if spec is None or spec.loader is None:
+        sys.exit(f"{file}: no such file in the checkout.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def scatter(network: nn.Module, seed: int, scales: Mapping[str, float] | None = None) -> None:
