@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
+.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean
 
 install: $(USER)
 dev: $(DEV)
@@ -61,6 +61,12 @@ $(CAMPAIGN)/labels/tsp100/labels.quality.json: | $(USER)
 
 $(CAMPAIGN)/labels/validation.npz: | $(USER)
 	nice -n 15 $(BIN)/nco-bench generate tsp --n 100 --count 128 --seed 99001 --reference fast-tsp --time-limit 0.2 --out $@
+
+# Fixtures from the authors' repositories, checked out side by side in a folder, replayed through our networks.
+parity: $(USER)
+	@test -n "$(OFFICIAL)" || { echo "make parity OFFICIAL=FOLDER names a folder of the authors' repositories"; exit 2; }
+	$(BIN)/python tools/parity/make_all.py --official $(OFFICIAL) --out demo/parity
+	$(BIN)/nco-bench parity demo/parity/*.safetensors
 
 lint: $(DEV)
 	$(BIN)/ruff check .

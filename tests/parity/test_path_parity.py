@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.parity import check_fixture
 
+SMALL = Path(__file__).parent / "fixtures"
 FIXTURES = [
     "lehd-tsp", "lehd-cvrp", "bq-tsp", "bq-cvrp", "esf-tsp", "sigd-tsp", "sigd-cvrp",
     "sigd_lehd-tsp", "sigd_lehd-cvrp", "sil-tsp", "sil-cvrp",
@@ -28,11 +29,19 @@ def test_ours_computes_what_the_official_code_computes(name: str, shared: Path) 
     assert result.ok
 
 
+@pytest.mark.parametrize("file", sorted(SMALL.glob("*.safetensors")), ids=lambda file: file.stem)
+def test_ours_computes_what_the_small_fixtures_here_hold(file: Path) -> None:
+    result = check_fixture(file)
+    assert result.details["failed"] == []
+    assert (result.ok, result.tours_identical, result.not_compared) == (True, True, ())
+    assert result.max_relative_error < 1e-4
+
+
 @pytest.fixture
-def lehd_copy(shared: Path, tmp_path: Path) -> tuple[Path, dict[str, torch.Tensor]]:
+def lehd_copy(tmp_path: Path) -> tuple[Path, dict[str, torch.Tensor]]:
     """A copy of the LEHD fixture that a test may damage."""
-    (tmp_path / "copy.json").write_text((shared / "parity/lehd-tsp.json").read_text())
-    return tmp_path / "copy.safetensors", load_file(shared / "parity/lehd-tsp.safetensors")
+    (tmp_path / "copy.json").write_text((SMALL / "lehd-tsp.json").read_text())
+    return tmp_path / "copy.safetensors", load_file(SMALL / "lehd-tsp.safetensors")
 
 
 def test_a_changed_weight_fails_the_check(lehd_copy: tuple[Path, dict[str, torch.Tensor]]) -> None:

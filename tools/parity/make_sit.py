@@ -23,7 +23,7 @@ SIZES = {
     "logit_clipping": 10,
 }  # fmt: skip
 TRAINED = ["decoder.Linear_final.weight", "decoder.embedding_last_node_7.weight", "encoder.embedding.weight"]
-RATE, SCALE, NEAREST = 1e-4, 2.0, 6
+RATE, CLIP, SCALE, NEAREST = 1e-4, 10.0, 2.0, 6
 VARIANT = {"mode": "test", "use_k_nearest": False, "k_nearest_num": NEAREST}
 
 
@@ -41,9 +41,11 @@ def main() -> None:
     for name, greedy in tours.items():
         expected |= {f"{name}.{key}": value for key, value in greedy.items()}
     draws = {"start": 4, "length": 10, "flip": 1}
-    trained = module_of(options.official / TRAINING / "TSPModel.py").TSPModel(**SIZES, **VARIANT)
+    trained = module_of(options.official / TRAINING / "TSPModel.py").TSPModel(
+        **SIZES, **VARIANT | {"k_nearest_num": len(labels[0])}
+    )
     trained.load_state_dict(weights)
-    expected |= training_of(trained, decider(trained, None), problems, labels, draws, TRAINED, RATE)
+    expected |= training_of(trained, decider(trained, None), problems, labels, draws, TRAINED, RATE, CLIP)
     inputs = {"problems": problems, "label_tours": labels}
     inputs |= {f"{step}.selected": visited for step, visited in selected.items()}
     inputs |= {f"train.{key}": torch.tensor(value) for key, value in draws.items()}

@@ -54,7 +54,8 @@ def drawn(count: int, n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def training_of(
-    model: Any, decide: Decide, problems: Tensor, labels: Tensor, draws: dict[str, int], keys: list[str], lr: float
+    model: Any, decide: Decide, problems: Tensor, labels: Tensor, draws: dict[str, int], keys: list[str], lr: float,
+    clip: float = 0.0,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Train along one segment of the label tours: an update of Adam for each decision.
 
@@ -73,6 +74,8 @@ def training_of(
         loss = -decide(points, selected).gather(1, chosen).log().mean()
         optimizer.zero_grad()
         loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         losses.append(loss.detach())
         selected = torch.cat([selected, chosen], dim=1)
