@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
+from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
 from nco_bench.runs import folders
 from nco_bench.runs.records import Cell, Record, Run, find_runs
@@ -57,8 +61,9 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
     runs = [run for source in sources for run in _runs_in(source)]
     refused: dict[str, tuple[Finding, ...]] = {}
     good: list[Run] = []
+    here = _best_here(results)
     for run in runs:
-        found = tuple(_of_strangers(run, places))
+        found = tuple(_of_strangers(run, places, here))
         if not found:
             found = verify(run.folder.parent, (run.run_id,), places).findings
         if found:
@@ -80,7 +85,7 @@ def _runs_in(source: Path) -> list[Run]:
     return runs
 
 
-def _of_strangers(run: Run, places: Places) -> Iterator[Finding]:
+def _of_strangers(run: Run, places: Places, here: Mapping[str, float]) -> Iterator[Finding]:
     """What only submissions must hold to; before any file that the run names is opened."""
     try:
         cells = {cell.cell: cell for cell in run.cells()}
@@ -93,7 +98,7 @@ def _of_strangers(run: Run, places: Places) -> Iterator[Finding]:
                 "(see 'nco-bench list datasets')",
             )
         if not own:
-            yield from _records(run, cells, places)
+            yield from _records(run, cells, places, here)
     except ResultsError as error:
         yield Finding(run.run_id, "records", str(error))
     except NcoBenchError as error:
@@ -109,7 +114,7 @@ def _is_file(cell: Cell) -> bool:
     )
 
 
-def _records(run: Run, cells: dict[int, Cell], places: Places) -> Iterator[Finding]:
+def _records(run: Run, cells: dict[int, Cell], places: Places, here: Mapping[str, float]) -> Iterator[Finding]:
     known: dict[int, Dataset] = {}
     count = 0
     for record in run.records():
@@ -122,25 +127,45 @@ def _records(run: Run, cells: dict[int, Cell], places: Places) -> Iterator[Findi
         place = f"{record.name} (instance {record.instance}, repeat {record.repeat})"
         if not (math.isfinite(record.seconds) and record.seconds >= 0):
             yield Finding(run.run_id, place, f"{record.seconds!r} s is no time")
-        wrong = _reference(record, cell, known[cell.cell])
+        wrong = _reference(record, cell, known[cell.cell], here)
         if wrong:
             yield Finding(run.run_id, place, wrong)
     if not count:
         yield Finding(run.run_id, "records", "there are none")
 
 
-def _reference(record: Record, cell: Cell, dataset: Dataset) -> str:
+def _reference(record: Record, cell: Cell, dataset: Dataset, here: Mapping[str, float]) -> str:
     """Say what is wrong with a record's reference: every gap on its instance would be measured against it."""
     position = record.instance - dataset.first_index
     if record.reference is None or not 0 <= position < len(dataset):
         return ""
-    best = dataset.references[position]
-    if best is None:
-        return f"its reference {record.reference!r} cannot be checked: none is stored here for this instance"
     sign = -1.0 if problem_module(cell.problem).OBJECTIVE == "max" else 1.0
-    if sign * (record.reference - best.cost) < -COST_TOLERANCE * max(1.0, abs(best.cost)):
+    stored, content = dataset.references[position], dataset.instance_hashes[position]
+    costs = [sign * here[content]] if content in here else []
+    costs += [] if stored is None else [sign * stored.cost]
+    if not costs:
+        return f"its reference {record.reference!r} cannot be checked: none is known here for this instance"
+    best = sign * min(costs)
+    if not sign * (record.reference - best) >= -COST_TOLERANCE * max(1.0, abs(best)):
         return (
-            f"its reference {record.reference!r} is better than the best known {best.cost!r}; "
+            f"its reference {record.reference!r} is better than the best known {best!r}; "
             "submit the solution that it belongs to as a record of its own first"
         )
     return ""
+
+
+def _best_here(results: Path) -> dict[str, float]:
+    """Return the best cost or reference of every instance that records of the results folder know, by its hash."""
+    if not find_runs(results):
+        return {}
+    frame = load_frame(results)
+    objective = [-1.0 if group.cell.objective == "max" else 1.0 for group in frame.groups]
+    records = frame.records[frame.records["content"] != 0]
+    sign = records["group"].map(dict(enumerate(objective))).to_numpy()
+    best = np.fmin(sign * records["cost"].to_numpy(), sign * records["reference"].to_numpy())
+    lowest = pd.DataFrame({"content": records["content"].to_numpy(), "best": best, "sign": sign})
+    found = lowest.dropna().groupby("content").min()
+    return {
+        f"{int(str(content)):016x}": sign * value
+        for content, value, sign in zip(found.index, found["best"], found["sign"], strict=True)
+    }

@@ -137,7 +137,11 @@ def _documents(
         tours = {str(i): tour for i, tour in drawn[row[0]].tours.get(code, {}).items()}
         records = record_columns(by_group[code], frame.messages)
         documents[f"run-{identifier}"] = run_facts(row, runs, holds) | {"records": records, "tours": tours}
-    remarks = [f"{c.key}: no pictures. {d.remark}" for c, d in zip(arranged.columns, drawn, strict=True) if d.remark]
+    without: dict[str, list[str]] = {}
+    for column, picture in zip(arranged.columns, drawn, strict=True):
+        if picture.remark:
+            without.setdefault(picture.remark, []).append(column.key)
+    remarks = [f"{remark} No pictures of {', '.join(names)}." for remark, names in without.items()]
     if count < PICTURES:
         remarks.append(f"{count} instances per dataset are drawn instead of {PICTURES}, to keep the site small.")
     return documents, sum(len(d.instances) for d in drawn), tuple(remarks)

@@ -87,7 +87,7 @@ const Board = (() => {
       el("td", { class: "number" }, row.gap === null && row.cost !== null ? `cost ${Format.number(row.cost)}` : Format.gap(row.gap)),
       el("td", { class: "number quiet" }, Format.interval(row.low, row.high)),
       el("td", { class: "number" }, Format.seconds(row.seconds)),
-      el("td", { class: "text quiet" }, row.hardware),
+      el("td", { class: "text wide quiet" }, row.hardware),
       el("td", { class: `text verified-${row.verified}` }, VERIFIED[row.verified]),
       el("td", { class: "number" }, row.share === null ? (row.weights ? "unknown" : "–") : Format.share(row.share)),
     ));

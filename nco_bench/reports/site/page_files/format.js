@@ -20,17 +20,21 @@ function svg(name, attributes = {}, ...children) {
   return element;
 }
 
+// A fixed number of decimals, with a minus sign instead of a hyphen, and none before zero.
+function fixed(value, digits) {
+  return value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
+}
+
 const Format = {
   gap(value) {
     if (value === null) return "–";
     const size = Math.abs(value);
-    return `${value.toFixed(size < 0.0005 ? 2 : size < 10 ? 3 : size < 100 ? 2 : 1).replace(/^-(0\.?0*)$/, "$1")} %`;
+    return `${fixed(value, size < 10 ? 3 : size < 100 ? 2 : 1)} %`;
   },
   interval(low, high) {
     if (low === null || high === null) return "–";
     const digits = Math.max(Math.abs(low), Math.abs(high)) < 10 ? 3 : 2;
-    const fixed = (v) => v.toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
-    return `${fixed(low)} … ${fixed(high)}`;
+    return `${fixed(low, digits)} … ${fixed(high, digits)}`;
   },
   seconds(value) {
     if (value === null) return "–";

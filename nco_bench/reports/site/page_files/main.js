@@ -16,7 +16,7 @@
   function address(state) {
     const query = new URLSearchParams();
     for (const key of KEYS) if (state[key]) query.set(key, state[key]);
-    return `#/?${query}`;
+    return `#/?${query.size ? query : "all"}`;  // without a query, the first page chooses a dataset
   }
 
   function go(state, focus) {

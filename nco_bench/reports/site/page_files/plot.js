@@ -2,7 +2,7 @@
 // Gap against time, one mark per row. Kinds differ in colour and in shape; a hollow mark has not solved every instance.
 const Plot = (() => {
   const KINDS = ["exact", "metaheuristic", "heuristic", "neural", "external"];
-  const W = 520, H = 300, LEFT = 58, RIGHT = 16, TOP = 14, BOTTOM = 44;
+  const W = 440, H = 280, LEFT = 58, RIGHT = 16, TOP = 14, BOTTOM = 44;
   const NOISE = 0.01;
 
   function kindClass(kind) {

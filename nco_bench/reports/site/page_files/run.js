@@ -111,8 +111,8 @@ const Run = (() => {
     const first = found[0];
     const content = [
       ...heading(`${first.name}: ${run.name}`, [`#/run/${id}`, `${run.name} on ${dataset.name}`]),
-      facts([["Nodes", Format.number(first.n)], ["Best known", Format.number(first.reference)], ["Found by", first.source ? first.source.filter(Boolean).join(", ") : null],
-        ...found.map((r) => [found.length > 1 ? `Repeat ${r.repeat + 1}` : "This row", r.status === "ok" ? `cost ${Format.number(r.cost)}, gap ${Format.gap(r.gap)}, ${Format.seconds(r.seconds)}` : `${r.status}: ${r.message}`])]),
+      facts([["Nodes", Format.number(first.n)], ["Best known", first.reference === null ? "none" : Format.number(first.reference)], ["Found by", first.source ? first.source.filter(Boolean).join(", ") : null],
+        ...found.map((r) => [found.length > 1 ? `Repeat ${r.repeat + 1}` : "This row", r.status === "ok" ? `cost ${Format.number(r.cost)}, ${r.gap === null ? "" : `gap ${Format.gap(r.gap)}, `}${Format.seconds(r.seconds)}` : `${r.status}: ${r.message}`])]),
     ];
     if (!(number in run.tours)) {
       return [...content, el("p", { class: "facts" }, set.remark || "The first instances of each dataset are drawn, up to 1,000 nodes; this is another.")];
