@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_FOLDERS, DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, ResultFolders, Results
+from nco_bench.cli.options import (
+    DEFAULT_FOLDERS,
+    DEFAULT_INSTANCES,
+    DEFAULT_RESULTS,
+    Instances,
+    Json,
+    ResultFolders,
+    Results,
+)
 
 group = typer.Typer(help="Make the leaderboard, and verify what others add to it.", no_args_is_help=True)
 
@@ -19,7 +27,10 @@ SHOWN = 3
 def build(
     out: Annotated[Path, typer.Option("--out", help="Folder of the site.")] = Path("site"),
     verify: Annotated[
-        bool, typer.Option("--verify", help="Score every solution again now; else runs from 'site add' count as verified.")
+        bool,
+        typer.Option(
+            "--verify", help="Score every solution again now; else runs from 'site add' count as verified."
+        ),
     ] = False,
     results: ResultFolders = DEFAULT_FOLDERS,
     instances: Instances = DEFAULT_INSTANCES,
@@ -75,7 +86,9 @@ def add(
         for finding in found[:SHOWN]:
             typer.echo(f"refused: {finding}")
         if len(found) > SHOWN:
-            typer.echo(f"refused: {found[0].run}: and {len(found) - SHOWN} more like these (--json lists all)")
+            typer.echo(
+                f"refused: {found[0].run}: and {len(found) - SHOWN} more like these (--json lists all)"
+            )
     for run, records in done.added.items():
         say(f"added: {run}, {records:,} records")
     say(f"{results}: {len(done.added)} runs added, {len(done.refused)} refused")

@@ -114,7 +114,9 @@ def _is_file(cell: Cell) -> bool:
     )
 
 
-def _records(run: Run, cells: dict[int, Cell], places: Places, here: Mapping[str, float]) -> Iterator[Finding]:
+def _records(
+    run: Run, cells: dict[int, Cell], places: Places, here: Mapping[str, float]
+) -> Iterator[Finding]:
     known: dict[int, Dataset] = {}
     count = 0
     for record in run.records():

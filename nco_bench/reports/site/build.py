@@ -1,7 +1,8 @@
 """The leaderboard as a folder of files: made from records alone, opened from disk or any web server, and asking nobody else.
 
 The page, its style and scripts are files in ``page_files/``. Data lie beside them as scripts that each hand over one JSON
-document, because a page that is opened from disk may load scripts but not fetch files; they are loaded when they are looked at.
+document, because a page that is opened from disk may load scripts but not fetch files; they are loaded when they are looked
+at.
 """
 
 from __future__ import annotations
@@ -32,7 +33,17 @@ PICTURES = 4
 """Instances per dataset that are drawn, at most."""
 PICTURE_BYTES = 1_000_000
 """Of coordinates and tours together; where they would take more, fewer instances per dataset are drawn."""
-PAGE = ("index.html", "style.css", "data.js", "format.js", "plot.js", "routes.js", "board.js", "run.js", "main.js")
+PAGE = (
+    "index.html",
+    "style.css",
+    "data.js",
+    "format.js",
+    "plot.js",
+    "routes.js",
+    "board.js",
+    "run.js",
+    "main.js",
+)
 MARK = "nco-bench-site.json"
 """Says that a folder is a site of ours, which the next build may replace."""
 
@@ -120,7 +131,8 @@ def _documents(
     codes = {id(group): code for code, group in enumerate(frame.groups)}
     by_group = dict(list(frame.records.groupby("group", sort=False)))
     parts = [
-        pd.concat([by_group[codes[id(s.group)]] for s in column.cells.values()]) for column in arranged.columns
+        pd.concat([by_group[codes[id(s.group)]] for s in column.cells.values()])
+        for column in arranged.columns
     ]
     drawn, count = _within_budget(frame, arranged, codes, parts, places)
     environments, runs = _environments(frame.runs)
@@ -143,12 +155,18 @@ def _documents(
             without.setdefault(picture.remark, []).append(column.key)
     remarks = [f"{remark} No pictures of {', '.join(names)}." for remark, names in without.items()]
     if count < PICTURES:
-        remarks.append(f"{count} instances per dataset are drawn instead of {PICTURES}, to keep the site small.")
+        remarks.append(
+            f"{count} instances per dataset are drawn instead of {PICTURES}, to keep the site small."
+        )
     return documents, sum(len(d.instances) for d in drawn), tuple(remarks)
 
 
 def _within_budget(
-    frame: ResultFrame, arranged: Board, codes: Mapping[int, int], parts: Sequence[pd.DataFrame], places: Places
+    frame: ResultFrame,
+    arranged: Board,
+    codes: Mapping[int, int],
+    parts: Sequence[pd.DataFrame],
+    places: Places,
 ) -> tuple[list[Drawn], int]:
     """Draw as many instances per dataset as the budget allows for all alike."""
     for count in range(PICTURES, 0, -1):

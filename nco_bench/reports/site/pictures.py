@@ -1,7 +1,7 @@
 """Coordinates and tours of a few instances per dataset, from which the page draws a solution beside the best known one.
 
-Only routes are drawn, up to `MAX_NODES` nodes. Coordinates are rounded to 1/65,535 of the square, which no screen shows; costs
-are never computed from them.
+Only routes are drawn, up to `MAX_NODES` nodes. Coordinates are rounded to 1/65,535 of the square, which no screen shows;
+costs are never computed from them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ def packed(values: NDArray[Any]) -> str:
 
 
 def drawn_routes(
-    frame: ResultFrame, column: DatasetColumn, codes: Mapping[int, int], part: pd.DataFrame, places: Places, count: int
+    frame: ResultFrame,
+    column: DatasetColumn,
+    codes: Mapping[int, int],
+    part: pd.DataFrame,
+    places: Places,
+    count: int,
 ) -> Drawn:
     """Collect what is drawn of a dataset: its first instances that have a solution.
 
@@ -105,7 +110,9 @@ def _dataset(summary: CellSummary, usable: pd.DataFrame, count: int, places: Pla
     return dataset
 
 
-def _collect(frame: ResultFrame, cells: Mapping[int, CellSummary], usable: pd.DataFrame, dataset: Dataset) -> Drawn:
+def _collect(
+    frame: ResultFrame, cells: Mapping[int, CellSummary], usable: pd.DataFrame, dataset: Dataset
+) -> Drawn:
     found = Drawn()
     sign = -1.0 if next(iter(cells.values())).group.cell.objective == "max" else 1.0
     for instance, rows in usable.groupby("instance", sort=True):

@@ -1,7 +1,7 @@
 """What was verified, and when: a receipt per run, which holds for the records as they were then.
 
-A receipt stands in ``verified.json`` of the results folder, and names the digest of the run's records. A record that is changed,
-added or taken away later has another digest, and the run no longer counts as verified.
+A receipt stands in ``verified.json`` of the results folder, and names the digest of the run's records. A record that is
+changed, added or taken away later gives another digest, and the run no longer counts as verified.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ def digest(run: Run) -> str:
     """Return the SHA-256 of what a run's cells and records say, the same for a folder and for what was packed of it."""
     said = hashlib.sha256()
     for cell in run.cells():
-        identity = (cell.cell, cell.label, cell.decoding, cell.config_sha256, cell.dataset_sha256, cell.device)
+        identity = (
+            cell.cell,
+            cell.label,
+            cell.decoding,
+            cell.config_sha256,
+            cell.dataset_sha256,
+            cell.device,
+        )
         said.update(orjson.dumps(identity, option=orjson.OPT_APPEND_NEWLINE))
     lines = (orjson.dumps([line[name] for name in FACTS]) for line in run.raw_records())
     for line in sorted(lines):

@@ -136,7 +136,9 @@ def _warning(summary: CellSummary) -> str:
     return "; ".join(said)
 
 
-def run_facts(board_row: tuple[int, str, CellSummary], runs: Mapping[str, Any], checked: Set[str]) -> dict[str, Any]:
+def run_facts(
+    board_row: tuple[int, str, CellSummary], runs: Mapping[str, Any], checked: Set[str]
+) -> dict[str, Any]:
     """Return what a row's page says beside its records: configuration, hashes, and every run behind it.
 
     Parameters

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+
 import nco_bench
 
-HOSTILE = "<img src=x onerror=\"window.broken=1\"></script><script>window.broken=1</script>'`${window.broken=1}\u2028"
+HOSTILE = '<img src=x onerror="window.broken=1"></script><script>window.broken=1</script>\'`${window.broken=1}\u2028'
 LENGTH = 6
 
 
@@ -40,7 +41,13 @@ def make_hostile(run: Path) -> None:
 
     def record(line: dict[str, Any]) -> None:
         if line["instance"] == 1:
-            line |= {"status": "failed", "cost": None, "solution": None, "solution_sha256": None, "message": HOSTILE}
+            line |= {
+                "status": "failed",
+                "cost": None,
+                "solution": None,
+                "solution_sha256": None,
+                "message": HOSTILE,
+            }
 
     edit(run, "cells.jsonl", cell)
     edit(run, "records.jsonl", record)

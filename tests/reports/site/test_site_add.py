@@ -28,10 +28,14 @@ def copy(submitted: Path, tmp_path: Path) -> Path:
 
 
 def added(source: Path, tmp_path: Path) -> int:
-    return run(["site", "add", str(source), "--results", str(tmp_path / "board"), "--instances", str(tmp_path / "i")])
+    return run(
+        ["site", "add", str(source), "--results", str(tmp_path / "board"), "--instances", str(tmp_path / "i")]
+    )
 
 
-def test_records_that_hold_arrive_verified(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_hold_arrive_verified(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert added(copy, tmp_path) == 0
     (one,) = find_runs(tmp_path / "board")
     assert receipts.verified([one], [tmp_path / "board"]) == {one.run_id}
@@ -78,7 +82,9 @@ def test_what_does_not_hold_is_refused_in_a_line(
     assert not (tmp_path / "board").exists()
 
 
-def test_a_solution_that_was_changed_is_refused(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_solution_that_was_changed_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder,) = copy.iterdir()
     nodes = np.fromfile(folder / "solutions.bin", "<i4")
     nodes[[0, 1]] = nodes[[1, 0]]
@@ -116,7 +122,9 @@ def test_a_reference_better_than_the_best_known_is_refused(
     assert "is better than the best known" in capsys.readouterr().out
 
 
-def test_of_two_runs_the_one_that_holds_is_taken(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_two_runs_the_one_that_holds_is_taken(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (good,) = copy.iterdir()
     bad = copy / "20260101-000000-000000-1-abcdef"
     shutil.copytree(good, bad)
@@ -125,7 +133,9 @@ def test_of_two_runs_the_one_that_holds_is_taken(copy: Path, tmp_path: Path, cap
     assert [one.run_id for one in find_runs(tmp_path / "board")] == [good.name]
 
 
-def test_a_source_without_runs_is_the_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_without_runs_is_the_users_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     assert added(tmp_path / "empty", tmp_path) == 2
     assert "holds no runs" in capsys.readouterr().err

@@ -74,7 +74,9 @@ def test_a_click_on_a_header_sorts_and_a_second_turns_round(page: Any, site: Pat
     up = names(page)
     page.click("button[data-sort=name]")
     assert names(page) == up[::-1]
-    assert [h.get_attribute("aria-sort") for h in page.query_selector_all("thead th")] == ["descending"] + ["none"] * 6
+    assert [h.get_attribute("aria-sort") for h in page.query_selector_all("thead th")] == ["descending"] + [
+        "none"
+    ] * 6
     page.click("button[data-sort=gap]")
     gaps = column(page, 2)
     assert gaps == sorted(gaps)
@@ -137,7 +139,9 @@ def test_routes_of_a_cvrp_start_and_end_at_the_depot(page: Any, site: Path) -> N
     page.click("tbody th a")
     page.click("tbody th a >> nth=0")
     page.wait_for_selector("svg.routes")
-    routes = [p.get_attribute("points").split() for p in page.query_selector_all("figure:first-child polyline")]
+    routes = [
+        p.get_attribute("points").split() for p in page.query_selector_all("figure:first-child polyline")
+    ]
     assert len({route[0] for route in routes} | {route[-1] for route in routes}) == 1
     assert sum(len(route) - 2 for route in routes) == 20
 
@@ -182,7 +186,11 @@ def test_the_keyboard_reaches_sorts_and_opens_everything(page: Any, site: Path) 
     seen = []
     for _ in range(40):
         page.keyboard.press("Tab")
-        seen.append(page.evaluate("document.activeElement.dataset.sort || document.activeElement.getAttribute('href')"))
+        seen.append(
+            page.evaluate(
+                "document.activeElement.dataset.sort || document.activeElement.getAttribute('href')"
+            )
+        )
         if seen[-1] == "seconds":
             break
     assert seen[-1] == "seconds"

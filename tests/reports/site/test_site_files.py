@@ -44,14 +44,18 @@ def test_the_records_of_a_row_give_its_gap(site: Path) -> None:
         one = given(site, f"run-{identifier}")["records"]
         costs = [cost for cost in one["cost"] if cost is not None]
         assert np.mean(costs) == pytest.approx(index["rows"]["cost"][number], rel=1e-6)
-        assert sum(stop - first for _, first, stop in one["ranges"]) == len(one["cost"]) == len(one["seconds"])
+        assert (
+            sum(stop - first for _, first, stop in one["ranges"]) == len(one["cost"]) == len(one["seconds"])
+        )
         set_ = given(site, f"set-{index['rows']['dataset'][number]}")
         assert set(set_["reference"]) == {3}  # as the fixture says
         gap = np.mean([100 * (cost - 3) / 3 for cost in costs])
         assert gap == pytest.approx(index["rows"]["gap"][number], rel=1e-5)
 
 
-def test_drawn_tours_are_those_that_are_stored_and_the_best_is_the_cheapest(site: Path, records: Path) -> None:
+def test_drawn_tours_are_those_that_are_stored_and_the_best_is_the_cheapest(
+    site: Path, records: Path
+) -> None:
     import base64
 
     index = given(site, "index")
@@ -69,7 +73,10 @@ def test_drawn_tours_are_those_that_are_stored_and_the_best_is_the_cheapest(site
     cheapest = min(runs, key=lambda run: run["records"]["cost"][0])
     assert pictures["0"]["best"][0] == stored[cheapest["name"]]
     stored_tours = {
-        tuple(run.solution(r)) for run in find_runs(records) for r in run.records() if r.instance == 0 and r.n == 20
+        tuple(run.solution(r))
+        for run in find_runs(records)
+        for r in run.records()
+        if r.instance == 0 and r.n == 20
     }
     assert {tuple(np.frombuffer(base64.b64decode(t), "<u2")) for t in stored.values()} <= stored_tours
 
@@ -124,7 +131,15 @@ def test_verify_marks_rows_and_those_that_fail(
     records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The hostile copy fails: its configuration's hash is invented, so its keys do not follow from it."""
-    line = ["site", "build", "--verify", "--results", str(records), "--instances", str(records.parent / "instances")]
+    line = [
+        "site",
+        "build",
+        "--verify",
+        "--results",
+        str(records),
+        "--instances",
+        str(records.parent / "instances"),
+    ]
     assert run([*line, "--out", str(tmp_path / "s"), "--json"]) == 0
     rows = given(tmp_path / "s", "index")["rows"]
     assert sorted(rows["verified"]) == ["fails", "yes", "yes", "yes", "yes"]
