@@ -1,7 +1,7 @@
 """How large the leaderboard of many records is, and how long it takes to make. Aim: 100,000 records under 3 MB.
 
-Records are synthetic: solvers on sets of random instances, a run per cell, with real hashes of instances and solutions of the
-first few of each set, so that pictures count too. Costs have all their digits, as real ones do.
+Records are synthetic: solvers on sets of random instances, a run per cell, with real hashes of instances and the solutions
+of the first few of each set, so that pictures count too. Costs have all their digits, as real ones do.
 
 Usage: python benchmarks/site_size.py [--records 100000] [--solvers 10] [--out FOLDER]
 """

@@ -254,13 +254,13 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "nco-bench site add submitted --results results/runs",
     ),
     "site build": (
-        "nco-bench site build --results results/cpu --results results/classical --out site",
+        "nco-bench site build --results results/cpu --results more --out site",
         "nco-bench site build --verify --out site",
         "nco-bench site build --results results/runs --out site --json",
     ),
     "site add": (
         "nco-bench site add submitted --results results/runs",
-        "nco-bench site add submitted/20261122-161617-723966-22918-eb6926 --results results/runs",
+        "nco-bench site add submitted/one submitted/two --results results/runs",
         "nco-bench site add first second --results results/runs --json",
     ),
 }

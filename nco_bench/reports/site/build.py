@@ -31,8 +31,8 @@ from nco_bench.runs.verify import verify
 
 PICTURES = 4
 """Instances per dataset that are drawn, at most."""
-PICTURE_BYTES = 1_000_000
-"""Of coordinates and tours together; where they would take more, fewer instances per dataset are drawn."""
+SITE_BYTES = 2_850_000
+"""What the data may take: where pictures would fill more, fewer instances per dataset are drawn."""
 PAGE = (
     "index.html",
     "style.css",
@@ -134,21 +134,25 @@ def _documents(
         pd.concat([by_group[codes[id(s.group)]] for s in column.cells.values()])
         for column in arranged.columns
     ]
-    drawn, count = _within_budget(frame, arranged, codes, parts, places)
     environments, runs = _environments(frame.runs)
     index = catalogue(arranged, checked)
     index["made"] = {"version": __version__, "records": len(frame.records), "runs": len(frame.runs)}
     documents: dict[str, Any] = {"index": index, "environments": environments}
-    for number, (part, picture) in enumerate(zip(parts, drawn, strict=True)):
-        documents[f"set-{number}"] = dataset_columns(part, frame) | {"remark": picture.remark}
-        if picture.instances:
-            documents[f"pictures-{number}"] = {str(i): one for i, one in picture.instances.items()}
+    for number, part in enumerate(parts):
+        documents[f"set-{number}"] = dataset_columns(part, frame)
     holds = frozenset(name for name, good in checked.items() if good)
     for identifier, row in zip(arranged.ids, arranged.rows, strict=True):
-        code = codes[id(row[2].group)]
-        tours = {str(i): tour for i, tour in drawn[row[0]].tours.get(code, {}).items()}
-        records = record_columns(by_group[code], frame.messages)
-        documents[f"run-{identifier}"] = run_facts(row, runs, holds) | {"records": records, "tours": tours}
+        records = record_columns(by_group[codes[id(row[2].group)]], frame.messages)
+        documents[f"run-{identifier}"] = run_facts(row, runs, holds) | {"records": records}
+    room = SITE_BYTES - sum(len(orjson.dumps(document)) for document in documents.values())
+    drawn, count = _within_budget(frame, arranged, codes, parts, places, room)
+    for number, picture in enumerate(drawn):
+        documents[f"set-{number}"]["remark"] = picture.remark
+        if picture.instances:
+            documents[f"pictures-{number}"] = {str(i): one for i, one in picture.instances.items()}
+    for identifier, (number, _, summary) in zip(arranged.ids, arranged.rows, strict=True):
+        tours = drawn[number].tours.get(codes[id(summary.group)], {})
+        documents[f"run-{identifier}"]["tours"] = {str(i): tour for i, tour in tours.items()}
     without: dict[str, list[str]] = {}
     for column, picture in zip(arranged.columns, drawn, strict=True):
         if picture.remark:
@@ -168,14 +172,14 @@ def _within_budget(
     parts: Sequence[pd.DataFrame],
     places: Places,
 ) -> tuple[list[Drawn], int]:
-    """Draw as many instances per dataset as the budget allows for all alike."""
+    """Draw as many instances per dataset, alike for all, as there is room for."""
     for count in range(PICTURES, 0, -1):
         drawn = [
             drawn_routes(frame, column, codes, part, places, count)
             for column, part in zip(arranged.columns, parts, strict=True)
         ]
         size = sum(len(orjson.dumps([_texts(d.instances), _texts(d.tours)])) for d in drawn)
-        if size <= PICTURE_BYTES:
+        if size <= room:
             return drawn, count
     return [Drawn(remark="There is no room for pictures of so many rows.") for _ in parts], 0
 
