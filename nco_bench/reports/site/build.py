@@ -171,6 +171,7 @@ def _within_budget(
     codes: Mapping[int, int],
     parts: Sequence[pd.DataFrame],
     places: Places,
+    room: int,
 ) -> tuple[list[Drawn], int]:
     """Draw as many instances per dataset, alike for all, as there is room for."""
     for count in range(PICTURES, 0, -1):
