@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean
+.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site
 
 install: $(USER)
 dev: $(DEV)
@@ -37,6 +37,10 @@ demo: $(USER)
 	$(BIN)/nco-bench plot tour --solver decoder-6x128 --data tsp100:count=16 --instances demo/instances \
 	    --results demo/runs --out demo/tour.png
 	@echo "The table is in demo/table.tex, the picture in demo/tour.png."
+
+# The leaderboard of the records that are in the repository (docs/leaderboard.md): site/index.html.
+site: $(USER)
+	$(BIN)/nco-bench site build --results results/cpu --results results/classical --out site
 
 test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"

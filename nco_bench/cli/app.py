@@ -25,7 +25,7 @@ from nco_bench.cli.helping import dress
 
 COMMANDS = (
     "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
-    "convert", "instances", "weights", "calibrate", "plot", "test-solver", "doctor", "reproduce",
+    "convert", "instances", "weights", "calibrate", "plot", "test-solver", "doctor", "reproduce", "site",
 )  # fmt: skip
 """Each is added by the module of `nco_bench.cli` that bears its name; they import nothing heavy at the top."""
 

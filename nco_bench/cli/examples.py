@@ -248,5 +248,20 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "nco-bench plot features decoder-6x128 --kind cosine --out features.pdf",
         "nco-bench plot features pens-a pens-r --step 50 --out features.svg",
     ),
+    "site": (
+        "nco-bench site build --results results/cpu --out site",
+        "nco-bench site build --verify --out site",
+        "nco-bench site add submitted --results results/runs",
+    ),
+    "site build": (
+        "nco-bench site build --results results/cpu --results more --out site",
+        "nco-bench site build --verify --out site",
+        "nco-bench site build --results results/runs --out site --json",
+    ),
+    "site add": (
+        "nco-bench site add submitted --results results/runs",
+        "nco-bench site add submitted/one submitted/two --results results/runs",
+        "nco-bench site add first second --results results/runs --json",
+    ),
 }
 """By the command's words."""

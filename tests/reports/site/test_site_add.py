@@ -1,0 +1,141 @@
+"""Records of a stranger: those that hold arrive with a receipt, of the others nothing does, and each is told in a line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from site_records import edit, solve
+
+from nco_bench.cli.app import run
+from nco_bench.reports.site import receipts
+from nco_bench.runs.records import find_runs
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("stranger") / "runs"
+    solve(results, ["nearest-neighbor"], "tsp20:count=4")
+    return results
+
+
+@pytest.fixture
+def copy(submitted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(submitted, tmp_path / "submitted"))
+
+
+def added(source: Path, tmp_path: Path) -> int:
+    return run(
+        ["site", "add", str(source), "--results", str(tmp_path / "board"), "--instances", str(tmp_path / "i")]
+    )
+
+
+def test_records_that_hold_arrive_verified(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert added(copy, tmp_path) == 0
+    (one,) = find_runs(tmp_path / "board")
+    assert receipts.verified([one], [tmp_path / "board"]) == {one.run_id}
+    said = capsys.readouterr().err
+    assert f"added: {one.run_id}, 4 records" in said
+    assert "1 runs added, 0 refused" in said
+
+
+def better_cost(line: dict[str, Any]) -> None:
+    line["cost"] *= 0.9
+
+
+def no_time(line: dict[str, Any]) -> None:
+    line["seconds"] = -1.0
+
+
+def too_good_reference(line: dict[str, Any]) -> None:
+    line["reference"] = 0.001
+
+
+def other_instance(line: dict[str, Any]) -> None:
+    line["instance_sha256"] = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (better_cost, "the stored solution costs"),
+        (no_time, "-1.0 s is no time"),
+        (too_good_reference, "its reference 0.001 cannot be checked"),
+        (other_instance, "its key"),
+    ],
+)
+def test_what_does_not_hold_is_refused_in_a_line(
+    change: Any, said: str, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = copy.iterdir()
+    edit(folder, "records.jsonl", change)
+    assert added(copy, tmp_path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert said in lines[0]
+    assert all(line.startswith(f"refused: {folder.name}: ") for line in lines)
+    assert lines[-1].endswith("more like these (--json lists all)")
+    assert not (tmp_path / "board").exists()
+
+
+def test_a_solution_that_was_changed_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = copy.iterdir()
+    nodes = np.fromfile(folder / "solutions.bin", "<i4")
+    nodes[[0, 1]] = nodes[[1, 0]]
+    nodes.tofile(folder / "solutions.bin")
+    assert added(copy, tmp_path) == 1
+    assert "the stored solution has hash" in capsys.readouterr().out
+
+
+def test_a_set_from_a_file_is_refused_before_the_file_is_opened(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trap = tmp_path / "trap.pkl"
+    trap.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    (folder,) = copy.iterdir()
+    edit(folder, "cells.jsonl", lambda line: line.update(source=str(trap)) if "source" in line else None)
+    assert added(copy, tmp_path) == 1
+    assert "only sets that go by a name are compared" in capsys.readouterr().out
+
+
+def test_a_reference_better_than_the_best_known_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The board holds solutions of 2-opt; a stranger's reference may be as good as they are, not better."""
+    board = tmp_path / "board"
+    solve(board, ["nearest-neighbor"], "tsp20:count=4", seed=9)
+    costs = {r.instance: r.cost for one in find_runs(board) for r in one.records()}
+    (folder,) = copy.iterdir()
+    edit(folder, "records.jsonl", lambda line: line.update(reference=costs[line["instance"]]))
+    assert added(copy, tmp_path) == 0
+    for path in board.iterdir():
+        if path.name == folder.name:
+            shutil.rmtree(path)
+    edit(folder, "records.jsonl", lambda line: line.update(reference=0.99 * line["reference"]))
+    assert added(copy, tmp_path) == 1
+    assert "is better than the best known" in capsys.readouterr().out
+
+
+def test_of_two_runs_the_one_that_holds_is_taken(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (good,) = copy.iterdir()
+    bad = copy / "20260101-000000-000000-1-abcdef"
+    shutil.copytree(good, bad)
+    edit(bad, "records.jsonl", better_cost)
+    assert added(copy, tmp_path) == 1
+    assert [one.run_id for one in find_runs(tmp_path / "board")] == [good.name]
+
+
+def test_a_source_without_runs_is_the_users_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert added(tmp_path / "empty", tmp_path) == 2
+    assert "holds no runs" in capsys.readouterr().err
