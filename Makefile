@@ -5,11 +5,12 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 USER := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
+.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev docs links clean
 
 install: $(USER)
 dev: $(DEV)
@@ -27,6 +28,10 @@ $(USER): $(VENV)/bin/python pyproject.toml
 
 $(DEV): $(USER)
 	$(PIP) -e '.[neural,classical,plots,html,dev]'
+	touch $@
+
+$(DOCS): $(USER)
+	$(PIP) -e '.[neural,classical,plots,docs]'
 	touch $@
 
 demo: $(USER)
@@ -61,6 +66,13 @@ $(CAMPAIGN)/labels/tsp100/labels.quality.json: | $(USER)
 
 $(CAMPAIGN)/labels/validation.npz: | $(USER)
 	nice -n 15 $(BIN)/nco-bench generate tsp --n 100 --count 128 --seed 99001 --reference fast-tsp --time-limit 0.2 --out $@
+
+# The documentation site in build/docs/html: warnings are errors, nothing is fetched. `links` asks the addresses outside.
+docs: $(DOCS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs
+
+links: $(DOCS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs --links
 
 lint: $(DEV)
 	$(BIN)/ruff check .
