@@ -24,6 +24,8 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 option_emphasise_placeholders = False
 
+smartquotes = False  # two dashes are an option
+
 html_theme = "furo"
 html_title = f"nco-bench {version}"
 html_static_path = ["_static"]

@@ -10,8 +10,8 @@ from tools.docs.markdown import relinked
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-FURTHER = "further pages"
-"""A line in a table of contents, replaced by the pages of docs/ that no line names."""
+FURTHER = {"further pages": "docs/", "stored results": "results/"}
+"""Lines in the index's tables of contents, replaced by the pages below these folders that no line names."""
 
 
 def hand_written() -> dict[str, str]:
@@ -63,13 +63,12 @@ def assemble(source: Path) -> None:
 
 
 def _with_further(index: str, pages: dict[str, str]) -> str:
-    """Name in the index the pages of docs/ that it lacks, so that a new page needs no edit there."""
-    named = set(index.split())
-    further = [
-        page for path, page in pages.items() if path.startswith("docs/") and page not in {*named, "index"}
-    ]
-    further += [page for path, page in pages.items() if path.startswith("results/") and page not in named]
-    return index.replace(FURTHER, "\n".join(further))
+    """Name in the index the pages that it lacks, so that a new page needs no edit there."""
+    named = {*index.split(), "index"}
+    for line, folder in FURTHER.items():
+        further = [page for path, page in pages.items() if path.startswith(folder) and page not in named]
+        index = index.replace(line, "\n".join(further))
+    return index
 
 
 def _write(source: Path, page: str, text: str) -> None:

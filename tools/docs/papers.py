@@ -66,7 +66,7 @@ def pages(tables: Path, files: Path) -> dict[str, str]:
     made, listed = {}, []
     for paper, known in list_papers().items():
         parts = [
-            f"# {known['short']}: published and measured",
+            f"# {known['short']}",
             "",
             f"*{known['title']}*, {known['authors']}.",
         ]
@@ -89,10 +89,11 @@ def pages(tables: Path, files: Path) -> dict[str, str]:
 
 def _how_to_read(paper: str) -> str:
     return (
-        "Each cell holds the printed number and, **in bold**, ours where one is stored; the word below it says what a "
-        "difference means. *Reproduced*: the printed number meets our 95 % interval. *Differs*: it does not. *Other weights*: "
-        "ours were trained less than the paper's, and the note says how far. Rows without any number of ours are left out here "
-        "and stand in the files.\n\n" + shell(f"nco-bench reproduce {paper} --scale cpu")
+        "Each cell holds the printed number and, **in bold**, ours below it where one is stored, with what a "
+        "difference means. *Reproduced*: the printed number meets our 95 % interval. *Differs*: it does not. "
+        "*Other weights*: ours were trained less than the paper's, and the note says how far. Rows without any number of "
+        "ours are left out here and stand in the files.\n\n"
+        + shell(f"nco-bench reproduce {paper} --scale cpu")
     )
 
 
@@ -117,8 +118,6 @@ def _section(paper: str, number: int | str, tables: Path, files: Path) -> str:
     return "\n".join(
         [
             _compact(measured),
-            plain(measured.caption),
-            "",
             f"All numbers with intervals and reasons: {', '.join(links)}.",
             "",
         ]
@@ -130,7 +129,7 @@ def _compact(measured: Measured) -> str:
     ours = [line for line in measured.lines if _has_ours(line)]
     if not ours:
         said = "; ".join(plain(note) for note in measured.notes[:3])
-        return f"Nothing was measured at the {measured.scale} scale. {said}\n"
+        return f"Nothing was measured at the {measured.scale} scale: {said}.\n"
     shown = list(dict.fromkeys(line["Row"] for line in ours))
     columns = list(dict.fromkeys(line["Column"] for line in ours))
     by_place = {(line["Row"], line["Column"]): line for line in measured.lines}
@@ -144,8 +143,8 @@ def _compact(measured: Measured) -> str:
     left = len({line["Row"] for line in measured.lines}) - len(shown)
     said = f"{left} rows of the paper have no number of ours here.\n\n" if left else ""
     return (
-        table(["", *(plain(column) for column in columns)], rows, right=range(1, len(columns) + 1))
-        + f"\n{said}" + folded("Notes", "\n".join(f"- {plain(note)}" for note in notes))
+        table(["", *(plain(column).replace("\\|", "<br>") for column in columns)], rows, right=range(1, len(columns) + 1))
+        + f"\n{said}" + folded("Notes", "\n".join(f"- {plain(note)}" for note in [*notes, measured.caption] if note))
     )  # fmt: skip
 
 
@@ -161,4 +160,4 @@ def _both(line: dict[str, str] | None) -> str:
         return published
     reason = line["Reason"]
     mark = f" ({plain(reason)})" if re.fullmatch(r"[a-z]{1,2}", reason) else ""
-    return f"{published} **{plain(line['Measured'])}** {plain(line['Status'])}{mark}"
+    return f"{published}<br>**{plain(line['Measured'])}**<br>{plain(line['Status'])}{mark}"

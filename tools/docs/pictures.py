@@ -87,19 +87,20 @@ def _stored(name: str, cell: Stored, instances: Path, folder: Path) -> Picture |
 
 
 def _run(known: Card, instances: Path, folder: Path) -> Picture | None:
-    """Solve one instance where that needs neither weights nor a network."""
+    """Solve one instance with what ships; None where that lacks weights or a program."""
     import nco_bench
+    from nco_bench.solvers.readiness import readiness
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.errors import NcoBenchError
     from nco_bench.reports.figures.solutions import draw_solution
 
     problem = next((one for one in known.problems if one in QUICK), "")
-    if not problem or known.kind == "neural":
+    if not problem or not readiness(known).available:
         return None
     data, results = QUICK[problem], instances / "runs"
     try:
         limit = 1.0 if known.name in ("ortools", "pyvrp", "hgs") else None
-        nco_bench.run(known.name, data, results=results, instances=instances, time_limit=limit)
+        nco_bench.run(known.name, data, results=results, instances=instances, time_limit=limit, device="cpu")
         dataset = load_dataset(data, Places.from_environment(instances))
         draw_solution(dataset, 0, known.name, None, results, folder / f"{known.name}.png")
     except NcoBenchError:

@@ -17,6 +17,7 @@ EXAMPLE = {
     "tsp": "tsp100:count=16", "cvrp": "cvrp100:count=16", "bpp3d": "bpp3d20:120x100:count=4",
     "algorithmic": "knapsack:length-ood", "algorithmic-regression": "min-coin-change", "lra": "lra-listops",
 }  # fmt: skip
+OTHER_DECODINGS = {"x8": "greedy in the eight symmetries of the square, best one (POMO)"}
 ROOMS = {
     "classical": "Classical solvers",
     "stepwise": "Networks that encode once, or look around, and decode step by step",
@@ -50,8 +51,8 @@ def pages(pictures: Mapping[str, Picture], stored: Mapping[str, list[Stored]]) -
 
 def _index(known: Mapping[str, Card]) -> str:
     parts = [
-        "# Solvers\n\nA page each, made from its card: the paper, what it solves, how it decodes, its parameters, recipes, weights "
-        "and numbers. `nco-bench show NAME` prints the same.\n",
+        "# Solvers\n\nA page each, made from its card: the paper, what it solves, how it decodes, its parameters, recipes, "
+        "weights and numbers. `nco-bench show NAME` prints the same.\n",
     ]
     for room, title in ROOMS.items():
         own = {name: one for name, one in known.items() if (one.family or "") == room}
@@ -64,7 +65,7 @@ def _index(known: Mapping[str, Card]) -> str:
 
 
 def _page(known: Card, shipped: list[WeightsFile], picture: Picture | None, stored: list[Stored]) -> str:
-    own = [one for one in shipped if one.manifest.model in (known.model, known.weights_of)]
+    own = [one for one in shipped if one.manifest.model == (known.weights_of or known.model)]
     parts = [f"# {known.name}\n", _lead(known) + "\n"]
     if picture is not None:
         parts.append(
@@ -90,7 +91,7 @@ def _page(known: Card, shipped: list[WeightsFile], picture: Picture | None, stor
 
 def _problems(known: Card) -> str:
     names = {"tsp": "TSP", "cvrp": "CVRP", "bpp3d": "3D bin packing"}
-    return ", ".join(names.get(one, one) for one in known.problems)
+    return " and ".join(names.get(one, one) for one in known.problems)
 
 
 def _lead(known: Card) -> str:
@@ -107,6 +108,7 @@ def _facts(known: Card) -> str:
     return facts(
         {
             "Paper": plain(known.paper),
+            "Its tables": _tables(known),
             "Venue": plain(known.venue),
             "Official code": f"[{known.repository}](https://github.com/{known.repository})"
             if known.repository
@@ -120,29 +122,38 @@ def _facts(known: Card) -> str:
     )
 
 
+def _tables(known: Card) -> str:
+    from nco_bench.papers.published import list_papers
+
+    found = [paper for paper, about in list_papers().items() if about["title"] == known.paper]
+    return f"[published and measured](../papers/{found[0]}.md)" if found else ""
+
+
 def _running(known: Card, own: list[WeightsFile]) -> str:
     from nco_bench.solvers.readiness import readiness
 
     lines = [f"nco-bench run {known.name} --data {EXAMPLE[one]}" for one in known.problems if one in EXAMPLE]
-    if known.kind == "neural":
-        ready = readiness(known)
-        first = "; ".join(f"{ready.before}".splitlines())
-        needed = [
-            line
-            for one in ready.commands.values()
-            for line in one.splitlines()
-            if line.startswith("nco-bench")
-        ]
-        said = "Its weights ship with nco-bench." if own and not needed else ""
-        if needed:
-            some = (
-                "Weights for some of its problems ship; for the rest:"
-                if own
-                else "No weights of it ship; they come from:"
-            )
-            said = f"{some}\n\n{shell(*dict.fromkeys(needed))}"
-        return "\n".join(part for part in (said, plain(first), "", shell(*lines)) if part is not None)
-    return shell(*lines)
+    return _first(known, own) + shell(*lines)
+
+
+def _first(known: Card, own: list[WeightsFile]) -> str:
+    """Say where the weights come from, and what has to be done before."""
+    from nco_bench.solvers.readiness import readiness
+
+    if known.kind != "neural":
+        return ""
+    ready = readiness(known)
+    lines = "\n".join(ready.commands.values()).splitlines()
+    commands = [line for line in dict.fromkeys(lines) if line.startswith("nco-bench")]
+    if not commands:
+        return "Its weights ship with nco-bench.\n\n"
+    ships = (
+        "Weights for some of its problems ship; for the rest:"
+        if own
+        else "No weights of it ship; they come from:"
+    )
+    before = f"{plain(ready.before)}\n\n" if ready.before else ""
+    return f"{ships}\n\n{before}{shell(*commands)}\nThen:\n\n"
 
 
 def _decodings(known: Card) -> dict[str, str]:
@@ -151,14 +162,8 @@ def _decodings(known: Card) -> dict[str, str]:
     said = {}
     for place, name in enumerate(known.decodings):
         kind = DECODINGS.get(name.partition(":")[0])
-        meaning = (
-            kind.meaning
-            if kind
-            else "the eight symmetries of the square, best one (POMO)"
-            if name == "x8"
-            else ""
-        )
-        said[f"`{name}`"] = plain(meaning) + (", the default" if place == 0 else "") or "see the paper"
+        meaning = kind.meaning if kind else OTHER_DECODINGS.get(name, "")
+        said[f"`{name}`"] = plain(meaning) + (" (the default)" if place == 0 else "") or "see the paper"
     return said
 
 
@@ -238,8 +243,8 @@ def _numbers(known: Card, stored: list[Stored]) -> list[str]:
     more = f" {len(stored) - SHOWN} more cells are stored." if len(stored) > SHOWN else ""
     said = (
         f"From the stored records, those with most instances first.{more} Gap: mean over instances, in percent, to the best "
-        "reference known, with its 95 % interval. Time: seconds per instance in the batches of that run, on machines that were "
-        "often busy; see [protocol](../protocol.md).\n"
+        "reference known, with its 95 % interval. Time: seconds per instance in the batches of that run, on machines that "
+        "were often busy; see [protocol](../protocol.md).\n"
     )
     return [
         "## Measured\n",
@@ -255,7 +260,12 @@ def _number(one: Stored) -> list[str]:
     cost = "–" if one.cost is None else f"{one.cost:.5g}"
     seconds = "–" if one.seconds is None else f"{one.seconds:.2g}"
     name = " ".join(part for part in (one.label, one.decoding) if part)
-    return [plain(name), plain(one.dataset), f"{one.instances:,}", cost, plain(gap), seconds]
+    return [_breaking(name), _breaking(one.dataset), f"{one.instances:,}", cost, plain(gap), seconds]
+
+
+def _breaking(name: str) -> str:
+    """Let a long name break where its parts meet."""
+    return plain(name).replace(":", ":<wbr>")
 
 
 def _caveats(known: Card, own: list[WeightsFile], picture: Picture | None) -> list[str]:
