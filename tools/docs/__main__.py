@@ -16,14 +16,22 @@ from tools.docs.check import findings
 OUT = ROOT / "build" / "docs"
 
 
+def forget_this_machine(home: Path) -> None:
+    """Show what ships, not the weights, folders and names of the machine that builds; fonts may stay where they are."""
+    os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
+    os.environ["HOME"] = str(home)
+    os.environ["XDG_CACHE_HOME"] = str(home / ".cache")
+    for name in [name for name in os.environ if name.startswith("NCO_BENCH_")]:
+        del os.environ[name]
+
+
 def build(out: Path, *, builder: str = "html") -> int:
     """Build the site in ``out/html``; return the exit status."""
     from sphinx.cmd.build import build_main
 
     out = out.resolve()
-    with tempfile.TemporaryDirectory() as empty:  # what ships, not what this machine happens to have
-        os.environ["XDG_CACHE_HOME"] = empty
-        os.environ.pop("NCO_BENCH_MIRROR", None)
+    with tempfile.TemporaryDirectory() as empty:
+        forget_this_machine(Path(empty))
         assemble(out / "source")
         arguments = [
             "-q",

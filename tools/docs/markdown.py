@@ -75,7 +75,7 @@ def relinked(text: str, source: Path, page: str, pages: Mapping[str, str], root:
     pages
         Paths in the repository to the names of their pages.
     root
-        The repository. What lies in it and is no page is named, not linked; what does not exist is left for Sphinx to refuse.
+        The repository. What lies in it and is no page is named, not linked; what does not exist Sphinx refuses.
     """
 
     def there(found: re.Match[str]) -> str:

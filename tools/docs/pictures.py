@@ -89,10 +89,10 @@ def _stored(name: str, cell: Stored, instances: Path, folder: Path) -> Picture |
 def _run(known: Card, instances: Path, folder: Path) -> Picture | None:
     """Solve one instance with what ships; None where that lacks weights or a program."""
     import nco_bench
-    from nco_bench.solvers.readiness import readiness
     from nco_bench.datasets.load import Places, load_dataset
     from nco_bench.errors import NcoBenchError
     from nco_bench.reports.figures.solutions import draw_solution
+    from nco_bench.solvers.readiness import readiness
 
     problem = next((one for one in known.problems if one in QUICK), "")
     if not problem or not readiness(known).available:

@@ -130,7 +130,6 @@ def _tables(known: Card) -> str:
 
 
 def _running(known: Card, own: list[WeightsFile]) -> str:
-    from nco_bench.solvers.readiness import readiness
 
     lines = [f"nco-bench run {known.name} --data {EXAMPLE[one]}" for one in known.problems if one in EXAMPLE]
     return _first(known, own) + shell(*lines)
