@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = {
     "tsp": "tsp100:count=16", "cvrp": "cvrp100:count=16", "bpp3d": "bpp3d20:120x100:count=4",
-    "algorithmic": "knapsack:length-ood", "algorithmic-regression": "min-coin-change", "lra": "lra-listops",
+    "algorithmic": "knapsack:length-ood", "algorithmic-regression": "fractional-knapsack", "lra": "lra-listops",
 }  # fmt: skip
 OTHER_DECODINGS = {"x8": "greedy in the eight symmetries of the square, best one (POMO)"}
 ROOMS = {
