@@ -18,6 +18,9 @@ EXAMPLE = {
     "algorithmic": "knapsack:length-ood", "algorithmic-regression": "fractional-knapsack", "lra": "lra-listops",
 }  # fmt: skip
 OTHER_DECODINGS = {"x8": "greedy in the eight symmetries of the square, best one (POMO)"}
+DATA_OF = {"supervised": " --data LABELS", "tasks": " --data knapsack", "lra": " --data lra-listops"}
+"""What training needs, by the first way to learn of a card."""
+
 ROOMS = {
     "classical": "Classical solvers",
     "stepwise": "Networks that encode once, or look around, and decode step by step",
@@ -230,7 +233,8 @@ def _recipes(known: Card) -> list[str]:
 
 
 def _how_to_train(known: Card) -> list[str]:
-    lines = [f"nco-bench train {known.model} --budget 2h"]
+    data = DATA_OF.get(next(iter(known.learners), ""), "")
+    lines = [f"nco-bench train {known.model}{data} --budget 2h"]
     said = "What is not given below is the default of `nco_bench/training/recipes.py`; see [training](../training.md).\n"
     return [shell(*lines), said]
 
@@ -269,7 +273,7 @@ def _breaking(name: str) -> str:
 
 def _caveats(known: Card, own: list[WeightsFile], picture: Picture | None) -> list[str]:
     lines = [plain(known.note)[:1].upper() + plain(known.note)[1:] + "."] if known.note else []
-    if own and any((one.manifest.share_of_paper or 1) < 0.5 for one in own):
+    if own and any((one.manifest.share_of_paper or 0) < 0.5 for one in own):
         lines.append(
             "The shipped weights are trained far less than the paper's: take them as working examples, not as the paper's "
             "results. See [weights](../weights.md)."
