@@ -107,6 +107,12 @@ def test_every_card_and_every_public_name_has_its_place(made: dict[str, str]) ->
     assert [name for name in nco_bench.__all__ if f"nco_bench.{name}\n" not in shown] == []
 
 
+def test_a_repository_is_linked_whether_a_card_names_it_or_gives_its_address(made: dict[str, str]) -> None:
+    assert "[CIAM-Group/SIL](https://github.com/CIAM-Group/SIL)" in made["solvers/sit"]
+    assert "[Baran-phys/Tropical-Attention](https://github.com/Baran-phys/" in made["solvers/tropical"]
+    assert not any("github.com/https:" in text for text in made.values())
+
+
 def test_the_data_that_solver_pages_name_exist(tmp_path: Path) -> None:
     from nco_bench.datasets.load import Places, load_dataset
 

@@ -113,9 +113,7 @@ def _facts(known: Card) -> str:
             "Paper": plain(known.paper),
             "Its tables": _tables(known),
             "Venue": plain(known.venue),
-            "Official code": f"[{known.repository}](https://github.com/{known.repository})"
-            if known.repository
-            else "",
+            "Official code": _repository(known.repository),
             "Weights in the network": sizes,
             "Looks at": plain(known.graph),
             "Licence": plain(known.licence),
@@ -123,6 +121,12 @@ def _facts(known: Card) -> str:
             "Version": f"{known.version}, bumped when its solutions change",
         }
     )
+
+
+def _repository(named: str) -> str:
+    """Return a link to a repository, which a card names by owner and name or by its address."""
+    address = named if named.startswith("https://") else f"https://github.com/{named}"
+    return f"[{address.removeprefix('https://github.com/')}]({address})" if named else ""
 
 
 def _tables(known: Card) -> str:
