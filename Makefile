@@ -5,11 +5,12 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 USER := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site
+.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links
 
 install: $(USER)
 dev: $(DEV)
@@ -27,6 +28,10 @@ $(USER): $(VENV)/bin/python pyproject.toml
 
 $(DEV): $(USER)
 	$(PIP) -e '.[neural,classical,plots,html,dev]'
+	touch $@
+
+$(DOCS): $(USER)
+	$(PIP) -e '.[neural,classical,plots,docs]'
 	touch $@
 
 demo: $(USER)
@@ -71,6 +76,13 @@ parity: $(USER)
 	@test -n "$(OFFICIAL)" || { echo "make parity OFFICIAL=FOLDER names a folder of the authors' repositories"; exit 2; }
 	$(BIN)/python tools/parity/make_all.py --official $(OFFICIAL) --out demo/parity
 	$(BIN)/nco-bench parity demo/parity/*.safetensors
+
+# The documentation site in build/docs/html: warnings are errors, nothing is fetched. `links` asks the addresses outside.
+docs: $(DOCS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs
+
+links: $(DOCS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs --links
 
 lint: $(DEV)
 	$(BIN)/ruff check .
