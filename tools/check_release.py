@@ -1,4 +1,4 @@
-"""Check what a release built, from an empty folder and in fresh environments: ``python tools/check_release.py dist base neural``."""
+"""Check what a release built, in fresh environments from an empty folder: ``tools/check_release.py dist base neural``."""
 
 from __future__ import annotations
 
