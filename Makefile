@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links
+.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links release
 
 install: $(USER)
 dev: $(DEV)
@@ -89,6 +89,15 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Both packages into dist/, then each checked in an environment of its own from an empty folder (CHECK=base leaves torch out).
+CHECK ?= base neural
+release: $(DEV)
+	rm -rf dist
+	$(PIP) build
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist weights
+	$(BIN)/python tools/check_release.py dist --torch '$(TORCH)' $(CHECK)
 
 clean:
 	rm -rf $(VENV) demo

@@ -46,7 +46,17 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "runs merge": (
         "nco-bench runs merge other/results/runs",
         "nco-bench runs merge gpu/runs cpu/runs --results all/runs",
-        "nco-bench runs merge results/cpu/20261122-104225-662424-9135-f4f7c8",
+        "nco-bench runs merge results/cpu/pens.parquet",
+    ),
+    "runs pack": (
+        "nco-bench runs pack --out runs.parquet",
+        "nco-bench runs pack '20261122*' --out paper.parquet",
+        "nco-bench runs pack --results cpu/runs --results gpu/runs --out all.parquet",
+    ),
+    "runs unpack": (
+        "nco-bench runs unpack runs.parquet",
+        "nco-bench runs unpack results/cpu/pens.parquet --results trial/runs",
+        "nco-bench runs unpack cpu.parquet gpu.parquet",
     ),
     "runs export": (
         "nco-bench runs export --out records.csv",

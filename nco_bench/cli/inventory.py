@@ -115,16 +115,19 @@ def _models(places: Places) -> Objects:
 
 def _weights(places: Places) -> Objects:
     from nco_bench.cards import official_weights
-    from nco_bench.weights.store import list_weights
+    from nco_bench.weights.store import list_weights, separate_weights
 
     here = [weights.summary() for weights in list_weights()]
     known = {weights["name"] for weights in here}
     official = [
-        {**w.facts(), "gap_on": "official, not pulled yet", "shipped": False}
+        {**w.facts(), "gap_on": "official, not pulled yet", "shipped": False, "found_in": "to pull"}
         for w in official_weights().values()
         if w.name not in known
     ]
-    return here + official
+    separate = [
+        {**file.summary(), "path": None, "found_in": "nco-bench[weights]"} for file in separate_weights()
+    ]
+    return here + separate + official
 
 
 def _tables(places: Places) -> Objects:

@@ -12,7 +12,7 @@ IN_SHORT = {
     "solvers": ("name", "problems", "kind", "state"),
     "models": ("name", "problems", "venue", "paper"),
     "distributions": ("name", "description", "used_by"),
-    "weights": ("name", "problem", "share_of_paper", "shipped"),
+    "weights": ("name", "problem", "share_of_paper", "found_in"),
 }
 """What a terminal shows of objects with many facts; --json and ``show NAME`` give the rest."""
 

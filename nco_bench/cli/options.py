@@ -13,12 +13,21 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
 Results = Annotated[
-    Path, typer.Option("--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs.", show_default=True)
+    Path,
+    typer.Option(
+        "--results",
+        envvar="NCO_BENCH_RESULTS",
+        help="Folder of all runs, or an archive.",
+        show_default=True,
+    ),
 ]
 ResultFolders = Annotated[
     list[Path],
     typer.Option(
-        "--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs; repeatable.", show_default=True
+        "--results",
+        envvar="NCO_BENCH_RESULTS",
+        help="Folder of all runs, or an archive; repeatable.",
+        show_default=True,
     ),
 ]
 Instances = Annotated[

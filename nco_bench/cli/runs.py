@@ -1,4 +1,4 @@
-"""``nco-bench runs list|show|rm|merge|export``."""
+"""``nco-bench runs list|show|rm|merge|pack|unpack|export``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from nco_bench.cli.options import (
     Results,
 )
 
-group = typer.Typer(help="Stored runs: list, show, remove, bring together, export.", no_args_is_help=True)
+group = typer.Typer(
+    help="Stored runs: list, show, remove, bring together, pack, export.", no_args_is_help=True
+)
 
 Data = Annotated[
     list[str] | None, typer.Option("--data", help="Only of these datasets, or 'tsp*'; repeatable.")
@@ -98,7 +100,7 @@ def remove(
 
 @group.command(short_help="Copy the runs of other folders here.")
 def merge(
-    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or single runs.")],
+    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, single runs, or archives.")],
     results: Results = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:
@@ -118,6 +120,56 @@ def merge(
         return
     longer = f", {len(done.extended)} longer than here before" if done.extended else ""
     say(f"{results}: {len(done.added)} runs arrived{longer}, {len(done.present)} were there already")
+
+
+@group.command(short_help="Write runs, solutions included, to one file that travels.")
+def pack(
+    out: Annotated[Path, typer.Option("--out", help="The archive, a file that ends in .parquet.")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Run ids, their beginnings, or patterns; default: all.")
+    ] = None,
+    results: ResultFolders = DEFAULT_FOLDERS,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Pack from a checkout with changes, and mark the archive.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write runs to one archive: a row per instance with all identities and the solution, and what stands once per run.
+
+    Archives are read wherever folders of runs are: given as --results, or lying in such a folder. The folders stay.
+    """
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.runs import archives, environment, folders, packing
+
+    chosen = folders.pick(results, runs or ())
+    packing.pack(chosen, out, environment.code_revision(), allow_dirty=allow_dirty)
+    facts = archives.facts_of_archive(out)
+    if json:
+        from dataclasses import asdict
+
+        print_json(asdict(facts))
+    else:
+        size = out.stat().st_size / 1e6
+        say(f"{out}: {facts.runs:,} runs with {facts.records:,} records, {size:.2f} MB")
+
+
+@group.command(short_help="Make folders of the runs in archives.")
+def unpack(
+    sources: Annotated[list[Path], typer.Argument(metavar="ARCHIVE...", help="Archives of 'runs pack'.")],
+    results: Results = DEFAULT_RESULTS,
+    json: Json = False,
+) -> None:
+    """Make folders of the runs in archives; a run that is there as a folder stays, or is replaced by a longer copy."""
+    from dataclasses import asdict
+
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.runs import folders
+
+    done = folders.merge(sources, results, unpack=True)
+    if json:
+        print_json(asdict(done))
+        return
+    say(f"{results}: {len(done.added)} runs unpacked, {len(done.present)} were there already")
 
 
 @group.command(short_help="Write records to a CSV or Parquet file.")

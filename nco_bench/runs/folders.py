@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nco_bench.errors import ResultsError, UnknownNameError
+from nco_bench.runs.archives import ArchivedRun
+from nco_bench.runs.packing import contents, write_folder
 from nco_bench.runs.records import Run, find_runs
 from nco_bench.runs.store import STAMP_FORMAT
 
@@ -46,7 +48,7 @@ class RunFacts:
     statuses
         Number by status, of those that occur.
     megabytes
-        Size of its files in 10^6 bytes.
+        Size of its files, or its share of an archive, in 10^6 bytes.
     command
         That made it.
     version
@@ -92,7 +94,7 @@ def facts_of(run: Run) -> RunFacts:
         seeds=tuple(dict.fromkeys(c.seed for c in cells)),
         records=statuses.total(),
         statuses=dict(sorted(statuses.items())),
-        megabytes=round(sum(p.stat().st_size for p in run.folder.iterdir() if p.is_file()) / 1e6, 3),
+        megabytes=round(run.size() / 1e6, 3),
         command=str(run.info.get("command") or ""),
         version=str(run.info.get("version") or ""),
         study=study.get("file"),
@@ -184,9 +186,14 @@ def remove(runs: Sequence[Run]) -> None:
     Raises
     ------
     ResultsError
-        For a run that is being written, or a folder that cannot be.
+        For a run that is being written or stands in an archive, or a folder that cannot be removed.
     """
     for run in runs:
+        if isinstance(run, ArchivedRun):
+            raise ResultsError(
+                f"{run.run_id}: stands in the archive {run.archive.path}, which is never changed; nothing was removed. "
+                "Pack the other runs into a new one ('nco-bench runs pack')."
+            )
         writer = _writer(run.folder)
         if writer is not None:
             raise ResultsError(
@@ -203,8 +210,8 @@ def remove(runs: Sequence[Run]) -> None:
             raise ResultsError(f"{run.folder}: cannot be removed ({error.strerror}).") from error
 
 
-def merge(sources: Sequence[Path], results: Path) -> Merged:
-    """Copy the runs of other folders into one; nothing is lost and nothing is there twice.
+def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Merged:
+    """Copy the runs of other folders and archives into a folder; nothing is lost and nothing is there twice.
 
     A run is known by its id. One that is there already stays as it is, unless the copy elsewhere went on since: then the
     longer one takes its place. What two runs both computed stays in both, as it was measured; every reader counts the later.
@@ -212,9 +219,11 @@ def merge(sources: Sequence[Path], results: Path) -> Merged:
     Parameters
     ----------
     sources
-        Folders of runs, or single runs.
+        Folders of runs, single runs, or archives.
     results
         Folder that they go to; made if absent.
+    unpack
+        A run that is there in an archive only arrives as a folder, too.
 
     Raises
     ------
@@ -222,13 +231,16 @@ def merge(sources: Sequence[Path], results: Path) -> Merged:
         For a source without runs, or two runs of one id that say different things; then nothing is copied.
     """
     found = [run for source in sources for run in _runs_in(source, results)]
+    known = {} if unpack else {run.run_id: run for run in find_runs(results) if isinstance(run, ArchivedRun)}
     added: dict[str, Run] = {}
     extended: dict[str, Run] = {}
     present: list[str] = []
     for run in found:
         there = added.get(run.run_id) or extended.get(run.run_id)
         target = there.folder if there is not None else results / run.run_id
-        relation = "new" if not target.exists() else _compare(run.folder, target)
+        there = there or (None if target.exists() else known.get(run.run_id))
+        is_new = there is None and not target.exists()
+        relation = "new" if is_new else _compare(run, there or Run(target))
         if relation == "new":
             added[run.run_id] = run
         elif relation == "longer":
@@ -246,15 +258,19 @@ def _runs_in(source: Path, results: Path) -> list[Run]:
         raise ResultsError(f"{source}: is the folder that the runs would go to; name another one.")
     runs = [Run(source)] if (source / "run.json").is_file() else find_runs(source)
     if not runs:
-        raise ResultsError(f"{source}: holds no runs; name a folder of runs, or a run's own folder.")
+        raise ResultsError(
+            f"{source}: holds no runs; name a folder of runs, a run's own folder, or an archive."
+        )
     return runs
 
 
-def _compare(one: Path, other: Path) -> str:
+def _compare(one: Run, other: Run) -> str:
     """Return whether a run is the ``same`` as another of its id, ``longer`` or ``shorter``; all files only ever grow."""
+    archived = isinstance(one, ArchivedRun) or isinstance(other, ArchivedRun)
+    first_files, second_files = (contents(run) if archived else _files_of(run) for run in (one, other))
     relations = set()
     for name in COPY_ORDER[:-1]:  # run.json is replaced by a fuller one while the run goes on
-        first, second = _bytes(one / name), _bytes(other / name)
+        first, second = first_files[name], second_files[name]
         if first != second:
             grown, base = (first, second) if len(first) > len(second) else (second, first)
             relations.add(
@@ -263,15 +279,18 @@ def _compare(one: Path, other: Path) -> str:
     if relations <= {"longer"} or relations <= {"shorter"}:
         return relations.pop() if relations else "same"
     raise ResultsError(
-        f"{one} and {other} are runs of one id that say different things; nothing was copied. Move one of them away."
+        f"{one.folder} and {other.folder} are runs of one id that say different things; nothing was copied. "
+        "Move one of them away."
     )
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+def _files_of(run: Run) -> dict[str, bytes]:
+    """Return a folder's files as they stand there; an absent one is empty."""
+    found = {}
+    for name in COPY_ORDER:
+        path = run.folder / name
+        found[name] = path.read_bytes() if path.exists() else b""
+    return found
 
 
 def _bring(run: Run, results: Path) -> None:
@@ -281,9 +300,10 @@ def _bring(run: Run, results: Path) -> None:
     try:
         shutil.rmtree(arriving, ignore_errors=True)  # of a merge that was killed
         arriving.mkdir(parents=True)
-        names = [p.name for p in run.folder.iterdir() if p.is_file()]
-        for name in sorted(names, key=lambda n: COPY_ORDER.index(n) if n in COPY_ORDER else len(COPY_ORDER)):
-            shutil.copy2(run.folder / name, arriving / name)
+        if isinstance(run, ArchivedRun):
+            write_folder(run, arriving)
+        else:
+            _copy_files(run.folder, arriving)
         if target.exists():
             os.replace(target, leaving)
         os.replace(arriving, target)
@@ -292,6 +312,12 @@ def _bring(run: Run, results: Path) -> None:
         raise ResultsError(
             f"{target}: cannot be written ({error.strerror}); start the same command again to go on."
         ) from error
+
+
+def _copy_files(source: Path, arriving: Path) -> None:
+    names = [path.name for path in source.iterdir() if path.is_file()]
+    for name in sorted(names, key=lambda n: COPY_ORDER.index(n) if n in COPY_ORDER else len(COPY_ORDER)):
+        shutil.copy2(source / name, arriving / name)
 
 
 def _clear(leaving: Path) -> None:

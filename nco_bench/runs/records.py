@@ -244,7 +244,7 @@ def solution_sha256(raw: bytes) -> str:
 
 
 class Run:
-    """A stored run, read lazily.
+    """A stored run, read lazily: a folder here, rows of a file in `nco_bench.runs.archives.ArchivedRun`.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.info: dict[str, Any] = _read_json(folder / "run.json")
+        self.info: dict[str, Any] = self._document()
         schema = self.info.get("schema")
         if schema not in READABLE:
             raise ResultsError(
@@ -267,11 +267,27 @@ class Run:
         """Name of the folder."""
         return self.folder.name
 
+    def _document(self) -> dict[str, Any]:
+        return _read_json(self.folder / "run.json")
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file."""
+        return _lines(self.folder / name)
+
+    def size(self) -> int:
+        """Return the bytes that the run takes on the disk."""
+        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+
+    def count(self) -> int:
+        """Return the number of its records, counted as lines."""
+        path = self.folder / "records.jsonl"
+        return path.read_bytes().count(b"\n") if path.is_file() else 0
+
     def cells(self) -> list[Cell]:
         """Return the cells, later lines merged over earlier ones."""
         merged: dict[int, dict[str, Any]] = {}
         try:
-            for line in _lines(self.folder / "cells.jsonl"):
+            for line in self.lines("cells.jsonl"):
                 merged.setdefault(line["cell"], {}).update(line)
             return [Cell(**merged[index]) for index in sorted(merged)]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -279,7 +295,7 @@ class Run:
 
     def records(self) -> Iterator[Record]:
         """Yield the records in the order they were written; a torn last line is left out."""
-        for line in _lines(self.folder / "records.jsonl"):
+        for line in self.lines("records.jsonl"):
             try:
                 line.pop("gap_percent", None)
                 record = Record(**line)
@@ -289,7 +305,7 @@ class Run:
 
     def raw_records(self) -> Iterator[dict[str, Any]]:
         """Yield the records as plain dicts, for bulk readers."""
-        return _lines(self.folder / "records.jsonl")
+        return self.lines("records.jsonl")
 
     def solved(
         self, cells: Collection[int], dataset: Dataset, statuses: Collection[str]
@@ -328,7 +344,23 @@ class Run:
         """
         if record.solution is None:
             raise ResultsError(f"{self.folder}: record {record.key} ({record.name}) has no solution.")
-        offset, length = record.solution
+        return self.integers(*record.solution, f"{record.name} (record {record.key})")
+
+    def integers(self, offset: int, length: int, whose: str) -> NDArray[np.int32]:
+        """Read integers of the stored solutions.
+
+        Parameters
+        ----------
+        offset, length
+            Where they are, in integers.
+        whose
+            For the message: of which instance they are.
+
+        Raises
+        ------
+        ResultsError
+            If there are not as many.
+        """
         path = self.folder / "solutions.bin"
         try:
             with path.open("rb") as file:
@@ -337,21 +369,38 @@ class Run:
         except OSError as error:
             raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
         if len(raw) != 4 * length:
-            raise ResultsError(f"{path}: ends before the solution of {record.name} (record {record.key}).")
+            raise ResultsError(f"{path}: ends before the solution of {whose}.")
         return np.frombuffer(raw, dtype="<i4")
 
 
 def find_runs(results: Path) -> list[Run]:
-    """Return all runs below a results folder, by name; an absent folder has none."""
-    runs = []
-    for path in sorted(results.glob("*/run.json")) if results.exists() else ():
+    """Return all runs below a results folder, by name; an absent folder has none.
+
+    Runs are folders with a ``run.json``, or stand in archives (``*.parquet``) that lie in the folder; `results` may be an
+    archive itself. A run that stands in several places counts once, as a folder first: there it may have gone on.
+
+    Raises
+    ------
+    ResultsError
+        If a run or an archive is damaged, or of an unknown schema.
+    """
+    found: dict[str, Run] = {}
+    for path in sorted(results.glob("*/run.json")) if results.is_dir() else ():
         try:
-            runs.append(Run(path.parent))
+            found[path.parent.name] = Run(path.parent)
         except ResultsError:
             # Another process takes its folder away when it finds nothing to do.
             if path.exists():
                 raise
-    return runs
+    archives = (
+        sorted(results.glob("*.parquet")) if results.is_dir() else [results] if results.is_file() else ()
+    )
+    for path in archives:
+        from nco_bench.runs.archives import archived_runs
+
+        for run in archived_runs(path, named=path == results):
+            found.setdefault(run.run_id, run)
+    return [found[name] for name in sorted(found)]
 
 
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:

@@ -64,6 +64,11 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
+        self._archive = results if results.is_file() else None
+        if (
+            self._archive is not None
+        ):  # what stands in it is found; that something is missing shows when a cell starts
+            return
         try:
             self.folder.mkdir(parents=True)
             for name in ("solutions.bin", "cells.jsonl", "records.jsonl"):
@@ -78,6 +83,8 @@ class RunWriter:
 
     def describe(self, info: dict[str, Any]) -> None:
         """Replace the facts in ``run.json``."""
+        if self._archive is not None:
+            return
         try:
             self._write_info(info)
         except OSError as error:
@@ -99,6 +106,11 @@ class RunWriter:
 
     def cell(self, cell: Cell | dict[str, Any]) -> None:
         """Append a cell's facts, or further facts of a cell that was written before."""
+        if self._archive is not None:
+            raise ResultsError(
+                f"{self._archive}: an archive is never added to, and something is not in it yet. Name the folder that it "
+                "lies in with --results: its records count there, and new ones stand beside it."
+            )
         self._has_cells = True
         self._write("cells.jsonl", dump_line(asdict(cell) if isinstance(cell, Cell) else cell))
 

@@ -68,18 +68,12 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
     cache: dict[tuple[str, str], Dataset | str] = {}
     findings: list[Finding] = []
     count = 0
-    lines = [_lines(run) for run in runs]
+    lines = [1 + run.count() for run in runs]
     for run, total in zip(tracked(runs, "run", lines), lines, strict=False):
         checker = _RunChecker(run, places, cache, total)
         findings += checker.check()
         count += checker.records
     return Verified(len(runs), count, tuple(findings))
-
-
-def _lines(run: Run) -> int:
-    """Count the lines of a run's records, for the time that is left."""
-    path = run.folder / "records.jsonl"
-    return 1 + (path.read_bytes().count(b"\n") if path.is_file() else 0)
 
 
 class _RunChecker:

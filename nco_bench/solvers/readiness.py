@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from nco_bench.cards import Card
 from nco_bench.solvers.availability import availability
 from nco_bench.weights.choice import at_hand, default_weights, how_to_get
-from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder, list_weights
+from nco_bench.weights.store import SUFFIX, list_weights, weights_folders
 
 READY = "ready"
 STATES = {
     READY: "runs as it is",
-    "install": "a package or program is missing",
+    "install": "a package, perhaps that of our weights, or a program is missing",
     "pull": "official weights are fetched by the command",
     "import": "the authors keep their weights elsewhere: download them, then import them",
     "train": "nobody publishes weights: the command trains some",
@@ -84,8 +84,7 @@ def readiness(info: Card) -> Readiness:
 def _has_weights(known: Card, problem: str) -> bool:
     """Whether the weights that the solver takes by default are here."""
     if known.weights == "task":
-        folders = (SHIPPED, cache_folder())
-        return any(path for folder in folders for path in folder.glob(f"{known.name}-*{SUFFIX}"))
+        return any(path for folder in weights_folders() for path in folder.glob(f"{known.name}-*{SUFFIX}"))
     if known.weights == "any":
         return any(w.manifest.model == known.model for w in list_weights())
     return at_hand(default_weights(known.model, problem, USUAL_SIZE))

@@ -15,7 +15,7 @@ import numpy as np
 
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.files import write
-from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder
+from nco_bench.weights.store import SHIPPED, WeightsFile, cache_folder, data_folder
 
 PROCEDURE = 2
 """Of `runs.calibrating`; factors that were found by another are not read. 1: a parabola over the whole grid, unchecked."""
@@ -54,7 +54,7 @@ class Calibrated:
 
 def calibration_path(weights: WeightsFile) -> Path:
     """Return where the factors of a weights file are written."""
-    folder = cache_folder() if weights.path.parent == SHIPPED else weights.path.parent
+    folder = cache_folder() if weights.path.parent in (SHIPPED, data_folder()) else weights.path.parent
     return folder / f"{weights.path.stem}.calibration.json"
 
 

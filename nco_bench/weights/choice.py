@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.cards import Card, network_card, official_weights, weights_owner
-from nco_bench.weights.store import SHIPPED, SUFFIX, cache_folder
+from nco_bench.weights.store import INSTALL, SUFFIX, cache_folder, is_separate, weights_folders
 
 LABELS = "labels.npz"
 LABELLED = {
@@ -48,7 +48,7 @@ class Advice:
 
 def at_hand(name: str) -> bool:
     """Whether weights of this name are shipped or in the user's cache."""
-    return any((folder / f"{name}{SUFFIX}").is_file() for folder in (SHIPPED, cache_folder()))
+    return any((folder / f"{name}{SUFFIX}").is_file() for folder in weights_folders())
 
 
 def default_weights(model: str, problem: str, size: int) -> str:
@@ -82,12 +82,21 @@ def how_to_get(model: str, problem: str) -> Advice:
         What the weights are for; for networks of one task the task's name.
     """
     known = network_card(model)
+    if any(is_separate(name) for name in _usual_names(known.name, problem)):
+        return Advice("install", INSTALL)
     owner = weights_owner(known.name)
     if any((w.model, w.problem) == (owner, problem) for w in official_weights().values()):
         return Advice("pull", f"nco-bench weights pull {known.weights_of or model}")
     if known.weights_from:
         return _import(known, problem)
     return Advice("train", _training(known, problem))
+
+
+def _usual_names(model: str, problem: str) -> tuple[str, ...]:
+    """Names under which our own weights of a model would be: of a routing network, of a network of one task."""
+    owner = weights_owner(model)
+    own = (model, owner) if problem == "tsp" else (f"{model}-{problem}", f"{owner}-{problem}")
+    return (*own, f"{model}-{problem}-seed0", f"{model}-120x100")
 
 
 def _import(known: Card, problem: str) -> Advice:

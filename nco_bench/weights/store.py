@@ -1,4 +1,4 @@
-"""Where weights are: shipped inside the package, in the user's cache, or at a path; and how they are read and written.
+"""Where weights are: shipped (here or in the data package), in the cache, or at a path; how they are read and written.
 
 A weights file is ``NAME.safetensors`` with its manifest ``NAME.json`` beside it. Nothing else is ever loaded, and nothing is
 loaded whose hash is not the manifest's.
@@ -11,7 +11,8 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 SHIPPED = Path(__file__).parent / "files"
+"""All of them in a clone; in the wheel one file, and the manifests of the others, which are in `DATA_PACKAGE`."""
+DATA_PACKAGE = "nco_bench_weights"
+INSTALL = "pip install 'nco-bench[weights]'"
 SUFFIX = ".safetensors"
 
 
@@ -73,9 +77,46 @@ class WeightsFile:
             "gap_percent": None if gap is None else gap.gap_percent,
             "gap_on": "" if gap is None else gap.on,
             "licence": manifest.licence,
-            "shipped": self.path.parent == SHIPPED,
+            "shipped": is_shipped(self.path),
+            "found_in": place_of(self.path),
             "path": str(self.path),
         }
+
+
+@cache
+def data_folder() -> Path | None:
+    """Return the folder of weights in the data package, or None where it is not installed."""
+    found = find_spec(DATA_PACKAGE)
+    return None if found is None or found.origin is None else Path(found.origin).parent / "files"
+
+
+def shipped_folders() -> tuple[Path, ...]:
+    """Return the folders of weights that came with an installation, in the order in which they are looked at."""
+    data = data_folder()
+    return (SHIPPED,) if data is None else (SHIPPED, data)
+
+
+def weights_folders() -> tuple[Path, ...]:
+    """Return all folders where a name is looked for, the first that has it counts."""
+    return (*shipped_folders(), cache_folder())
+
+
+def is_shipped(path: Path) -> bool:
+    """Whether a weights file came with an installation: nothing of the user's is written beside it."""
+    return path.parent in shipped_folders()
+
+
+def place_of(path: Path) -> str:
+    """Return where a file was found, in a word or two."""
+    if path.parent == SHIPPED:
+        return "nco-bench"
+    return "nco-bench-weights" if is_shipped(path) else "cache" if path.parent == cache_folder() else "path"
+
+
+def is_separate(name: str) -> bool:
+    """Whether weights of this name are ours and in the data package, which is not installed."""
+    described = manifest_path(SHIPPED / f"{name}{SUFFIX}").is_file()
+    return described and not any((folder / f"{name}{SUFFIX}").is_file() for folder in weights_folders())
 
 
 def cache_folder() -> Path:
@@ -135,10 +176,14 @@ def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
             return path
         what = "is a folder, not a weights file" if path.is_dir() else "no such weights file"
         raise BadWeightsError(f"{path}: {what}; 'nco-bench weights list' shows what there is.")
-    for folder in (SHIPPED, cache_folder()):
+    for folder in weights_folders():
         candidate = folder / f"{name_or_path}{SUFFIX}"
         if candidate.is_file():
             return candidate
+    if is_separate(name_or_path):
+        raise MissingWeightsError(
+            f"The weights {name_or_path!r} for {model} are in the package nco-bench-weights: {INSTALL}."
+        )
     near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     get = f"; {remedy}" if remedy else ""
@@ -243,6 +288,15 @@ def _read_once(manifest: Path, _: tuple[int, int] | None) -> Manifest:
     return read_manifest(manifest)
 
 
+def separate_weights() -> list[WeightsFile]:
+    """Return our weights that are in the data package where that is not installed, by name; their files are not here."""
+    return [
+        WeightsFile(path.with_suffix(SUFFIX), read_manifest(path))
+        for path in sorted(SHIPPED.glob("*.json"))
+        if not path.with_suffix(SUFFIX).is_file() and is_separate(path.stem)
+    ]
+
+
 def verify_all() -> list[tuple[Path, str | None]]:
     """Check every shipped and cached file; pairs of path and what is wrong with it, None where nothing is."""
     checked: list[tuple[Path, str | None]] = []
@@ -258,7 +312,7 @@ def verify_all() -> list[tuple[Path, str | None]]:
 
 def _files() -> list[Path]:
     """Return shipped files first, so that they win over cached ones of the same name."""
-    return [path for folder in (SHIPPED, cache_folder()) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    return [path for folder in weights_folders() for path in sorted(folder.glob(f"*{SUFFIX}"))]
 
 
 def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> WeightsFile:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
@@ -112,11 +111,9 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
 
 def _traces(run: Run) -> Mapping[int, list[tuple[float, float]]]:
     """Read a run's traces by the place of their solution, which tells records of one run apart."""
-    path = run.folder / "traces.jsonl"
-    if not path.exists():
+    points = {one["key"]: one["points"] for one in run.lines("traces.jsonl")}
+    if not points:
         return {}
-    lines = (line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
-    points = {one["key"]: one["points"] for one in map(orjson.loads, lines)}
     records = (record for record in run.raw_records() if record["solution"] and record["key"] in points)
     return {record["solution"][0]: points[record["key"]] for record in records}
 

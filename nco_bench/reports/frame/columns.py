@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,20 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
 from nco_bench.progress import opened
-from nco_bench.runs.records import STATUSES
+from nco_bench.reports.frame.archived import block_of
+from nco_bench.reports.frame.blocks import (
+    CODE_TYPES,
+    CODED,
+    COUNT_PREFIX,
+    PLAIN,
+    STATUS_CODES,
+    Block,
+    array,
+    coded,
+    contents,
+    counted,
+)
+from nco_bench.runs.archives import ArchivedRun
 
 PIECE_BYTES = 4 << 20
 """Of a file that are decoded at a time; larger pieces gain nothing and hold more at once."""
@@ -34,24 +47,15 @@ PARALLEL_BYTES = 100 << 20
 MOST_PROCESSES = 4
 """More are no faster: joining what they send is the work of one."""
 
-COUNT_PREFIX = "count_"
-"""Of the columns that hold records' counts."""
 HASHED = b'"instance_sha256":"'
 """What stands in the line of every record of schema 2."""
 
-_PLAIN: tuple[tuple[str, type], ...] = (
-    ("instance", np.int32), ("n", np.int32), ("repeat", np.int32), ("cost", np.float64), ("reference", np.float64),
-    ("seconds", np.float64), ("optimal", np.bool_),
-)  # fmt: skip
-_CODED = ("name", "convention", "message")
-_CODE_TYPES = {"name": np.int32, "convention": np.int16, "message": np.int32}
-_NAMES = ("cell", "status", "solution", *_CODED, *(name for name, _ in _PLAIN))
+_NAMES = ("cell", "status", "solution", *CODED, *(name for name, _ in PLAIN))
 _FIELDS, _FIELDS_HASHED = itemgetter("cell", *_NAMES), itemgetter("instance_sha256", *_NAMES)
 _ORDER = (
     "run", "group", "name", "status", "convention", "message", "solution_offset", "solution_length",
-    "content", *(name for name, _ in _PLAIN),
+    "content", *(name for name, _ in PLAIN),
 )  # fmt: skip
-_STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
 
 
 @dataclass(frozen=True)
@@ -76,26 +80,12 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Block:
-    """The columns of one piece.
+class Archived:
+    """All records of a run in an archive; the rest as in `Piece`."""
 
-    Attributes
-    ----------
-    run
-        Index of the run.
-    columns
-        Name to ``(M,)``; ``content`` is the hash of the instance as a number, 0 where the records do not know it.
-    strings
-        What the codes of the columns ``name``, ``convention`` and ``message`` stand for in this block: JSON lists, which
-        travel between processes faster than strings one by one.
-    counts
-        Name to ``(M,)``, NaN where a record lacks it.
-    """
-
+    rows: ArchivedRun
     run: int
-    columns: dict[str, NDArray[Any]]
-    strings: dict[str, bytes]
-    counts: dict[str, NDArray[np.float64]]
+    groups: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -116,25 +106,40 @@ class _Codes(dict[str, int]):
         return code
 
 
-def read_columns(files: Sequence[tuple[Path, Mapping[int, int]]]) -> Columns:
+def read_columns(files: Sequence[tuple[Path | ArchivedRun, Mapping[int, int]]]) -> Columns:
     """Read the records of all runs.
 
     Parameters
     ----------
     files
-        For each run its ``records.jsonl``, which may be absent, and its cells as groups.
+        For each run its ``records.jsonl``, which may be absent, or itself if it is archived, and its cells as groups.
 
     Raises
     ------
     ResultsError
         When a file cannot be read, or a line is damaged or belongs to none of its run's cells.
     """
-    pieces = [piece for run, (path, groups) in enumerate(files) for piece in _pieces(path, run, groups)]
+    pieces: list[Piece | Archived] = []
+    for run, (rows, groups) in enumerate(files):
+        if isinstance(rows, ArchivedRun):
+            pieces.append(Archived(rows, run, groups))
+        else:
+            pieces += _pieces(rows, run, groups)
     with _without_gc():
-        return _joined(_counted(_decoded(pieces), len(pieces)))
+        return _joined(_told(_blocks(pieces), len(pieces)))
 
 
-def _counted(blocks: Iterable[Block], pieces: int) -> Iterator[Block]:
+def _blocks(pieces: Sequence[Piece | Archived]) -> Iterator[Block]:
+    """Blocks in the order of their pieces."""
+    for archived, stretch in groupby(pieces, lambda piece: isinstance(piece, Archived)):
+        if archived:
+            found = (block_of(one.rows, one.run, one.groups) for one in stretch if isinstance(one, Archived))
+            yield from filter(None, found)
+        else:
+            yield from _decoded([piece for piece in stretch if isinstance(piece, Piece)])
+
+
+def _told(blocks: Iterable[Block], pieces: int) -> Iterator[Block]:
     """Let whoever listens know how many pieces are read; those without a whole line are not counted."""
     with opened("part", pieces) as level:
         for count, block in enumerate(blocks, start=1):
@@ -252,41 +257,19 @@ def _block(lines: Sequence[bytes], piece: Piece, data: bytes) -> Block:
     fields = _FIELDS_HASHED if hashed else _FIELDS
     hashes, cells, statuses, solutions, *rest = zip(*map(fields, records or loaded), strict=True)
     m = len(cells)
-    columns: dict[str, NDArray[Any]] = {"group": _array(map(piece.groups.__getitem__, cells), m, np.int32)}
-    columns["content"] = _contents(hashes) if hashed else np.zeros(m, np.uint64)
+    columns: dict[str, NDArray[Any]] = {"group": array(map(piece.groups.__getitem__, cells), m, np.int32)}
+    columns["content"] = contents(hashes) if hashed else np.zeros(m, np.uint64)
     strings = {}
-    for name, texts in zip(_CODED, rest, strict=False):
-        columns[name], distinct = _coded(texts)
+    for name, texts in zip(CODED, rest, strict=False):
+        columns[name], distinct = coded(texts)
         strings[name] = orjson.dumps(distinct)
-    codes, distinct = _coded(statuses)
-    columns["status"] = _array(map(_STATUS_CODES.__getitem__, distinct), len(distinct), np.int8)[codes]
+    codes, distinct = coded(statuses)
+    columns["status"] = array(map(STATUS_CODES.__getitem__, distinct), len(distinct), np.int8)[codes]
     columns["solution_offset"], columns["solution_length"] = _places(solutions)
-    for (name, dtype), values in zip(_PLAIN, rest[len(_CODED) :], strict=True):
+    for (name, dtype), values in zip(PLAIN, rest[len(CODED) :], strict=True):
         columns[name] = np.array(values, dtype=dtype)  # None becomes NaN
-    counts = _counts([r.get("counts") or {} for r in records or ()])
+    counts = counted([r.get("counts") or {} for r in records or ()])
     return Block(piece.run, columns, strings, counts)
-
-
-def _contents(hashes: Sequence[str]) -> NDArray[np.uint64]:
-    if "" in hashes:
-        hashes = [text or "0" * 16 for text in hashes]
-    found = np.frombuffer(bytes.fromhex("".join(hashes)), dtype=">u8").astype(np.uint64)
-    if len(found) != len(hashes):
-        raise ValueError("an instance's hash does not have 16 digits")
-    return found
-
-
-def _array(values: Iterable[int], count: int, dtype: type) -> NDArray[Any]:
-    return np.fromiter(values, dtype, count)
-
-
-def _coded(texts: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
-    """Number strings in the order in which they first occur: the numbers, and what they stand for."""
-    distinct = list(dict.fromkeys(texts))
-    if len(distinct) == 1:
-        return np.zeros(len(texts), np.int32), distinct
-    codes = {text: code for code, text in enumerate(distinct)}
-    return _array(map(codes.__getitem__, texts), len(texts), np.int32), distinct
 
 
 def _places(solutions: Sequence[Sequence[int] | None]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -298,29 +281,18 @@ def _places(solutions: Sequence[Sequence[int] | None]) -> tuple[NDArray[np.int64
     return offsets.copy(), lengths.astype(np.int32)
 
 
-def _counts(counts: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
-    columns = {}
-    for name in dict.fromkeys(chain.from_iterable(counts)):
-        try:
-            found = list(map(itemgetter(name), counts))
-        except KeyError:  # not all records count the same
-            found = [line.get(name) for line in counts]
-        columns[name] = np.array(found, dtype=np.float64)
-    return columns
-
-
 def _joined(blocks: Iterable[Block]) -> Columns:
     """Put the blocks one after the other, their strings numbered in the order in which they were first seen."""
-    codes = {name: _Codes() for name in _CODED}
+    codes = {name: _Codes() for name in CODED}
     parts: dict[str, list[NDArray[Any]]] = {}
     counts, total = dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
     for block in blocks:
         length = len(block.columns["group"])
         parts.setdefault("run", []).append(np.full(length, block.run, np.int32))
         for name, values in block.columns.items():
-            if name in _CODED:
+            if name in CODED:
                 strings = orjson.loads(block.strings[name])
-                lookup = _array(map(codes[name].__getitem__, strings), len(strings), _CODE_TYPES[name])
+                lookup = array(map(codes[name].__getitem__, strings), len(strings), CODE_TYPES[name])
                 values = lookup[values]
             parts.setdefault(name, []).append(values)
         for name, values in block.counts.items():
@@ -331,7 +303,7 @@ def _joined(blocks: Iterable[Block]) -> Columns:
         columns[f"{COUNT_PREFIX}{name}"] = column = np.full(total, np.nan)
         for start, values in found:
             column[start : start + len(values)] = values
-    return Columns(pd.DataFrame(columns, copy=False), *(tuple(codes[name]) for name in _CODED))
+    return Columns(pd.DataFrame(columns, copy=False), *(tuple(codes[name]) for name in CODED))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
 from nco_bench.reports.frame.wholes import Set, Whole, wholes
+from nco_bench.runs.archives import ArchivedRun
 from nco_bench.runs.records import STATUSES, Cell, Run, find_runs
 
 OK = STATUSES.index("ok")
@@ -237,9 +238,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
     known = wholes(cell for of_run in cells for cell in of_run)
     groups: dict[tuple[Any, ...], _GroupBuilder] = {}
     codes = [_register_cells(run, of_run, known, groups) for run, of_run in zip(runs, cells, strict=True)]
-    columns = read_columns(
-        [(run.folder / "records.jsonl", of_run) for run, of_run in zip(runs, codes, strict=True)]
-    )
+    columns = read_columns([(_rows(run), of_run) for run, of_run in zip(runs, codes, strict=True)])
     if columns.records.empty:
         raise ResultsError(
             f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
@@ -266,6 +265,10 @@ def _runs(folders: Sequence[Path]) -> list[Run]:
         for run in find_runs(folder):
             found.setdefault(run.run_id, run)
     return [found[name] for name in sorted(found)]
+
+
+def _rows(run: Run) -> Path | ArchivedRun:
+    return run if isinstance(run, ArchivedRun) else run.folder / "records.jsonl"
 
 
 def _day(run: Run) -> str:

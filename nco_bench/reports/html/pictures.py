@@ -128,11 +128,8 @@ def _solution(
     if found.empty:
         raise ResultsError("no solutions are stored.")
     row = found.iloc[0]
-    path = frame.runs[int(row["run"])].folder / "solutions.bin"
-    length = int(row["solution_length"])
-    solution = np.fromfile(path, dtype="<i4", count=length, offset=4 * int(row["solution_offset"]))
-    if len(solution) != length:
-        raise ResultsError(f"{path}: ends before the solution of instance {instance}.")
+    run, length = frame.runs[int(row["run"])], int(row["solution_length"])
+    solution = run.integers(int(row["solution_offset"]), length, f"instance {instance}")
     source = int(row["reference_from"])
     known = Reference(float(row["reference"]), frame.references[source].solver) if source >= 0 else None
     return solution, known

@@ -1,0 +1,230 @@
+"""From runs to an archive and back: what is packed is read again from the disk before it takes its name."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from nco_bench import __version__, files
+from nco_bench.errors import ResultsError
+from nco_bench.progress import tracked
+from nco_bench.runs.archives import (
+    FACTS,
+    FORMAT,
+    HASH,
+    NO_HASH,
+    RUNS,
+    Archive,
+    digest,
+    needs_pyarrow,
+    revision_of,
+)
+from nco_bench.runs.records import Cell, Record, Run, dump_line, solution_bytes, solution_sha256
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+GROUP_INTEGERS = 2 << 20
+"""Of solutions in a row group, about: to read one solution is to read its group."""
+GROUP_ROWS = 1 << 16
+NOT_REPEATED = ("key", "solution_sha256", "cost", "seconds", "solution")
+"""Columns that a dictionary would make longer."""
+OF_CELL = (
+    "solver", "label", "solver_version", "decoding", "kind", "config_sha256", "dataset", "dataset_sha256", "problem",
+    "problem_version", "objective", "device",
+)  # fmt: skip
+"""Facts of its cell that stand in a record's row, so that the rows say all by themselves."""
+
+
+def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirty: bool = False) -> None:
+    """Write runs as an archive, whole or not at all; the same runs and commit give the same bytes.
+
+    Parameters
+    ----------
+    runs
+        From folders or other archives.
+    out
+        The file, ``.parquet``; what stood there is replaced.
+    revision
+        ``commit`` and ``dirty`` of this nco-bench's checkout, from `nco_bench.runs.environment.code_revision`; or empty.
+    allow_dirty
+        Pack from a changed checkout, too; the archive is marked then.
+
+    Raises
+    ------
+    ResultsError
+        For a dirty checkout, another ending, a damaged run, or a place that cannot be written.
+    MissingDependencyError
+        Without pyarrow.
+    """
+    needs_pyarrow(out)
+    if out.suffix != ".parquet":
+        raise ResultsError(f"{out}: expected a name that ends in .parquet.")
+    if revision.get("dirty") and not allow_dirty:
+        raise ResultsError(
+            f"{out}: not packed: the checkout of nco-bench has changes that are not committed, so no commit says what made "
+            "the archive. Commit them, or add --allow-dirty to mark it."
+        )
+    ordered = sorted({run.run_id: run for run in runs}.values(), key=lambda run: run.run_id)
+    with files.replacing(out, mode=files.READABLE) as temporary:
+        _write(temporary, ordered, revision)
+        temporary.write_bytes(_sealed(temporary.read_bytes()))
+        _check(Archive(temporary, temporary.read_bytes()), ordered)
+
+
+def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any]) -> None:
+    import pyarrow.parquet as pq
+
+    schema = _schema()
+    repeated = [name for name in schema.names if name not in NOT_REPEATED]
+    with pq.ParquetWriter(
+        path, schema, compression="zstd", compression_level=19, store_schema=False, write_statistics=False,
+        use_dictionary=repeated, column_encoding={"solution.list.element": "BYTE_STREAM_SPLIT"},
+    ) as writer:  # fmt: skip
+        rows = _Rows(writer, schema)
+        described: list[dict[str, Any]] = []
+        for run in tracked(runs, "run"):
+            described.append(
+                {
+                    "id": run.run_id,
+                    "records": rows.add(run),
+                    "info": run.info,
+                    "cells": list(run.lines("cells.jsonl")),
+                    "traces": list(run.lines("traces.jsonl")),
+                }
+            )
+        rows.flush()
+        facts = {
+            "format": FORMAT, "version": __version__, "revision": revision,
+            "runs": len(described), "records": sum(one["records"] for one in described),
+        }  # fmt: skip
+        once = base64.b64encode(zlib.compress(orjson.dumps(described), 9))
+        writer.add_key_value_metadata({FACTS: orjson.dumps(facts), RUNS: once, HASH: NO_HASH})
+
+
+@dataclass
+class _Rows:
+    """Rows on their way to a file, a group at a time."""
+
+    writer: pq.ParquetWriter
+    schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._integers = 0
+
+    def add(self, run: Run) -> int:
+        """Add a run's records; return how many."""
+        cells = {cell.cell: _of_cell(cell) for cell in run.cells()}
+        revision = revision_of(run.info)
+        of_run = {
+            "run": run.run_id, "version": str(run.info.get("version") or ""),
+            "commit": revision.get("commit"), "dirty": revision.get("dirty"),
+        }  # fmt: skip
+        count = 0
+        for record in run.records():
+            if record.cell not in cells:
+                raise ResultsError(
+                    f"{run.folder}: record {record.key} belongs to cell {record.cell}, which the run has not."
+                )
+            self._rows.append({**of_run, **cells[record.cell], **_of_record(run, record)})
+            self._integers += record.solution[1] if record.solution else 0
+            count += 1
+            if self._integers >= GROUP_INTEGERS or len(self._rows) >= GROUP_ROWS:
+                self.flush()
+        return count
+
+    def flush(self) -> None:
+        """Write what is there as a row group."""
+        import pyarrow as pa
+
+        if self._rows:
+            columns = {name: [row[name] for row in self._rows] for name in self.schema.names}
+            self.writer.write_table(pa.table(columns, schema=self.schema), row_group_size=len(self._rows))
+        self._rows, self._integers = [], 0
+
+
+def _of_cell(cell: Cell) -> dict[str, Any]:
+    weights = cell.weights or {}
+    facts = {name: getattr(cell, name) for name in OF_CELL}
+    return {**facts, "weights": weights.get("name"), "weights_sha256": weights.get("sha256")}
+
+
+def _of_record(run: Run, record: Record) -> dict[str, Any]:
+    row = {name: getattr(record, name) for name in Record.__slots__}  # type: ignore[attr-defined]
+    row["counts"] = None if record.counts is None else orjson.dumps(record.counts).decode()
+    row["solution"], row["solution_length"] = None, None
+    if record.solution is not None:
+        solution = run.solution(record)
+        if solution_sha256(solution_bytes(solution)) != record.solution_sha256:
+            raise ResultsError(
+                f"{run.folder}: the stored solution of {record.name} (record {record.key}) is not what its hash says; "
+                "see 'nco-bench verify'."
+            )
+        row["solution"], row["solution_length"] = solution, len(solution)
+    return row
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {
+        "run": pa.string(), "version": pa.string(), "commit": pa.string(), "dirty": pa.bool_(),
+        **dict.fromkeys((*OF_CELL, "weights", "weights_sha256"), pa.string()),
+        "key": pa.string(), "cell": pa.int32(), "instance": pa.int32(), "name": pa.string(), "n": pa.int32(),
+        "repeat": pa.int32(), "seed": pa.int64(), "status": pa.string(), "cost": pa.float64(), "reference": pa.float64(),
+        "seconds": pa.float64(), "optimal": pa.bool_(), "solution_length": pa.int32(), "solution_sha256": pa.string(),
+        "convention": pa.string(), "message": pa.string(), "instance_sha256": pa.string(), "counts": pa.string(),
+        "solution": pa.list_(pa.int32()),
+    }  # fmt: skip
+    return pa.schema(list(types.items()))
+
+
+def _sealed(data: bytes) -> bytes:
+    """Return a file's bytes with their hash in the place that was left for it."""
+    place = data.rfind(NO_HASH)
+    return data[:place] + digest(data, NO_HASH) + data[place + len(NO_HASH) :]
+
+
+def _check(archive: Archive, runs: Sequence[Run]) -> None:
+    """Hold what was written against what it was made of."""
+    for packed, run in zip(archive.all_runs(), runs, strict=True):
+        if contents(packed) != contents(run):
+            raise ResultsError(
+                f"{run.folder}: does not read back from an archive as it is; nothing was written."
+            )
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """Return a run's files as they are written out anew; equal runs have equal contents, folders or not.
+
+    Solutions stand one after the other in the order of the records; torn lines are left out, and so are gaps, which
+    records of schema 1 held and nothing reads.
+    """
+    lines, solutions, offset = [], [], 0
+    for record in run.records():
+        if record.solution is not None:
+            solutions.append(solution_bytes(run.solution(record)))
+            record.solution = (offset, record.solution[1])
+            offset += record.solution[1]
+        lines.append(dump_line(record))
+    found = {"records.jsonl": b"".join(lines)}
+    for name in ("traces.jsonl", "cells.jsonl"):
+        found[name] = b"".join(map(dump_line, run.lines(name)))
+    found["solutions.bin"] = b"".join(solutions)
+    found["run.json"] = orjson.dumps(run.info, option=orjson.OPT_INDENT_2)
+    return found
+
+
+def write_folder(run: Run, folder: Path) -> None:
+    """Write a run's contents into an empty folder, which must not be where readers look."""
+    for name, content in contents(run).items():
+        if content or name != "traces.jsonl":
+            (folder / name).write_bytes(content)

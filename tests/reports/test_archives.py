@@ -1,0 +1,236 @@
+"""Archives: what is packed reads as it did, comes back as it was, and no flipped byte passes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_folders import make_cell, make_records
+
+from nco_bench.datasets.load import Places
+from nco_bench.errors import ResultsError
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs import folders
+from nco_bench.runs.archives import archived_runs, facts_of_archive
+from nco_bench.runs.packing import pack
+from nco_bench.runs.records import Run, find_runs, solution_bytes, solution_sha256
+from nco_bench.runs.store import RunWriter
+from nco_bench.runs.verify import verify
+
+CLEAN = {"commit": "0" * 40, "dirty": False}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write(results: Path, *, dirty: bool = False, traced: bool = True) -> str:
+    """A run of two cells as the runner writes it: solutions of several lengths, a failure, counts, a trace."""
+    revision = {"commit": "c" * 40, "dirty": dirty}
+    with RunWriter(results, {"command": "nco-bench run a", "environment": {"revision": revision}}) as writer:
+        for index, solver in enumerate(("a", "b")):
+            cell = make_cell(index, solver, "tsp100")
+            writer.cell(cell)
+            records = make_records(cell, [8.1, "failed", 7.9, 7.0], [8.0, 8.0, None, 7.0], seconds=0.25)
+            for length, record in enumerate(records):
+                record.instance_sha256 = f"{length:016x}"
+                record.counts = {"tp": 1.0 + length} if index else None
+                if record.status == "ok":
+                    record.solution, record.solution_sha256 = writer.store(np.arange(length * 3)[::-1])
+            writer.append(records)
+            writer.cell({"cell": index, "seconds_total": 2.5})
+        if traced:
+            writer.trace(records[0].key, ((0.1, 9.0), (0.2, 8.1)))
+        return writer.run_id
+
+
+def told(run: Run) -> tuple[object, ...]:
+    """All that a run says, solutions included."""
+    records = list(run.records())
+    solutions = [run.solution(record).tolist() for record in records if record.solution is not None]
+    return (
+        run.run_id,
+        run.info,
+        run.cells(),
+        [asdict(r) for r in records],
+        solutions,
+        list(run.lines("traces.jsonl")),
+    )
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    write(tmp_path / "runs")
+    write(tmp_path / "runs", dirty=True, traced=False)
+    pack(find_runs(tmp_path / "runs"), tmp_path / "all.parquet", CLEAN)
+    return tmp_path / "all.parquet"
+
+
+def test_what_is_packed_is_read_as_it_stood_in_folders(packed: Path) -> None:
+    assert [told(run) for run in archived_runs(packed)] == [
+        told(run) for run in find_runs(packed.parent / "runs")
+    ]
+
+
+def test_what_is_unpacked_is_what_was_packed_to_the_byte(packed: Path) -> None:
+    folders.merge([packed], packed.parent / "again", unpack=True)
+    for run in find_runs(packed.parent / "runs"):
+        for name in ("records.jsonl", "cells.jsonl", "solutions.bin", "run.json"):
+            again = packed.parent / "again" / run.run_id / name
+            assert again.read_bytes() == (run.folder / name).read_bytes()
+
+
+def test_a_frame_of_an_archive_is_that_of_its_folders(packed: Path) -> None:
+    one, other = load_frame(packed.parent / "runs"), load_frame(packed)
+    pd.testing.assert_frame_equal(one.records, other.records)
+    assert (one.groups, one.names, one.messages) == (other.groups, other.names, other.messages)
+
+
+def test_loose_runs_beside_archives_count_with_them_and_those_in_both_once(packed: Path) -> None:
+    later = write(packed.parent / "more")
+    folder = packed.parent / "folder"
+    folders.merge([packed.parent / "runs", packed.parent / "more"], folder)
+    (folder / "all.parquet").write_bytes(packed.read_bytes())
+    pd.DataFrame({"an": [1]}).to_parquet(folder / "export.parquet")
+    assert [run.run_id for run in find_runs(folder)][-1] == later
+    assert len(find_runs(folder)) == 3
+    assert all(run.folder.is_dir() for run in find_runs(folder))
+
+
+def test_the_same_runs_give_the_same_bytes_also_from_archives(packed: Path) -> None:
+    pack(archived_runs(packed), packed.parent / "again.parquet", CLEAN)
+    assert (packed.parent / "again.parquet").read_bytes() == packed.read_bytes()
+
+
+def test_every_flipped_byte_is_noticed(packed: Path) -> None:
+    data = packed.read_bytes()
+    path = packed.parent / "flipped.parquet"
+    for place in [*range(0, len(data), max(1, len(data) // 150)), *range(len(data) - 8, len(data))]:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        path.touch()
+        os.utime(path, ns=(place, place))
+        with pytest.raises(ResultsError, match=r"flipped\.parquet: (damaged|no archive)"):
+            archived_runs(path)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 1000])
+def test_a_torn_archive_in_a_results_folder_is_named(packed: Path, kept: int) -> None:
+    folder = packed.parent / "folder"
+    folder.mkdir()
+    (folder / "torn.parquet").write_bytes(packed.read_bytes()[:kept])
+    with pytest.raises(ResultsError, match=r"torn\.parquet: damaged"):
+        load_frame(folder)
+
+
+def test_packing_from_a_changed_checkout_is_refused_unless_it_is_to_be_marked(packed: Path) -> None:
+    out, changed = packed.parent / "dirty.parquet", {"commit": "1" * 40, "dirty": True}
+    with pytest.raises(ResultsError, match="--allow-dirty"):
+        pack(archived_runs(packed), out, changed)
+    assert not out.exists()
+    pack(archived_runs(packed), out, changed, allow_dirty=True)
+    assert (facts_of_archive(out).commit, facts_of_archive(out).dirty) == ("1" * 40, True)
+
+
+def test_runs_keep_the_mark_of_a_dirty_tree(packed: Path) -> None:
+    facts = facts_of_archive(packed)
+    assert facts.dirty_runs == (find_runs(packed.parent / "runs")[1].run_id,)
+    assert not facts.dirty
+
+
+def test_a_solution_that_its_hash_does_not_fit_is_not_packed(packed: Path) -> None:
+    path = find_runs(packed.parent / "runs")[0].folder / "solutions.bin"
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+    with pytest.raises(ResultsError, match="not what its hash says"):
+        pack(find_runs(packed.parent / "runs"), packed.parent / "bad.parquet", CLEAN)
+    assert [p.name for p in packed.parent.glob("*bad*")] == []
+
+
+def test_verify_scores_what_an_archive_holds_again(tmp_path: Path) -> None:
+    """A wrong cost, packed with a sound hash of the file, is found by scoring."""
+    results, places = tmp_path / "runs", Places(tmp_path / "instances")
+    command = ["run", "nearest-neighbor", "--data", "tsp10:count=2", "--results", str(results)]
+    subprocess.run(
+        [sys.executable, "-m", "nco_bench", *command, "--instances", str(tmp_path / "instances")], check=True
+    )
+    pack(find_runs(results), tmp_path / "good.parquet", CLEAN)
+    assert verify(tmp_path / "good.parquet", (), places).findings == ()
+    path = next(results.glob("*/records.jsonl"))
+    cost = next(find_runs(results)[0].records()).cost
+    path.write_bytes(path.read_bytes().replace(f'"cost":{cost}'.encode(), b'"cost":1.5', 1))
+    pack(find_runs(results), tmp_path / "bad.parquet", CLEAN)
+    (finding,) = verify(tmp_path / "bad.parquet", (), places).findings
+    assert "the record says cost 1.5" in finding.problem
+
+
+def test_a_killed_pack_leaves_no_archive(tmp_path: Path) -> None:
+    for _ in range(3):
+        write(tmp_path / "runs")
+    script = (
+        "import sys, pathlib, os, time\n"
+        "from nco_bench.runs import packing\n"
+        "check = packing._check\n"
+        "def slow(*given):\n"
+        "    print('written', flush=True); time.sleep(60)\n"
+        "packing._check = slow\n"
+        "from nco_bench.runs.records import find_runs\n"
+        "packing.pack(find_runs(pathlib.Path('runs')), pathlib.Path('runs/all.parquet'), {})\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"written\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert not (tmp_path / "runs" / "all.parquet").exists()
+    assert len(find_runs(tmp_path / "runs")) == 3
+    pack(find_runs(tmp_path / "runs"), tmp_path / "runs" / "all.parquet", CLEAN)
+    assert facts_of_archive(tmp_path / "runs" / "all.parquet").runs == 3
+
+
+def test_archives_are_merged_like_folders(packed: Path) -> None:
+    results = packed.parent / "runs"
+    done = folders.merge([packed], results)
+    assert (done.added, len(done.present)) == ((), 2)
+    into = packed.parent / "into"
+    assert len(folders.merge([packed], into).added) == 2
+    assert [told(run) for run in find_runs(into)] == [told(run) for run in find_runs(results)]
+    other = find_runs(into)[0].folder / "cells.jsonl"
+    other.write_bytes(other.read_bytes().replace(b'"tsp100"', b'"tsp200"'))
+    with pytest.raises(ResultsError, match="say different things"):
+        folders.merge([packed], into)
+
+
+def test_nothing_is_removed_from_or_added_to_an_archive(packed: Path) -> None:
+    with pytest.raises(ResultsError, match="nothing was removed"):
+        folders.remove(archived_runs(packed))
+    before = packed.read_bytes()
+    with pytest.raises(ResultsError, match="never added to"):
+        write(packed)
+    assert packed.read_bytes() == before
+
+
+ARCHIVES = sorted(path for path in (ROOT / "results").glob("**/*.parquet") if not path.is_symlink())
+
+
+@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Path) -> None:
+    facts = facts_of_archive(path)
+    assert len(facts.commit or "") == 40, f"{path}: names no commit"
+    assert not facts.dirty, f"{path}: packed from a changed checkout; pack it again from a clean commit"
+    for run in archived_runs(path):
+        for record in run.records():
+            if record.solution is not None:
+                assert solution_sha256(solution_bytes(run.solution(record))) == record.solution_sha256
+
+
+def test_archives_ship() -> None:
+    assert ARCHIVES

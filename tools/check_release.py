@@ -1,0 +1,100 @@
+"""Check what a release built, in fresh environments from an empty folder: ``tools/check_release.py dist base neural``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+MOST_BASE_MEGABYTES = 3.0
+
+
+def main() -> int:
+    """Check the kinds that were asked for; the first thing that does not hold ends it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("kinds", nargs="+", choices=("base", "neural"))
+    parser.add_argument("--torch", default="torch", help="what to install as torch, such as torch==2.13.0")
+    given = parser.parse_args()
+    (base,) = given.dist.resolve().glob("nco_bench-*.whl")
+    (weights,) = given.dist.resolve().glob("nco_bench_weights-*.whl")
+    megabytes = base.stat().st_size / 1e6
+    _hold(megabytes < MOST_BASE_MEGABYTES, f"{base.name} has {megabytes:.1f} MB")
+    for kind in given.kinds:
+        with tempfile.TemporaryDirectory() as folder:
+            check = {"base": check_base, "neural": check_neural}[kind]
+            check(_Environment(Path(folder)), base, weights, given.torch)
+        print(f"{kind}: sound")
+    return 0
+
+
+class _Environment:
+    """A fresh virtual environment and an empty folder to work in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work, place = folder / "work", folder / "venv"
+        self.work.mkdir()
+        venv.create(place, with_pip=True)
+        self._bin = place / "bin"
+
+    def install(self, *what: str) -> None:
+        """Install packages."""
+        command = [
+            str(self._bin / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            *what,
+        ]
+        subprocess.run(command, cwd=self.work, check=True)
+
+    def call(self, *arguments: str, status: int = 0) -> str:
+        """Run nco-bench and return what it printed, both streams."""
+        place = {"PATH": str(self._bin), "HOME": str(self.work), "NCO_BENCH_CACHE": str(self.work / "cache")}
+        command = [str(self._bin / "nco-bench"), *arguments]
+        done = subprocess.run(command, cwd=self.work, env=place, capture_output=True, text=True)
+        _hold(done.returncode == status, f"{' '.join(arguments)}: status {done.returncode}\n{done.stderr}")
+        return done.stdout + done.stderr
+
+
+def check_base(here: _Environment, base: Path, weights: Path, _torch: str) -> None:
+    """Generate, run and report without torch; weights are found with their package and named without it."""
+    here.install(str(base))
+    here.call("run", "nearest-neighbor", "--data", "tsp20:count=4")
+    _hold("nearest-neighbor" in here.call("report", "--json"), "report lacks the run")
+    here.call("verify")
+    _hold(_places(here)["decoder-6x128"] == "nco-bench[weights]", "decoder-6x128 is not named as separate")
+    _hold(_places(here)["tropical-knapsack-seed0"] == "nco-bench", "the wheel's own weights are not found")
+    here.install(str(weights))
+    _hold(_places(here)["decoder-6x128"] == "nco-bench-weights", "the data package is not found")
+
+
+def check_neural(here: _Environment, base: Path, weights: Path, torch: str) -> None:
+    """A network says what it lacks, and runs with the data package."""
+    here.install(torch)
+    here.install(f"{base}[neural]")
+    said = here.call("run", "decoder-6x128", "--data", "tsp20:count=4", status=2)
+    _hold("nco-bench[weights]" in said, f"the remedy is not named: {said}")
+    here.install(str(weights))
+    here.call("run", "decoder-6x128", "--data", "tsp20:count=4")
+    here.call("verify")
+
+
+def _places(here: _Environment) -> dict[str, str]:
+    found = here.call("list", "weights", "--json")
+    return {one["name"]: one["found_in"] for one in json.loads(found[: found.rindex("]") + 1])}
+
+
+def _hold(fact: bool, otherwise: str) -> None:
+    if not fact:
+        raise SystemExit(otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
