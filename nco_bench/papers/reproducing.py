@@ -12,7 +12,15 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
 from nco_bench.papers.judging import Verdict, judge, judge_computed
 from nco_bench.papers.measuring import Measured, Records
-from nco_bench.papers.preset import SCALES, CellPreset, Preset, has_preset, load_preset, numeric_cells
+from nco_bench.papers.preset import (
+    SCALES,
+    CellPreset,
+    Preset,
+    has_preset,
+    load_preset,
+    numeric_cells,
+    with_print,
+)
 from nco_bench.papers.published import PublishedCell, PublishedTable, list_papers, list_tables, load_table
 from nco_bench.papers.running import (
     Job,
@@ -165,7 +173,7 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
         others: dict[str, list[_Slot]] = {}
         for cell in row:
-            found = preset.cell(cell, scale)
+            found = with_print(preset, table, cell, scale)
             if found.cannot:
                 sheet.slots.append(_without(cell, found, found.status, found.cannot))
             elif found.compute:
