@@ -13,8 +13,8 @@ from nco_bench.papers.published import PublishedCell
 SETTING_STATUSES = ("setting matches", "setting differs")
 """Of printed settings that are held against those of our recipes."""
 STATUSES = (
-    "reproduced", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM", "not comparable", "not run",
-    *SETTING_STATUSES,
+    "reproduced", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM",
+    "not comparable", "not run", *SETTING_STATUSES,
 )  # fmt: skip
 FEWEST = 8
 """Instances below which nothing is concluded from an interval."""
@@ -27,9 +27,9 @@ COUNTS = ("solved", "instances")
 
 TOLERANCE = (
     "Reproduced: the printed value, give or take half a unit of its last digit, meets the 95 % interval of ours "
-    f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the paper's own mean "
-    "where it is over other instances; where a paper does not say whether its gap is a mean of gaps or a ratio of means, "
-    f"either may meet it; (few): fewer than {ENOUGH} instances, and nothing is concluded from fewer than {FEWEST}; "
+    f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
+    "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
+    f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances, and nothing is concluded from fewer than {FEWEST}; "
     "computed numbers must agree to the printed digit. Differs: it does not"
 )
 

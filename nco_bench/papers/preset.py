@@ -186,12 +186,13 @@ def with_print(preset: Preset, table: PublishedTable, cell: PublishedCell, scale
         As `Preset.cell`.
     """
     found, full = preset.cell(cell, scale), preset.cell(cell, "full")
-    known = {
-        "paper_instances": found.paper_instances or full.count,
-        "gap_unstated": "not stated" in table.conditions.get("gap", ""),
+    number = found.paper_instances or full.count
+    unstated = "not stated" in table.conditions.get("gap", "")
+    readings = {
+        name: replace(reading, paper_instances=number, gap_unstated=unstated)
+        for name, reading in found.readings.items()
     }
-    readings = {name: replace(reading, **known) for name, reading in found.readings.items()}
-    return replace(found, readings=readings, **known)
+    return replace(found, readings=readings, paper_instances=number, gap_unstated=unstated)
 
 
 def numeric_cells(table: PublishedTable) -> list[PublishedCell]:
