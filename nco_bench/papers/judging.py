@@ -29,8 +29,8 @@ TOLERANCE = (
     "Reproduced: the printed value, give or take half a unit of its last digit, meets the 95 % interval of ours "
     f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
     "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
-    f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances, and nothing is concluded from fewer than {FEWEST}; "
-    "computed numbers must agree to the printed digit. Differs: it does not"
+    f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
+    f"than {FEWEST}; computed numbers must agree to the printed digit. Differs: it does not"
 )
 
 FULL_SHARE = 0.995
