@@ -26,8 +26,8 @@ def page(found: Sequence[Standing], causes: str, history: str) -> str:
     """Return the page's text; the same records give the same bytes."""
     parts = [
         "# How far the papers' numbers are reproduced",
-        "Made by `python tools/fidelity.py` from the records under `results/` (`nco-bench reproduce --status`); nothing is run for it, "
-        "so numbers that a function gets by running networks count as not run.",
+        "Made by `python tools/fidelity.py` from the records under `results/` (`nco-bench reproduce --status`); nothing is "
+        "run for it, so numbers that a function gets by running networks count as not run.",
         f"{TOLERANCE}.",
         "## Counts",
         _counts(found),
@@ -59,8 +59,9 @@ def _worst(found: Sequence[Standing]) -> str:
     worst = sorted(differing, key=lambda one: -relative(one))[:WORST]
     rows = [
         [
-            f"{one.table.paper} {one.table.number}", one.entry.cell.row, one.entry.cell.column, one.entry.cell.value,
-            f"{one.entry.value:.4g}", f"{100 * relative(one):.1f} %", one.entry.verdict.status, one.entry.verdict.reason,
+            f"{one.table.paper} {one.table.number}", one.entry.cell.row, one.entry.cell.column,
+            one.entry.cell.value, f"{one.entry.value:.4g}", f"{100 * relative(one):.1f} %",
+            one.entry.verdict.status, one.entry.verdict.reason,
         ]
         for one in worst
     ]  # fmt: skip
