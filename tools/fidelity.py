@@ -1,7 +1,8 @@
-"""Write docs/fidelity.md: how the papers' numbers stand by the records kept under results/, and what is known of differences.
+"""Write docs/fidelity.md: how the papers' numbers stand by the records in results/, and what is known of differences.
 
 Usage: python tools/fidelity.py [--check]. With --check nothing is written, and status 1 says that the page is out of date.
-What was tried on cells that differ is written by hand in docs/fidelity-causes.md; earlier counts in docs/fidelity-history.csv.
+What was tried on cells that differ is written by hand in docs/fidelity-causes.md; earlier counts in
+docs/fidelity-history.csv.
 """
 
 from __future__ import annotations
