@@ -47,6 +47,20 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
     ] = None,
+    status: Annotated[
+        bool,
+        typer.Option(
+            "--status",
+            help="Count what stored records answer, and say what each open number would cost; runs nothing. "
+            "Without --results of all folders in results.",
+        ),
+    ] = False,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Answer open numbers, cheapest first, within --budget; resumable.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="For --fill: wall time such as 9m or 2h.")
+    ] = None,
     results: Results = DEFAULT_RESULTS,
     instances: Instances = DEFAULT_INSTANCES,
 ) -> int:
@@ -71,6 +85,16 @@ def reproduce(
     if list_tables:
         _list(tables_of(paper or "all", table), json)
         return 0
+    if status or fill or budget is not None:
+        from nco_bench.cli.standing import standing
+
+        if status and fill:
+            raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
+        if budget is not None and not fill:
+            raise BadInputError(f"--budget {budget} is what --fill may spend; add --fill.")
+        return standing(
+            tables_of(paper or "all", table), budget if fill else None, fill, json, results, instances
+        )
     if paper is None:
         raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)

@@ -6,23 +6,31 @@ import math
 import re
 from dataclasses import dataclass
 
-from nco_bench.papers.measuring import Measured
+from nco_bench.papers.measuring import BOOTSTRAP_FROM, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
 
 SETTING_STATUSES = ("setting matches", "setting differs")
 """Of printed settings that are held against those of our recipes."""
 STATUSES = (
-    "reproduced", "differs", "other weights", "weights missing", "OOM", "not comparable", "not run",
-    *SETTING_STATUSES,
+    "reproduced", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM",
+    "not comparable", "not run", *SETTING_STATUSES,
 )  # fmt: skip
 FEWEST = 8
 """Instances below which nothing is concluded from an interval."""
+ENOUGH = 16
+"""Instances below which a verdict says that they are few."""
+FEW = " (few)"
+"""What stands behind the status then."""
+COUNTS = ("solved", "instances")
+"""Metrics that are counts of instances and no sample of them."""
 
 TOLERANCE = (
     "Reproduced: the printed value, give or take half a unit of its last digit, meets the 95 % interval of ours "
-    f"(percentile bootstrap over instances; Student's t below 30; nothing is concluded from fewer than {FEWEST}); "
-    "computed numbers must agree to the printed digit. Differs: it does not"
+    f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
+    "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
+    f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
+    f"than {FEWEST}; computed numbers must agree to the printed digit. Differs: it does not"
 )
 
 FULL_SHARE = 0.995
@@ -111,13 +119,42 @@ def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Ver
     assert cell.number is not None
     assert measured.value is not None
     same = "the paper's instances" if preset.same_instances else "other instances of the same kind"
+    facts = f"{measured.instances} instances, {same}"
+    few = FEW if measured.instances < ENOUGH and preset.metric not in COUNTS else ""
     rounding = half_unit(cell) * (1 + 1e-9) + 1e-12
     if measured.low is None or measured.high is None:
-        if preset.metric not in ("solved", "instances") and measured.instances == 1:
+        if preset.metric not in COUNTS and measured.instances == 1:
             return Verdict("not comparable", "one instance is too few to judge by")
         close = abs(measured.value - cell.number) <= rounding
-        return Verdict("reproduced" if close else "differs", f"{measured.instances} instances, {same}")
+        return Verdict(f"{'reproduced' if close else 'differs'}{few}", facts)
     if measured.instances < FEWEST:
         return Verdict("not comparable", f"{measured.instances} instances are too few to judge by")
-    inside = measured.low - rounding <= cell.number <= measured.high + rounding
-    return Verdict("reproduced" if inside else "differs", f"{measured.instances} instances, {same}")
+    if _meets(cell.number, rounding, preset, measured):
+        return Verdict(f"reproduced{few}", facts)
+    other = measured.other_gap if preset.gap_unstated else None
+    if other is not None and _meets(cell.number, rounding, preset, other):
+        means = "a mean of gaps" if preset.metric == "gap-of-means" else "a ratio of means"
+        return Verdict(f"reproduced{few}", f"{facts}, read as {means}, {other.value:.4g}")
+    return Verdict(f"differs{few}", facts)
+
+
+def _meets(printed: float, rounding: float, preset: CellPreset, measured: Measured) -> bool:
+    """Whether a printed mean, with what it carries itself, meets our interval."""
+    assert measured.value is not None
+    assert measured.low is not None
+    assert measured.high is not None
+    below, above = (
+        math.hypot(side, _paper_error(side, preset, measured))
+        for side in (measured.value - measured.low, measured.high - measured.value)
+    )
+    return measured.value - below - rounding <= printed <= measured.value + above + rounding
+
+
+def _paper_error(ours: float, preset: CellPreset, measured: Measured) -> float:
+    """Sampling error of the paper's mean, from ours: the spread of instances is the same, their number is not.
+
+    None on the same instances, nor where the paper does not say how many they were.
+    """
+    if preset.same_instances or not preset.paper_instances:
+        return 0.0
+    return ours * math.sqrt(measured.instances / preset.paper_instances)

@@ -24,6 +24,8 @@ LAYOUTS = ("list", "paper", "compact")
 STATUS_MARKS = {
     "reproduced": "=",
     "differs": "≠",
+    "reproduced (few)": "=?",
+    "differs (few)": "≠?",
     "other weights": "w",
     "not comparable": "~",
     "OOM": "m",
@@ -193,7 +195,9 @@ def _columns(head: str, entries: list[Entry], intervals: bool) -> list[Column]:
 
 
 def _competes(entry: Entry, most: int) -> bool:
-    """Whether a number of ours may be bold: comparable, and over as many instances as any in its column."""
+    """Whether a number of ours may be bold: comparable, over more than one instance, and as many as any in its column."""
+    if entry.measured is not None and entry.measured.instances == 1:
+        return False
     if entry.verdict.status == "not comparable":
         return False
     return entry.measured is None or (entry.measured.instances == most and not entry.measured.failed)

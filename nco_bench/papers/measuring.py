@@ -36,6 +36,8 @@ METRICS: Mapping[str, str] = {
 }
 """Any key of a cell of ``nco-bench report --json`` (such as a pooled score) is a metric as well."""
 
+OTHER_GAP = {"gap": "gap-of-means", "gap-of-means": "gap"}
+
 FloatArray = NDArray[np.float64]
 
 
@@ -65,6 +67,8 @@ class Measured:
         Whether the weights saw the test set, or their coordinate scale was calibrated on it.
     busy
         What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
+    other_gap
+        The same gap read the other way: the ratio of means beside the mean of gaps, or that beside the ratio.
     """
 
     value: float | None
@@ -79,6 +83,7 @@ class Measured:
     trained_on_test: bool = False
     calibrated_on_test: bool = False
     busy: str = ""
+    other_gap: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class Records:
         value, low, high, number = self._value(metric, columns, part, cell, count, repeats)
         group = self._group(cell)
         sizes = (int(part["n"].min()), int(part["n"].max()))
-        return Measured(
+        found = Measured(
             value,
             low,
             high,
@@ -164,6 +169,11 @@ class Records:
             calibrated_on_test=calibrated_on_test(group, sizes),
             busy=busy(group.environments),
         )
+        other = OTHER_GAP.get(metric)
+        if other is None or value is None or isinstance(reference, float):  # a mean alone has one gap to it
+            return found
+        value, low, high, number = self._value(other, columns, part, cell, count, repeats)
+        return replace(found, other_gap=replace(found, value=value, low=low, high=high, instances=number))
 
     def _value(
         self, metric: str, columns: Columns, part: pd.DataFrame, cell: Cell, count: int, repeats: int

@@ -79,6 +79,10 @@ class CellPreset:
         What a reader should know about the measured number.
     same_instances
         Whether the instances are those of the paper.
+    paper_instances
+        Instances that the printed mean is over; 0 stands for those of the full scale, and for none where it has none.
+    gap_unstated
+        Whether the paper leaves open if its gap is a mean of gaps or a ratio of means; read from the published table.
     readings
         Other readings of the paper by name; each is complete, without readings of its own.
     """
@@ -107,6 +111,8 @@ class CellPreset:
     status: str = "not run"
     note: str = ""
     same_instances: bool = False
+    paper_instances: int = 0
+    gap_unstated: bool = False
     readings: Mapping[str, CellPreset] = field(default_factory=dict)
 
     @property
@@ -169,6 +175,24 @@ class Preset:
 
 def _count_of_ways(found: CellPreset) -> str:
     return "no rule says how to get it" if not found.ways else f"rules name {' and '.join(found.ways)}"
+
+
+def with_print(preset: Preset, table: PublishedTable, cell: PublishedCell, scale: str) -> CellPreset:
+    """Return how a cell's number is to be got, with what the printed one carries: its instances, what its gap is.
+
+    Raises
+    ------
+    BadInputError
+        As `Preset.cell`.
+    """
+    found, full = preset.cell(cell, scale), preset.cell(cell, "full")
+    number = found.paper_instances or full.count
+    unstated = "not stated" in table.conditions.get("gap", "")
+    readings = {
+        name: replace(reading, paper_instances=number, gap_unstated=unstated)
+        for name, reading in found.readings.items()
+    }
+    return replace(found, readings=readings, paper_instances=number, gap_unstated=unstated)
 
 
 def numeric_cells(table: PublishedTable) -> list[PublishedCell]:

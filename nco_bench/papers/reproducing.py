@@ -12,7 +12,15 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
 from nco_bench.papers.judging import Verdict, judge, judge_computed
 from nco_bench.papers.measuring import Measured, Records
-from nco_bench.papers.preset import SCALES, CellPreset, Preset, has_preset, load_preset, numeric_cells
+from nco_bench.papers.preset import (
+    SCALES,
+    CellPreset,
+    Preset,
+    has_preset,
+    load_preset,
+    numeric_cells,
+    with_print,
+)
 from nco_bench.papers.published import PublishedCell, PublishedTable, list_papers, list_tables, load_table
 from nco_bench.papers.running import (
     Job,
@@ -165,13 +173,13 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
         others: dict[str, list[_Slot]] = {}
         for cell in row:
-            found = preset.cell(cell, scale)
+            found = with_print(preset, table, cell, scale)
             if found.cannot:
-                sheet.slots.append(_without(cell, found, found.status, found.cannot))
+                sheet.slots.append(without(cell, found, found.status, found.cannot))
             elif found.compute:
                 if found.compute not in computed:
-                    computed[found.compute] = _compute(found.compute, preset, table, scale)
-                sheet.slots.append(_computed(cell, found, computed[found.compute]))
+                    computed[found.compute] = compute_numbers(found.compute, preset, table, scale)
+                sheet.slots.append(computed_entry(cell, found, computed[found.compute]))
             else:
                 sheet.slots.append(_planned(cell, found, preset, scale, runner))
             for name, reading in found.readings.items():
@@ -183,7 +191,7 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
     return sheet
 
 
-def _compute(target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
+def compute_numbers(target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
     """Compute the numbers of a table, or say why that cannot be done here."""
     function = _function(target, preset)
     try:
@@ -196,19 +204,21 @@ def _compute(target: str, preset: Preset, table: PublishedTable, scale: str) -> 
         return Verdict("not run", f"{error}; see 'nco-bench doctor'")
 
 
-def _computed(cell: PublishedCell, preset: CellPreset, computed: Computed | Verdict) -> Entry:
+def computed_entry(cell: PublishedCell, preset: CellPreset, computed: Computed | Verdict) -> Entry:
+    """Return the entry of a cell whose table a function computed."""
     if isinstance(computed, Verdict):
         return Entry(cell, preset, None, None, None, computed)
     value = computed.get((cell.row, cell.column))
     if value is None:
-        return _without(cell, preset, "not run", "not known to the function that computes this table")
+        return without(cell, preset, "not run", "not known to the function that computes this table")
     if isinstance(value, Verdict):
         return Entry(cell, preset, None, None, None, value)
     number, verdict = value if isinstance(value, tuple) else (value, judge_computed(cell, value))
-    return Entry(cell, preset, number, None, None, _noted(verdict, preset))
+    return Entry(cell, preset, number, None, None, noted(verdict, preset))
 
 
-def _without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
+def without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
+    """Return the entry of a cell without a number of ours."""
     return Entry(cell, preset, None, None, None, Verdict(status, reason))
 
 
@@ -219,6 +229,29 @@ def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Co
     except (ImportError, AttributeError) as error:
         raise BadInputError(f"{preset.path.name}: compute = {target!r} cannot be had ({error}).") from error
     return function
+
+
+def answer(preset: CellPreset, runner: Runner) -> str:
+    """Run what a cell needs, with the reference where its set has none; return why it cannot be had, or nothing."""
+    for name in preset.mean_of or preset.data:
+        one = replace(preset, data=(name,), mean_of=())
+        try:
+            dataset, source = runner.dataset(one)
+        except NcoBenchError as error:
+            if name == (preset.mean_of or preset.data)[-1] or preset.mean_of:
+                return str(error).rstrip(".")
+            continue
+        job = runner.job(one, dataset)
+        outcome = runner.run(job, source)
+        if outcome.cell is None:
+            return outcome.reason.rstrip(".")
+        if preset.reference and not preset.reference_mean and lacks_reference(dataset, job.count):
+            reference = _reference(one, dataset, source, runner)
+            if isinstance(reference, str):
+                return reference
+        if not preset.mean_of:
+            break
+    return ""
 
 
 def _planned(cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner) -> _Slot:
@@ -234,34 +267,34 @@ def _planned_one(
 ) -> Entry | _Pending:
     absent = solver_missing(found.solver)
     if absent:
-        return _without(cell, found, "not run", absent)
+        return without(cell, found, "not run", absent)
     problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
     weights, missing = weights_at_hand(found.solver.partition(":")[0], found.weights, problem)
     if missing:
-        return _without(cell, found, "weights missing", missing)
+        return without(cell, found, "weights missing", missing)
     found = replace(found, weights=weights)
     if found.count == 0:
         larger = [s for s in SCALES[SCALES.index(scale) + 1 :] if preset.cell(cell, s).count]
         hint = f"; --scale {larger[0]} runs it" if larger else ""
-        return _without(cell, found, "not run", f"too much for the {scale} scale{hint}")
+        return without(cell, found, "not run", f"too much for the {scale} scale{hint}")
     try:
         dataset, source = runner.dataset(found)
     except NcoBenchError as error:
-        return _without(cell, found, "not run", str(error).rstrip("."))
+        return without(cell, found, "not run", str(error).rstrip("."))
     job = runner.job(found, dataset)
     to_mean = found.metric == "gap-of-means" and found.reference_mean > 0
     if to_mean and job.count < len(dataset):
-        return _without(cell, found, "not comparable", _mean_of_all(found, job, dataset))
+        return without(cell, found, "not comparable", _mean_of_all(found, job, dataset))
     outcome = runner.run(job, source)
     if outcome.cell is None:
-        return _without(cell, found, outcome.status, outcome.reason.rstrip("."))
+        return without(cell, found, outcome.status, outcome.reason.rstrip("."))
     if to_mean:
         return _Pending(cell, found, job, outcome, found.reference_mean)
     if found.metric not in ("gap", "gap-of-means") or not lacks_reference(dataset, job.count):
         return _Pending(cell, found, job, outcome)
     reference = _reference(found, dataset, source, runner)
     if isinstance(reference, str):
-        return _without(cell, found, "not run", reference)
+        return without(cell, found, "not run", reference)
     return _Pending(cell, found, job, outcome, reference)
 
 
@@ -293,8 +326,8 @@ def _entry(slot: _Slot, records: Records | None) -> Entry:
     measured = records.measure(
         slot.preset.metric, slot.outcome.cell, slot.job.count, slot.job.repeats, reference
     )
-    measured = _in_printed_unit(measured, slot)
-    verdict = _noted(judge(slot.cell, slot.preset, measured), slot.preset)
+    measured = in_printed_unit(measured, slot.preset, slot.cell)
+    verdict = noted(judge(slot.cell, slot.preset, measured), slot.preset)
     value, low, high = measured.value, measured.low, measured.high
     return Entry(slot.cell, slot.preset, value, low, high, verdict, measured, slot.reading)
 
@@ -312,16 +345,16 @@ def _mean_entry(slot: _Mean, parts: Sequence[Entry]) -> Entry:
     return Entry(slot.cell, slot.preset, sum(values) / len(values), None, None, said, whole, slot.reading)
 
 
-def _noted(verdict: Verdict, preset: CellPreset) -> Verdict:
+def noted(verdict: Verdict, preset: CellPreset) -> Verdict:
     """Add the preset's note to the reason."""
     return replace(verdict, reason=f"{verdict.reason}; {preset.note}") if preset.note else verdict
 
 
-def _in_printed_unit(measured: Measured, slot: _Pending) -> Measured:
+def in_printed_unit(measured: Measured, preset: CellPreset, cell: PublishedCell) -> Measured:
     """Turn seconds per instance into what is printed: a total of `printed_count` instances, in the printed unit."""
-    if slot.preset.metric not in ("seconds", "latency"):
+    if preset.metric not in ("seconds", "latency"):
         return measured
-    factor = max(1, slot.preset.printed_count) / SECONDS.get(slot.cell.unit, 1.0)
+    factor = max(1, preset.printed_count) / SECONDS.get(cell.unit, 1.0)
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else value * factor

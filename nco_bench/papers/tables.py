@@ -186,7 +186,8 @@ def data_of(entry: Entry) -> dict[str, object]:
     preset = {
         key: value
         for key, value in asdict(entry.preset).items()
-        if key != "readings" and value not in ("", 0, 0.0, (), {}, False)
+        if key not in ("readings", "paper_instances", "gap_unstated")
+        and value not in ("", 0, 0.0, (), {}, False)
     }
     known: dict[str, object] = {
         "row": cell.row,

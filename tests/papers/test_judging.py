@@ -141,3 +141,48 @@ def test_weights_of_another_size_than_the_papers_say_so() -> None:
     same = measured(52.3, 47.0, 57.5, weights={**weights, "training_size": 100})
     assert "size" not in judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), same).reason
     assert "size" not in judge(printed("78.3%", 78.3), PRESET, found).reason
+
+
+GAP = measured(3.10, 3.05, 3.15)
+READ_AS_RATIO = measured(2.98, 2.93, 3.03)
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "change", "ours", "status"),
+    [
+        # Interval alone: 4.90 <= 5.00.
+        ("5.00%", 5.0, {"paper_instances": 100}, measured(5.2, 4.9, 5.5), "reproduced"),
+        # As many instances as ours: 0.3 * sqrt(1 + 100/100) = 0.424; 5.4 - 0.424 = 4.976 <= 5.00.
+        ("5.00%", 5.0, {"paper_instances": 100}, measured(5.4, 5.1, 5.7), "reproduced"),
+        # The very same instances carry no error of their own: 5.1 - 0.005 = 5.095 > 5.00.
+        (
+            "5.00%",
+            5.0,
+            {"paper_instances": 100, "same_instances": True},
+            measured(5.4, 5.1, 5.7),
+            "differs",
+        ),
+        # 10,000 of the paper's: 0.3 * sqrt(1 + 100/10000) = 0.3015; 5.4 - 0.3015 - 0.005 = 5.094 > 5.00.
+        ("5.00%", 5.0, {"paper_instances": 10_000}, measured(5.4, 5.1, 5.7), "differs"),
+        # Twelve: the same sum as the second, and the word for it.
+        ("5.00%", 5.0, {"paper_instances": 12}, measured(5.4, 5.1, 5.7, instances=12), "reproduced (few)"),
+        # Mean of gaps 3.05 > 3.005, ratio of means 2.93 <= 3.00 <= 3.03, and the paper does not say which.
+        ("3.00%", 3.0, {"gap_unstated": True}, replace(GAP, other_gap=READ_AS_RATIO), "reproduced"),
+    ],
+)
+def test_the_verdict_of_six_cells_by_hand(
+    value: str, number: float, change: dict[str, object], ours: Measured, status: str
+) -> None:
+    assert judge(printed(value, number), replace(PRESET, **change), ours).status == status  # type: ignore[arg-type]
+
+
+def test_a_paper_that_says_what_its_gap_is_gets_no_other_reading() -> None:
+    both = replace(GAP, other_gap=READ_AS_RATIO)
+    assert judge(printed("3.00%", 3.0), PRESET, both).status == "differs"
+    verdict = judge(printed("3.00%", 3.0), replace(PRESET, gap_unstated=True), both)
+    assert verdict.reason == "100 instances, other instances of the same kind, read as a ratio of means, 2.98"
+
+
+@pytest.mark.parametrize(("instances", "status"), [(15, "differs (few)"), (16, "differs")])
+def test_fewer_than_sixteen_instances_are_called_few(instances: int, status: str) -> None:
+    assert judge(printed("9.00%", 9.0), PRESET, measured(5.4, 5.1, 5.7, instances)).status == status

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
-from nco_bench.papers.judging import STATUSES
+from nco_bench.papers.judging import STATUSES, Verdict
 from nco_bench.papers.layout import LAYOUTS, STATUS_MARKS, laid_out, readable
 from nco_bench.papers.reproducing import Reproduction, reproduce, tables_of
 from nco_bench.papers.running import Runner
@@ -156,3 +157,16 @@ def test_ours_have_one_precision_a_column(insertion: Reproduction) -> None:
     for index in range(1, len(table.columns)):
         ours = [row.cells[index] for row in table.rows if row.cells[0].text == "  ours"]
         assert len({cell.decimals for cell in ours if isinstance(cell, Number)}) <= 1
+
+
+@pytest.mark.parametrize(("instances", "bold"), [(1, False), (2, True)])
+def test_a_cell_of_one_instance_is_not_bold(insertion: Reproduction, instances: int, bold: bool) -> None:
+    measured = [e for e in insertion.entries if e.measured is not None and e.preset.metric == "cost"]
+    entries = tuple(
+        replace(e, measured=replace(e.measured, instances=instances), verdict=Verdict("other weights", ""))
+        for e in measured
+        if e.measured is not None
+    )
+    table = laid_out(replace(insertion, entries=entries), "paper")
+    numbers = [cell for row in table.rows for cell in row.cells[2::3] if isinstance(cell, Number)]
+    assert {number.compete for number in numbers} == {bold}

@@ -1,0 +1,98 @@
+"""``nco-bench reproduce --status`` and ``--fill``: what stored records answer, and spending a budget on the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from nco_bench.papers.published import PublishedTable
+
+
+def standing(
+    tables: Sequence[PublishedTable],
+    budget: str | None,
+    fill: bool,
+    json: bool,
+    results: Path,
+    instances: Path,
+) -> int:
+    """Print how tables stand by stored records, or answer open cells within a budget."""
+    from nco_bench.cli.output import print_json
+    from nco_bench.datasets.load import Places
+    from nco_bench.papers.standing import document, standings
+    from nco_bench.papers.stored import stored_in
+
+    places = Places.from_environment(instances)
+    found = standings(tables, stored_in(_folders(results), places.instances))
+    if fill:
+        return _fill(found, budget, results, places, json)
+    if json:
+        print_json(document(found))
+        return 0
+    _show(document(found))
+    return 0
+
+
+def _folders(results: Path) -> list[Path]:
+    """The folder of all runs; where none was named, every folder beside it."""
+    from nco_bench.cli.options import DEFAULT_RESULTS
+
+    if results != DEFAULT_RESULTS or not results.parent.is_dir():
+        return [results]
+    return [results, *sorted(f for f in results.parent.iterdir() if f.is_dir() and f != results)]
+
+
+def _show(counted: dict[str, list[dict[str, object]]]) -> None:
+    from nco_bench.cli.output import say
+    from nco_bench.cli.tables import print_objects
+    from nco_bench.papers.costs import RULE
+    from nco_bench.runs.planning import duration
+
+    rows: dict[tuple[object, object], dict[str, object]] = {}
+    statuses = list(dict.fromkeys(one["status"] for one in counted["counts"]))
+    for one in counted["counts"]:
+        key = (one["paper"], one["table"])
+        row = rows.setdefault(
+            key, {"paper": key[0], "table": key[1], **dict.fromkeys(map(str, statuses), "")}
+        )
+        row[str(one["status"])] = one["cells"]
+    print_objects(list(rows.values()))
+    cheapest = counted["open"][:SHOWN]
+    print_objects(
+        [
+            {
+                "open": f"{one['paper']} {one['table']}: {one['row']}, {one['column']}", "status": one["status"],
+                "needs": one["needs"], "time": duration(one["seconds"]),  # type: ignore[arg-type]
+                "from": one["basis"],
+            }
+            for one in cheapest
+        ]
+    )  # fmt: skip
+    say(f"{len(counted['open'])} open, the {len(cheapest)} cheapest shown; --json lists all. Times: {RULE}.")
+
+
+SHOWN = 20
+
+
+def _fill(found: object, budget: str | None, results: Path, places: object, json: bool) -> int:
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.parsing import parse_duration
+    from nco_bench.errors import BadInputError
+    from nco_bench.papers.filling import fill
+    from nco_bench.papers.running import Runner
+    from nco_bench.runs.environment import command_line
+    from nco_bench.runs.relay import QuietDisplay
+
+    seconds = parse_duration(budget)
+    if seconds is None:
+        raise BadInputError("--fill needs a budget, for example 'nco-bench reproduce --fill --budget 2h'.")
+    runner = Runner(results, places, QuietDisplay(), None, command_line())  # type: ignore[arg-type]
+    done = fill(found, runner, seconds, say)  # type: ignore[arg-type]
+    if json:
+        print_json(asdict(done))
+    for line in done.refused:
+        say(f"not run: {line}")
+    cut = "; the last run was cut short, and goes on at the next start" if done.stopped else ""
+    say(f"{done.answered} cells answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}")
+    return 1 if runner.failed else 0

@@ -1,0 +1,130 @@
+"""What an open cell would cost: seconds of the nearest stored record, scaled by size and number by one stated rule."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from nco_bench.cards import cards
+from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.names import parse_generated
+from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.stored import Stored, configuration
+
+EXPONENT = 2.0
+"""Time grows with the size to this power where two stored sizes do not say otherwise."""
+BOUNDS = (1.0, 2.5)
+"""Between which a power that stored sizes say is believed."""
+RULE = (
+    "seconds of an instance of the nearest stored size, same solver, decoding and problem, times (size / stored size)^p, "
+    f"p from the smallest and the largest stored size, kept between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one "
+    "is stored; times instances and repeats; without records of the decoding those of the solver's other decodings, by the "
+    "number of tours each makes (an iteration of RRC or PRC is one of at most 1,000 nodes); without records of the solver "
+    "the middle one of its family; a time limit bounds it"
+)
+LONGEST_PART = 1000
+"""Nodes that an iteration of RRC or PRC solves again, at most."""
+_SIZE = re.compile(r"[a-z]+[-_]?[a-z]*?(\d+)")
+_TOURS = re.compile(r"(?:beam|sample|rrc|prc|x|multistart)[:]?(\d+)")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Mean seconds of an instance of one stored configuration at one mean size."""
+
+    solver: str
+    family: str
+    decoding: str
+    problem: str
+    params: tuple[tuple[str, str], ...]
+    n: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Expected seconds of one instance, and what that comes from."""
+
+    seconds: float
+    basis: str
+
+
+class Costs:
+    """The stored times, asked for the nearest."""
+
+    def __init__(self, stored: Stored) -> None:
+        self._seen: list[Seen] = []
+        self._sizes: dict[str, float] = {}
+        if stored.frame is None:
+            return
+        records = stored.frame.records
+        means = records[records["seconds"] > 0].groupby("group")[["n", "seconds"]].mean()
+        for code, n, seconds in means.itertuples():
+            group = stored.frame.groups[int(code)]
+            cell, known = group.cell, cards().get(group.cell.solver)
+            self._sizes |= dict.fromkeys([*group.whole.names, *group.sources], float(n))
+            params = tuple(sorted((cell.options.get("params") or {}).items()))
+            family = "" if known is None else known.family
+            self._seen.append(
+                Seen(cell.solver, family, cell.decoding, cell.problem, params, float(n), float(seconds))
+            )
+
+    def size(self, name: str) -> float | None:
+        """Return the size of a dataset's instances by its name, or by what is stored of it."""
+        if stream_of(name) is not None:
+            spec = parse_generated(name)
+            return None if spec is None else float(spec.n)
+        if name in self._sizes:
+            return self._sizes[name]
+        found = _SIZE.match(name)
+        return float(found[1]) if found else None
+
+    def of_instance(self, preset: CellPreset) -> Cost | None:
+        """Return what one instance of a preset's first dataset would cost; None where nothing near is stored."""
+        if not preset.data or (n := self.size(preset.data[0])) is None:
+            return None
+        solver, decoding, _, _, params, limit = configuration(preset)
+        known = cards().get(solver)
+        problem = next((p for p in ("cvrp", "bpp3d") if p in preset.data[0]), "tsp")
+        near = [s for s in self._seen if s.problem == problem]
+        for fitting, said in (
+            ([s for s in near if (s.solver, s.decoding, s.params) == (solver, decoding, params)], solver),
+            ([s for s in near if s.solver == solver], f"{solver}, another decoding or parameter"),
+            ([s for s in near if known is not None and s.family == known.family], "its family"),
+        ):
+            if fitting:
+                seconds, seen = _scaled(fitting, n, decoding)
+                return Cost(
+                    min(seconds, limit or seconds),
+                    f"{said}: {seen.solver} {seen.decoding} at n = {seen.n:.0f}",
+                )
+        return Cost(limit, "its time limit") if limit else None
+
+
+def _scaled(fitting: list[Seen], n: float, decoding: str) -> tuple[float, Seen]:
+    """Of those of the nearest size the middle one, scaled to size and tours."""
+    nearest = min(abs(math.log(seen.n / n)) for seen in fitting)
+    here = [seen for seen in fitting if abs(math.log(seen.n / n)) <= nearest + 1e-9]
+    power = _power(fitting)
+    found = [(s.seconds * _work(decoding, n, power) / _work(s.decoding, s.n, power), s) for s in here]
+    return sorted(found, key=lambda pair: pair[0])[len(found) // 2]
+
+
+def _power(fitting: list[Seen]) -> float:
+    """By what power the time grows from the smallest stored size to the largest, at equal settings."""
+    small, large = min(fitting, key=lambda s: s.n), max(fitting, key=lambda s: s.n)
+    alike = (small.solver, small.decoding) == (large.solver, large.decoding)
+    if not alike or large.n < 1.5 * small.n:
+        return EXPONENT
+    power = math.log(large.seconds / small.seconds) / math.log(large.n / small.n)
+    return min(max(power, BOUNDS[0]), BOUNDS[1])
+
+
+def _work(decoding: str, n: float, power: float) -> float:
+    """Work of one decoding, in units of a tour of one node."""
+    found = _TOURS.match(decoding)
+    tours = max(1, int(found[1])) if found else 1
+    if decoding.startswith(("rrc", "prc")):
+        return n**power + tours * min(n, LONGEST_PART) ** power
+    return float(tours * n**power)

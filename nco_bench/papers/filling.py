@@ -1,0 +1,128 @@
+"""Spending a budget on open cells, cheapest first: each run is an ordinary one, so a second start goes on behind it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from nco_bench.errors import BadInputError
+from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.reproducing import answer
+from nco_bench.papers.running import Runner
+from nco_bench.papers.standing import Standing, cheapest_first
+
+
+class BudgetSpentError(BaseException):
+    """The budget is used up; like an interruption, it keeps what is stored."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a budget bought.
+
+    Attributes
+    ----------
+    answered
+        Cells whose run is stored now.
+    refused
+        A line for each run that could not be made.
+    left
+        Runnable cells that are still open.
+    seconds
+        Wall time that was used.
+    stopped
+        Whether a run was cut short at the end of the budget; its solved instances are stored.
+    """
+
+    answered: int
+    refused: tuple[str, ...]
+    left: int
+    seconds: float
+    stopped: bool
+
+
+def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callable[[str], None]) -> Filled:
+    """Answer open cells, cheapest first, until the next would not fit into the budget.
+
+    A run whose estimate is larger than what is left is not begun; one that takes longer than estimated is cut short when
+    the budget is used up, and its solved instances are kept.
+
+    Parameters
+    ----------
+    found
+        From `nco_bench.papers.standing.standings`.
+    runner
+        Where results and instances are.
+    budget
+        Seconds of wall time.
+    tell
+        Called with a line per run.
+
+    Raises
+    ------
+    BadInputError
+        Where the system has no timer that could end a run.
+    """
+    if not hasattr(signal, "setitimer"):
+        raise BadInputError("--fill needs a timer of the system, which there is none of here; use --table.")
+    began = time.monotonic()
+    runs = _runs([one for one in cheapest_first(found) if one.runnable and one.seconds is not None])
+    answered, refused, stopped = 0, list[str](), False
+    try:
+        with _until(budget):
+            for preset, cells in runs:
+                left = budget - (time.monotonic() - began)
+                seconds = cells[0].seconds or 0.0
+                if seconds > left:
+                    break
+                tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
+                reason = answer(preset, runner)
+                if reason:
+                    refused.append(f"{_title(preset)}: {reason}")
+                else:
+                    answered += len(cells)
+    except BudgetSpentError:
+        stopped = True
+    runnable = sum(one.runnable for one in found)
+    return Filled(answered, tuple(refused), runnable - answered, time.monotonic() - began, stopped)
+
+
+def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
+    """The runs behind cells, in their order; cells that differ in what they read of the records share one."""
+    runs: dict[str, tuple[CellPreset, list[Standing]]] = {}
+    for one in cells:
+        plain = replace(
+            one.entry.preset,
+            metric="gap",
+            count=one.instances,
+            printed_count=0,
+            note="",
+            readings={},
+            trained_on=0,
+        )
+        runs.setdefault(repr(plain), (plain, []))[1].append(one)
+    return list(runs.values())
+
+
+def _title(preset: CellPreset) -> str:
+    sets = ", ".join(preset.mean_of or preset.data[:1])
+    return f"{' '.join(filter(None, (preset.solver, preset.decoding)))} on {sets}, {preset.count} instances"
+
+
+@contextmanager
+def _until(budget: float) -> Iterator[None]:
+    """Raise `BudgetSpentError` in this thread after so many seconds."""
+
+    def spent(*_: object) -> None:
+        raise BudgetSpentError
+
+    before = signal.signal(signal.SIGALRM, spent)
+    signal.setitimer(signal.ITIMER_REAL, budget)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,220 @@
+"""How the papers' tables stand by stored records alone: every number's status, every open one's cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nco_bench.papers.costs import Cost, Costs
+from nco_bench.papers.judging import ENOUGH, judge
+from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
+from nco_bench.papers.published import PublishedCell, PublishedTable
+from nco_bench.papers.reproducing import (
+    Computed,
+    Entry,
+    Verdict,
+    compute_numbers,
+    computed_entry,
+    in_printed_unit,
+    noted,
+    without,
+)
+from nco_bench.papers.running import solver_missing
+from nco_bench.papers.stored import Stored
+
+OPEN = ("not run", "weights missing")
+"""Statuses of cells that records could still answer."""
+RUNS_NETWORKS = ("nco_bench.papers.claims_measured:", "nco_bench.papers.tropical.cells:")
+"""Functions that run networks themselves, and so no part of what is stored."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One printed number by stored records.
+
+    Attributes
+    ----------
+    table
+        Where it is printed.
+    entry
+        The number beside ours.
+    needs
+        What an open one needs, in words; empty for others.
+    seconds
+        Expected seconds of `instances`; None where unknown, or the cell is not open.
+    instances
+        How many a run would solve: `ENOUGH`, or all where only the whole set has an answer.
+    basis
+        What the seconds come from.
+    """
+
+    table: PublishedTable
+    entry: Entry
+    needs: str = ""
+    seconds: float | None = None
+    instances: int = 0
+    basis: str = ""
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a run here can answer it."""
+        return self.entry.verdict.status == "not run" and self.instances > 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``reproduce --status --json`` lists of an open cell."""
+        cell, preset = self.entry.cell, self.entry.preset
+        return {
+            "paper": self.table.paper, "table": str(self.table.number), "row": cell.row, "column": cell.column,
+            "status": self.entry.verdict.status, "needs": self.needs, "seconds": self.seconds,
+            "instances": self.instances, "device": preset.device, "basis": self.basis,
+            "reason": self.entry.verdict.reason,
+        }  # fmt: skip
+
+
+def standings(tables: Sequence[PublishedTable], stored: Stored) -> list[Standing]:
+    """Return how every printed number of some tables stands; nothing is run and nothing written.
+
+    Raises
+    ------
+    BadInputError
+        For a preset that leaves a printed number out.
+    """
+    costs = Costs(stored)
+    return [standing for table in tables for standing in _of_table(table, stored, costs)]
+
+
+def document(found: Sequence[Standing]) -> dict[str, list[dict[str, Any]]]:
+    """Return counts per paper, table and status, and the open cells, cheapest first."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for one in found:
+        key = (one.table.paper, str(one.table.number), one.entry.verdict.status)
+        counts[key] = counts.get(key, 0) + 1
+    return {
+        "counts": [{"paper": p, "table": t, "status": s, "cells": n} for (p, t, s), n in counts.items()],
+        "open": [one.as_dict() for one in cheapest_first(found)],
+    }
+
+
+def cheapest_first(found: Sequence[Standing]) -> list[Standing]:
+    """Return the open cells: those that can run by cost, unknown costs behind, then those without weights."""
+    left = [one for one in found if one.entry.verdict.status in OPEN]
+
+    def place(one: Standing) -> tuple[bool, bool, float]:
+        return not one.runnable, one.seconds is None, one.seconds or 0.0
+
+    return sorted(left, key=place)
+
+
+def _of_table(table: PublishedTable, stored: Stored, costs: Costs) -> list[Standing]:
+    preset = load_preset(table.paper, table.number)
+    computed: dict[str, Computed | Verdict] = {}
+    return [_of_cell(table, preset, cell, stored, costs, computed) for cell in numeric_cells(table)]
+
+
+def _of_cell(
+    table: PublishedTable, preset: Preset, cell: PublishedCell, stored: Stored, costs: Costs,
+    computed: dict[str, Computed | Verdict],
+) -> Standing:  # fmt: skip
+    ways = {scale: with_print(preset, table, cell, scale) for scale in SCALES}
+    found = ways["full"]
+    if found.cannot:
+        return Standing(table, without(cell, found, found.status, found.cannot), needs=found.cannot)
+    if found.compute:
+        return _by_function(table, preset, cell, found, computed)
+    for way in _most_first(ways):
+        entry = _stored_entry(cell, way, stored)
+        if entry is not None:
+            return Standing(table, entry)
+    return _open(table, cell, _most_first(ways), costs)
+
+
+def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
+    """The ways of a cell that solve anything, those of the most instances first."""
+    return sorted((way for way in ways.values() if way.count), key=lambda way: -way.count) or [ways["full"]]
+
+
+def _by_function(
+    table: PublishedTable, preset: Preset, cell: PublishedCell, found: CellPreset,
+    computed: dict[str, Computed | Verdict],
+) -> Standing:  # fmt: skip
+    if found.compute.startswith(RUNS_NETWORKS):
+        reason = "computed by running the networks; no records of it are stored"
+        command = f"nco-bench reproduce {table.paper} --table {table.number} --scale cpu"
+        return Standing(table, without(cell, found, "not run", reason), needs=command)
+    if found.compute not in computed:
+        computed[found.compute] = compute_numbers(found.compute, preset, table, "full")
+    return Standing(table, computed_entry(cell, found, computed[found.compute]))
+
+
+def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> Entry | None:
+    each = [replace(preset, data=(name,), mean_of=()) for name in preset.mean_of] or [preset]
+    measured = [stored.measure(one) for one in each]
+    if any(one is None or (one.value is None and not one.oom) for one in measured):
+        return None
+    scaled = [in_printed_unit(one, preset, cell) for one in measured if one is not None]
+    first = scaled[0]
+    verdict = noted(judge(cell, preset, first), preset)
+    if len(scaled) > 1:
+        values = [one.value for one in scaled if one.value is not None]
+        first = replace(
+            first, value=sum(values) / len(values), low=None, high=None,
+            instances=sum(one.instances for one in scaled), other_gap=None,
+        )  # fmt: skip
+    return Entry(cell, preset, first.value, first.low, first.high, verdict, first)
+
+
+def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], costs: Costs) -> Standing:
+    preset = ways[0]
+    absent = solver_missing(preset.solver)
+    if absent:
+        return Standing(table, without(cell, preset, "not run", absent), needs=absent)
+    sets = preset.mean_of or preset.data[:1]
+    cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]
+    number = preset.count if preset.reference_mean else min(preset.count, ENOUGH)
+    seconds, basis = _total(cost, number * preset.repeats)
+    needs = weights_needed(preset, costs.size(sets[0]) if sets else None)
+    if needs:
+        entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
+        return Standing(table, entry, needs, seconds, number, basis)
+    entry = without(cell, preset, "not run", "no records are stored")
+    return Standing(table, entry, "a run", seconds, number, basis)
+
+
+def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str]:
+    known = [cost for cost in costs if cost is not None]
+    if not known or len(known) < len(costs):
+        return None, "nothing near is stored"
+    return round(number * sum(cost.seconds for cost in known), 3), known[0].basis
+
+
+def weights_needed(preset: CellPreset, size: float | None) -> str:
+    """Name the command that gets a cell's weights, and the git blob hash of the file where the authors publish one.
+
+    Empty where the weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
+    """
+    from nco_bench.cards import card, official_weights, weights_owner
+    from nco_bench.weights.choice import at_hand, default_weights, how_to_get
+    from nco_bench.weights.pulling import in_mirror
+
+    solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
+    names = (*preset.data[:1], *preset.mean_of[:1])
+    problem = next((p for p in ("cvrp", "bpp3d") if any(p in one for one in names)), "tsp")
+    info, table = card(solver), official_weights()
+    if info.kind != "neural" or "random" in preset.weights:
+        return ""
+    if not preset.weights and problem not in info.problems:
+        return ""  # networks of one task find their own
+    if problem == "bpp3d" and not preset.weights:
+        return "" if at_hand(solver) else how_to_get(solver, problem).command
+    wanted = preset.weights or (default_weights(solver, problem, round(size or 100)),)
+    full = [n for one in wanted for n in (one, f"{solver}-{one}", f"{owner}-{one}")]
+    if any(at_hand(name) or (name in table and in_mirror(table[name])) for name in full):
+        return ""
+    found = next((table[name] for name in full if name in table), None) or next(
+        (one for one in table.values() if (one.model, one.problem) == (owner, problem)), None
+    )
+    if found is not None:
+        return f"nco-bench weights pull {found.name} (git blob {found.git_blob_sha1})"
+    advice = how_to_get(solver, problem)
+    return f"{advice.before}, then {advice.command}" if advice.before else advice.command

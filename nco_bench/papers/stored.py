@@ -1,0 +1,156 @@
+"""Which stored records answer a printed number, found by the facts of their cells: nothing is loaded, generated or run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from nco_bench.cards import cards, weights_owner
+from nco_bench.datasets.identity import stream_of
+from nco_bench.errors import ResultsError
+from nco_bench.papers.measuring import Measured, Records
+from nco_bench.papers.preset import CellPreset
+from nco_bench.problems import problem as problem_module
+from nco_bench.reports.frame.load import Group, ResultFrame, load_frame
+from nco_bench.runs.records import Cell, find_runs
+from nco_bench.settings import pairs
+
+Configuration = tuple[str, str, str, str, tuple[tuple[str, str], ...], float]
+"""Solver, decoding, logit scale, coordinate scale, parameters, time limit."""
+
+
+class Stored:
+    """The records of some results folders, looked up by what a preset asks for.
+
+    Attributes
+    ----------
+    frame
+        All of them; None where the folders hold none.
+    """
+
+    def __init__(self, frame: ResultFrame | None) -> None:
+        self.frame = frame
+        self._records = None if frame is None else Records(frame)
+        self._groups: dict[Configuration, list[Group]] = {}
+        filled = set() if frame is None else set(frame.records["group"].tolist())
+        for code, group in enumerate(() if frame is None else frame.groups):
+            if code in filled and _current(group.cell):
+                self._groups.setdefault(_configuration_of(group.cell), []).append(group)
+
+    def measure(self, preset: CellPreset) -> Measured | None:
+        """Read the number of a cell from what is stored of the first of its datasets that has records; None without any."""
+        for name in preset.data:
+            group = self._group(preset, name)
+            if group is not None:
+                return self._measure(preset, name, group)
+        return None
+
+    def _measure(self, preset: CellPreset, name: str, group: Group) -> Measured | None:
+        assert self._records is not None
+        reference: Cell | float | None = None
+        if preset.metric == "gap-of-means" and preset.reference_mean:
+            reference = preset.reference_mean
+        part = self._records.part(group.cell, preset.count, preset.repeats)
+        if part.empty or (isinstance(reference, float) and part["instance"].nunique() < preset.count):
+            return None  # a part of a set has no gap to the mean of all of it
+        lacks = preset.metric in ("gap", "gap-of-means") and part["reference"].isna().any()
+        if lacks and reference is None and preset.reference:
+            other = self._group(CellPreset(solver=preset.reference, seed=preset.seed), name)
+            if other is None:
+                return None
+            reference = other.cell
+        return self._records.measure(preset.metric, group.cell, preset.count, preset.repeats, reference)
+
+    def _group(self, preset: CellPreset, name: str) -> Group | None:
+        fitting = [
+            group
+            for group in self._groups.get(configuration(preset), ())
+            if _is_of(group, name) and group.cell.seed == preset.seed and _weights_fit(group.cell, preset)
+        ]
+        return max(fitting, key=lambda group: group.cell.instances, default=None)
+
+
+def stored_in(folders: Sequence[Path], instances: Path | None) -> Stored:
+    """Read the records of some results folders; folders without any runs are an empty store.
+
+    Raises
+    ------
+    ResultsError
+        For damaged runs.
+    """
+    filled = [folder for folder in folders if find_runs(folder)]
+    try:
+        return Stored(load_frame(filled, instances) if filled else None)
+    except ResultsError as error:
+        if "no results yet" in str(error):  # runs that were stopped before their first record
+            return Stored(None)
+        raise
+
+
+def configuration(preset: CellPreset) -> Configuration:
+    """Return what a preset's records must have been made with, apart from weights."""
+    name, _, rest = preset.solver.partition(":")
+    given = pairs(f"solver {preset.solver!r}", rest.split(":")) if rest else {}
+    known = cards().get(name)
+    decoding, scale = preset.decoding, preset.logit_scale
+    if known is not None and known.decodings:
+        decoding = given.pop("decoding", "") or decoding or known.decodings[0]
+        given.pop("weights", None)
+    else:
+        decoding = scale = ""
+    if scale:
+        from nco_bench.nn.logit_scale import resolved
+
+        assert known is not None
+        scale = resolved(scale, glimpse=known.glimpse, model=known.name)
+    params = tuple(sorted({**preset.params, **given}.items()))
+    return name, decoding, scale, preset.coordinate_scale, params, preset.time_limit
+
+
+def _configuration_of(cell: Cell) -> Configuration:
+    options: Mapping[str, Any] = cell.options
+    return (
+        cell.solver, cell.decoding, options.get("logit_scale") or "", options.get("coordinate_scale") or "",
+        tuple(sorted((options.get("params") or {}).items())), options.get("time_limit") or 0.0,
+    )  # fmt: skip
+
+
+def _current(cell: Cell) -> bool:
+    """Whether a run of today would find the same: records of an older solver or problem are of another one."""
+    known = cards().get(cell.solver)
+    if known is None or known.version != cell.solver_version:
+        return False
+    return bool(cell.problem_version == problem_module(cell.problem).VERSION)
+
+
+def _is_of(group: Group, name: str) -> bool:
+    stream = stream_of(name)
+    if stream is not None and group.whole.stream:
+        return stream[0] == group.whole.stream
+    return name in group.whole.names or name in group.sources
+
+
+def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
+    if cell.weights is None:
+        return True
+    name = str(cell.weights.get("name"))
+    if name == "random" or not _unchanged(name, str(cell.weights.get("sha256"))):
+        return name == "random" and "random" in preset.weights
+    if not preset.weights:
+        return True
+    owner = weights_owner(cell.solver)
+    return name in {
+        full for one in preset.weights for full in (one, f"{cell.solver}-{one}", f"{owner}-{one}")
+    }
+
+
+@lru_cache(maxsize=512)
+def _unchanged(name: str, sha256: str) -> bool:
+    """Whether weights of this name are not at hand, or still the same ones."""
+    from nco_bench.weights.manifest import manifest_path, read_manifest
+    from nco_bench.weights.store import SHIPPED, SUFFIX
+
+    path = SHIPPED / f"{name}{SUFFIX}"
+    return not path.is_file() or read_manifest(manifest_path(path)).sha256 == sha256

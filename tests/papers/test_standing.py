@@ -1,0 +1,135 @@
+"""`reproduce --status` and `--fill`: what stored records answer, what the rest costs, and that a budget is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nco_bench.cli import app
+from nco_bench.datasets.load import Places
+from nco_bench.papers import preset
+from nco_bench.papers.filling import fill
+from nco_bench.papers.reproducing import tables_of
+from nco_bench.papers.running import Runner
+from nco_bench.papers.standing import standings, weights_needed
+from nco_bench.papers.stored import stored_in
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.relay import QuietDisplay
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def nco(*arguments: str, results: Path) -> int:
+    return app.run([*arguments, "--results", str(results), "--instances", str(results / "none")])
+
+
+def status(results: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, list[dict[str, Any]]]:
+    capfd.readouterr()
+    assert nco("reproduce", "tropical", "--table", "2", "--status", "--json", results=results) == 0
+    found: dict[str, list[dict[str, Any]]] = json.loads(capfd.readouterr().out)
+    return found
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A preset with two rows that a classical solver answers in a moment; the folder for results."""
+    folder = tmp_path / "tropical" / "presets"
+    folder.mkdir(parents=True)
+    (folder / "table-2.toml").write_text("""
+        [[rule]]
+        cannot = "not here"
+        [[rule]]
+        column = "CPU time"
+        row = "Tropical .*"
+        metric = "seconds"
+        solver = "nearest-neighbor"
+        data = "tsp20"
+        count = { smoke = 1, cpu = 20, full = 10000 }
+    """)
+    monkeypatch.setattr(preset, "paper_room", lambda paper: tmp_path / paper)
+    return tmp_path / "results"
+
+
+def test_an_open_cell_costs_what_the_nearest_record_says_and_a_budget_answers_it(
+    small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = status(small, capfd)
+    assert not small.exists()
+    (open_cell,) = [one for one in before["open"] if one["needs"] == "a run"]
+    assert open_cell["seconds"] is None  # nothing near is stored
+
+    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=2", results=small) == 0
+    (open_cell,) = [one for one in status(small, capfd)["open"] if one["needs"] == "a run"]
+    each = load_frame(small).records["seconds"].mean()
+    assert open_cell["seconds"] == pytest.approx(16 * each * (20 / 30) ** 2, abs=1e-3)
+    assert open_cell["status"] == "not run"
+
+    assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "60s", results=small) == 0
+    frame = load_frame(small).select(datasets=["tsp20"])
+    assert len(frame.records) == 16
+    after = status(small, capfd)
+    assert not [one for one in after["open"] if one["needs"] == "a run"]
+    assert {"paper": "tropical", "table": "2", "status": "not comparable", "cells": 1} in after["counts"]
+    assert sum(one["cells"] for one in after["counts"]) == sum(one["cells"] for one in before["counts"])
+
+    assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "60s", results=small) == 0
+    assert "0 cells answered" in capfd.readouterr().err
+
+
+def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_short(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=1", results=small) == 0
+    found = standings(tables_of("tropical", "2"), stored_in([small], None))
+    (cell,) = [one for one in found if one.runnable]
+    runner = Runner(small, Places(small / "none"), QuietDisplay())
+    dear = fill([replace(cell, seconds=61.0)], runner, 60.0, lambda _: None)
+    assert (dear.answered, dear.left, dear.stopped) == (0, 1, False)
+    slow = replace(cell.entry.preset, solver="two-opt", data=("tsp3000:count=4000",))
+    longer = replace(cell, entry=replace(cell.entry, preset=slow), seconds=0.01, instances=4000)
+    cut = fill([longer], runner, 2.0, lambda _: None)
+    assert (cut.answered, cut.stopped) == (0, True)
+    assert cut.seconds < 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fill",), "--fill needs a budget"),
+        (("--budget", "2h"), "add --fill"),
+        (("--status", "--fill", "--budget", "2h"), "give one of them"),
+    ],
+)
+def test_status_and_fill_refuse_what_makes_no_sense(
+    arguments: tuple[str, ...], said: str, small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert nco("reproduce", "tropical", "--table", "2", *arguments, results=small) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_cells_without_weights_name_the_command_and_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    bq = preset.CellPreset(metric="gap", solver="bq", data=("tsp100",), count=10)
+    wanted = "nco-bench weights pull bq-official-tsp100 (git blob cf63c360d358fa50c05a36e89c8acade56a42c0c)"
+    assert weights_needed(bq, 100.0) == wanted
+    assert weights_needed(replace(bq, solver="pens-a"), 100.0) == ""  # ships
+    assert weights_needed(replace(bq, solver="lkh3"), 100.0) == ""
+
+
+def test_kept_records_answer_what_they_answered_when_the_tables_were_made() -> None:
+    """SIT's Table 1: random insertion on LEHD's CVRP-1000 with SIT's own code is 57.42, as printed."""
+    stored = stored_in([REPOSITORY / "results" / "cpu"], REPOSITORY / "instances")
+    found = standings(tables_of("sit", "1"), stored)
+    (cell,) = [
+        one.entry for one in found
+        if (one.entry.cell.row, one.entry.cell.column) == ("Random Insertion", "CVRP1K | Obj.")
+    ]  # fmt: skip
+    assert cell.value == pytest.approx(57.42, abs=0.005)
+    assert cell.verdict.status == "reproduced"

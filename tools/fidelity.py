@@ -1,0 +1,104 @@
+"""Write docs/fidelity.md: how the papers' numbers stand by the records in results/, and what is known of differences.
+
+Usage: python tools/fidelity.py [--check]. With --check nothing is written, and status 1 says that the page is out of date.
+What was tried on cells that differ is written by hand in docs/fidelity-causes.md; earlier counts in
+docs/fidelity-history.csv.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from nco_bench.papers.judging import STATUSES, TOLERANCE
+from nco_bench.papers.reproducing import tables_of
+from nco_bench.papers.standing import Standing, standings
+from nco_bench.papers.stored import stored_in
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, CAUSES, HISTORY = (ROOT / "docs" / f"fidelity{end}" for end in (".md", "-causes.md", "-history.csv"))
+WORST = 20
+
+
+def page(found: Sequence[Standing], causes: str, history: str) -> str:
+    """Return the page's text; the same records give the same bytes."""
+    parts = [
+        "# How far the papers' numbers are reproduced",
+        "Made by `python tools/fidelity.py` from the records under `results/` (`nco-bench reproduce --status`); nothing is "
+        "run for it, so numbers that a function gets by running networks count as not run.",
+        f"{TOLERANCE}.",
+        "## Counts",
+        _counts(found),
+        "## The worst differences",
+        _worst(found),
+        "## Causes",
+        causes.strip(),
+        "## By version",
+        _table([line.split(",") for line in history.split()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _counts(found: Sequence[Standing]) -> str:
+    statuses = [s for s in STATUSES if any(one.entry.verdict.status == s for one in found)]
+    tables = list(dict.fromkeys((one.table.paper, str(one.table.number)) for one in found))
+    counts = Counter((one.table.paper, str(one.table.number), one.entry.verdict.status) for one in found)
+    rows = [[p, t, *(str(counts[p, t, s] or "") for s in statuses)] for p, t in tables]
+    total = Counter(one.entry.verdict.status for one in found)
+    return _table([["paper", "table", *statuses], *rows, ["all", "", *(str(total[s]) for s in statuses)]])
+
+
+def _worst(found: Sequence[Standing]) -> str:
+    def relative(one: Standing) -> float:
+        printed, ours = one.entry.cell.number, one.entry.value
+        return 0.0 if printed is None or ours is None else abs(ours - printed) / max(abs(printed), 1e-12)
+
+    differing = [one for one in found if one.entry.verdict.status.startswith("differs")]
+    worst = sorted(differing, key=lambda one: -relative(one))[:WORST]
+    rows = [
+        [
+            f"{one.table.paper} {one.table.number}", one.entry.cell.row, one.entry.cell.column,
+            one.entry.cell.value, f"{one.entry.value:.4g}", f"{100 * relative(one):.1f} %",
+            one.entry.verdict.status, one.entry.verdict.reason,
+        ]
+        for one in worst
+    ]  # fmt: skip
+    return _table([["table", "row", "column", "printed", "ours", "relative", "status", "why"], *rows])
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def made() -> str:
+    """Return the page by the records that are kept."""
+    os.environ["NCO_BENCH_CACHE"] = str(
+        ROOT / "no-cache"
+    )  # weights that one machine pulled are not everybody's
+    os.environ.pop("NCO_BENCH_MIRROR", None)
+    folders = sorted(path for path in (ROOT / "results").iterdir() if path.is_dir() and path.name != "runs")
+    found = standings(tables_of("all", None), stored_in(folders, ROOT / "instances"))
+    return page(found, CAUSES.read_text(encoding="utf-8"), HISTORY.read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page, or say whether it is up to date."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python tools/fidelity.py [--check]", file=sys.stderr)
+        return 2
+    text = made()
+    if arguments:
+        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
+            print("docs/fidelity.md is out of date; make it with: python tools/fidelity.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
