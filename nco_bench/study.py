@@ -62,6 +62,8 @@ class Study:
         Compute again what is stored.
     update_references
         Keep solutions that beat the reference.
+    in_process
+        Run solvers of files and of installed packages in this process, not in one of their own.
     results, instances
         Folders of runs and of datasets; None means the environment's (``NCO_BENCH_RESULTS``, ``NCO_BENCH_INSTANCES``) or
         ``results/runs`` and ``instances``.
@@ -86,6 +88,7 @@ class Study:
     executor: str = "local"
     fresh: bool = False
     update_references: bool = False
+    in_process: bool = False
     results: str | Path | None = None
     instances: str | Path | None = None
     source: Mapping[str, str] = field(default_factory=dict)
@@ -135,6 +138,7 @@ class Study:
             executor=self.executor,
             fresh=self.fresh,
             update_references=self.update_references,
+            in_process=self.in_process,
             command=command or self.call(),
             study=dict(self.source) or None,
         )

@@ -94,6 +94,12 @@ def run(
     update_references: Annotated[
         bool, typer.Option("--update-references", help="Keep solutions that beat the reference.")
     ] = False,
+    in_process: Annotated[
+        bool,
+        typer.Option(
+            "--in-process", help="Run solvers of files and packages in this process, to debug them."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what would be solved and how long it may take; write nothing."),
@@ -133,6 +139,7 @@ def run(
         executor=executor,
         fresh=fresh,
         update_references=update_references,
+        in_process=in_process,
         results=results,
         instances=instances,
         source=context.meta.get(STUDY, {}),

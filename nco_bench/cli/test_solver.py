@@ -20,7 +20,8 @@ def test_solver(
     from nco_bench.solvers.protocol import SolverOptions
     from nco_bench.solvers.registry import choose
 
-    checks = check_solver(choose(solver, SolverOptions()))
+    # In this process, where it can be seen whether it writes into an instance.
+    checks = check_solver(choose(solver, SolverOptions(in_process=True)))
     broken = [check for check in checks if not check.ok]
     if json:
         print_json({"solver": solver, "ok": not broken, "checks": [asdict(check) for check in checks]})

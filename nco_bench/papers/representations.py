@@ -63,7 +63,7 @@ def load_policy(solver: str) -> tuple[str, nn.Module]:
     """
     from nco_bench.solvers.protocol import SolverOptions
 
-    choice = choose(solver, SolverOptions())
+    choice = choose(solver, SolverOptions(in_process=True))
     name, weights = choice.info.name, choice.options.weights
     if choice.info.family != "path":
         raise BadInputError(f"{solver}: features of path models only, such as decoder-6x128 or pens-a.")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Reference
 from nco_bench.problems import Instance, Problem
 from nco_bench.runs.records import Record
+from nco_bench.shown import shown
 from nco_bench.solvers.protocol import Failure, Outcome, Solved
 
 
@@ -110,7 +111,7 @@ def _without_cost(
     return Record(
         **place._asdict(), name=instance.name, n=instance.n, convention=instance.convention, reference=reference,
         status=status, cost=None, optimal=False, solution=None, solution_sha256=None,
-        message=" ".join(message.split())[:2000],
+        message=shown(message),
     )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ class RunRequest:
     executor: str = "local"
     fresh: bool = False
     update_references: bool = False
+    in_process: bool = False
     command: str = ""
     study: Mapping[str, str] | None = None
 
@@ -214,6 +215,7 @@ def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
         logit_scale=request.logit_scale,
         coordinate_scale=request.coordinate_scale,
         params=request.params,
+        in_process=request.in_process,
     )
     for decoding in request.decodings:
         parse_decoding(decoding)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
+from nco_bench.isolation.foreign import guard
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import Batch, Level, opened
 from nco_bench.runs.clock import PeakMemory, resident_mb
@@ -73,6 +74,7 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     BadInputError
         When no solver of the request can run on any of its datasets.
     """
+    guard(request.results, request.places.instances)
     with Capture() as environment:
         datasets = load_datasets(request)
         ready, skipped = usable(plan_cells(request, datasets))

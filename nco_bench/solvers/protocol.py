@@ -83,6 +83,8 @@ class SolverOptions:
         ``cpu``, ``cuda`` or ``cuda:i`` (``auto`` is resolved before).
     params
         Further ``KEY=VALUE`` settings of this solver, as strings.
+    in_process
+        Whether a solver of a user's file or of an installed package lives in this process, not in one of its own.
     """
 
     solver: str = ""
@@ -92,6 +94,7 @@ class SolverOptions:
     coordinate_scale: str | None = None
     device: str = "cpu"
     params: Mapping[str, str] = field(default_factory=dict)
+    in_process: bool = False
 
 
 def read_params(solver: str, given: Mapping[str, str], **known: tuple[type, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from nco_bench.settings import pairs
 from nco_bench.solvers.protocol import Solver, SolverOptions
 
 C = TypeVar("C", bound=type)
+NEEDED = ("unsupported", "prepare", "solve")
+"""Methods without which a class is no solver."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,12 @@ _registered: dict[str, Card] = {}
 
 _of_file: dict[str, dict[str, Card]] = {}
 """Module name of a user file to the solvers that it registers."""
+
+_files: dict[str, str] = {}
+"""Module name of a user file that was imported here to its path."""
+
+_described: dict[str, dict[str, Card]] = {}
+"""Solvers of user files that were imported elsewhere, by path, time and size of the file."""
 
 
 def register(
@@ -51,12 +59,22 @@ def register(
     Raises
     ------
     BadInputError
-        If the name is taken by a built-in solver, or the class stands within a function.
+        If the name is no plain text or is taken by a built-in solver, or what is decorated is no class at the top of a file
+        with the methods of a solver.
     """
+    if not isinstance(name, str) or not name.isprintable() or not name.strip() or ":" in name:
+        raise BadInputError(f"register({name!r}): a solver's name is printable text without colons.")
     if name in cards():
         raise BadInputError(f"The solver name {name!r} is taken by a built-in solver; choose another.")
 
     def decorate(cls: C) -> C:
+        if not isinstance(cls, type):
+            raise BadInputError(f"register({name!r}) decorates a {type(cls).__name__}, no class.")
+        missing = [method for method in NEEDED if not callable(getattr(cls, method, None))]
+        if missing:
+            raise BadInputError(
+                f"The solver {name!r}: the class {cls.__name__} has no method {missing[0]}()."
+            )
         if "<locals>" in cls.__qualname__:
             raise BadInputError(
                 f"The solver {name!r} is a class within a function; define it at the top of its file."
@@ -134,7 +152,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     place = f"solver {text!r}"
     if name.endswith(".py"):
         wanted = rest.pop(0) if rest and "=" not in rest[0] else None
-        info = load_file(Path(name), wanted)
+        info = load_file(Path(name), wanted, in_process=defaults.in_process)
     elif name.endswith(".toml") or name == "external":
         from nco_bench.solvers.external.program import load_program, program_info
 
@@ -152,19 +170,49 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     return SolverChoice(info, options, label)
 
 
-def create(choice: SolverChoice) -> Solver:
-    """Make the solver; cheap, everything slow is in its ``prepare``."""
-    solver: Solver = _import_class(choice.info)(choice.options)
-    return solver
+def create(choice: SolverChoice, *, alone: bool = False) -> Solver:
+    """Make the solver; cheap, everything slow is in its ``prepare``.
+
+    A user's file and what an installed package brings live in a process of their own, unless the options say otherwise;
+    there, and for classes that were registered in this process, `Guarded` checks what they return. `alone` says that this
+    is that process.
+    """
+    info, options = choice.info, choice.options
+    if not is_strange(info):
+        solver: Solver = _import_class(info)(options)
+        return solver
+    from nco_bench.solvers.external.guarded import Guarded
+    from nco_bench.solvers.external.stranger import StrangerSolver
+
+    if not options.in_process and _can_move(info):
+        return StrangerSolver(info, options)
+    where = _files.get(info.target.partition(":")[0], info.target.partition(":")[0])
+    return Guarded(lambda: _import_class(info)(options), where, alone=alone)
+
+
+def is_strange(info: Card) -> bool:
+    """Whether code that is not ours runs when this solver does: a file's, a package's, a notebook's."""
+    outside = [name for name in (info.target, info.network) if name and not name.startswith("nco_bench.")]
+    return bool(outside)
+
+
+def _can_move(info: Card) -> bool:
+    """Whether another process can make it too: a file can be read there; a class of a notebook can not."""
+    return info.target.rpartition(":")[0].endswith(".py") or info.name not in _registered
 
 
 def _import_class(info: Card) -> type:
     module, _, name = info.target.partition(":")
-    return getattr(importlib.import_module(module), name)
+    found = getattr(importlib.import_module(module), name, None)
+    if not isinstance(found, type):
+        raise BadInputError(f"{info.name}: {module} has no class {name}.")
+    return found
 
 
-def load_file(path: Path, name: str | None = None) -> Card:
-    """Import a user's file and return the solver it registers; its version holds the file's hash.
+def load_file(path: Path, name: str | None = None, *, in_process: bool = False) -> Card:
+    """Read a user's file and return the solver that it registers; its version holds the file's hash.
+
+    The file is imported in a process of its own, or in this one where it was asked for.
 
     Raises
     ------
@@ -173,6 +221,36 @@ def load_file(path: Path, name: str | None = None) -> Card:
     """
     if not path.is_file():
         raise BadInputError(f"{path}: no such solver file.")
+    path = path.resolve()
+    if in_process:
+        mine = import_file(path)
+    else:
+        from nco_bench.solvers.external.stranger import described
+
+        known = f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}"
+        if known not in _described:
+            _described[known] = {card.name: card for card in described(path)}
+        mine = _described[known]
+    _registered.update(mine)
+    if not mine:
+        raise BadInputError(
+            f"{path}: registers no solver; decorate a class with @nco_bench.solvers.register(...)."
+        )
+    if name is None and len(mine) > 1:
+        raise BadInputError(f"{path}: registers {', '.join(sorted(mine))}; name one as {path}:NAME.")
+    if name is not None and name not in mine:
+        raise UnknownNameError(f"solver of {path}", name, mine)
+    return mine[name or next(iter(mine))]
+
+
+def import_file(path: Path) -> dict[str, Card]:
+    """Import a user's file into this process, once, and return the cards of its solvers by name.
+
+    Raises
+    ------
+    BadInputError
+        If it fails to import.
+    """
     module = _module_name(path)
     if module not in _of_file:
         known = dict(_registered)
@@ -184,17 +262,8 @@ def load_file(path: Path, name: str | None = None) -> Card:
             for n, info in _registered.items()
             if known.get(n) is not info
         }
-    mine = _of_file[module]
-    _registered.update(mine)
-    if not mine:
-        raise BadInputError(
-            f"{path}: registers no solver; decorate a class with @nco_bench.solvers.register(...)."
-        )
-    if name is None and len(mine) > 1:
-        raise BadInputError(f"{path}: registers {', '.join(sorted(mine))}; name one as {path}:NAME.")
-    if name is not None and name not in mine:
-        raise UnknownNameError(f"solver of {path}", name, mine)
-    return mine[name or next(iter(mine))]
+        _files[module] = str(path)
+    return _of_file[module]
 
 
 def _module_name(path: Path) -> str:
@@ -209,11 +278,15 @@ def _execute(path: Path) -> None:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[spec.name]
-        if isinstance(error, BadInputError):
+    except BaseException as error:
+        sys.modules.pop(spec.name, None)
+        if isinstance(error, KeyboardInterrupt):
             raise
-        raise BadInputError(f"{path}: cannot be imported ({type(error).__name__}: {error}).") from error
+        if isinstance(error, BadInputError):
+            raise BadInputError(f"{path}: {error}") from None
+        from nco_bench.solvers.external.guarded import describe
+
+        raise BadInputError(f"{path}: cannot be imported ({describe(error)}).") from error
 
 
 def resolved_options(options: SolverOptions) -> Mapping[str, Any]:

@@ -1,0 +1,239 @@
+"""Solvers of a user's file or of an installed package, in a process of their own.
+
+`StrangerSolver` follows the solver's protocol here and calls the real one there (`isolation.foreign`). A crash, an exit or a
+hang costs the instance in hand; the process is then started anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nco_bench.cards import Card
+from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
+from nco_bench.isolation.foreign import ChildDiedError, ForeignProcess
+from nco_bench.isolation.transport import pack_instances, unpack_instances
+from nco_bench.problems import Instance
+from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
+
+MAKER = f"{__name__}:Room"
+IMPORT_SECONDS = 300.0
+CLOSE_SECONDS = 5.0
+GRACE = (1.1, 2.0)
+"""How much longer than its time limit a batch may take before it is killed: factor and seconds."""
+
+Described = list[dict[str, Any]]
+
+
+class Room:
+    """What lives in the child: the file (or the installed package) and, once it is made, the solver.
+
+    Parameters
+    ----------
+    file
+        The user's file; empty for a solver of an installed package.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._solver: Any = None
+        self._dataset: Any = None
+
+    def describe(self) -> Described:
+        """Import the file and tell what solvers it registers."""
+        from nco_bench.solvers.registry import import_file
+
+        cards = import_file(Path(self._file)).values()
+        return [
+            {key: getattr(one, key) for key in ("name", "problems", "paper", "version", "decodings")}
+            for one in cards
+        ]
+
+    def create(self, name: str, options: Any) -> None:
+        """Make the solver; its options say that it is in its own process."""
+        from nco_bench.solvers import registry
+
+        info = registry.import_file(Path(self._file))[name] if self._file else registry.find(name)
+        choice = registry.SolverChoice(info, options, name)
+        self._solver = registry.create(choice, alone=True)
+
+    def look(self, dataset: Dataset) -> None:
+        """Take the dataset that later calls are about."""
+        self._dataset = dataset
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the solver."""
+        return getattr(self._solver, method)(*arguments)
+
+    def ask_of_dataset(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the solver with the dataset."""
+        return getattr(self._solver, method)(self._dataset, *arguments)
+
+    def solve(self, block: Any, seed: int, time_limit: float | None, progress: Progress) -> Sequence[Outcome]:
+        """Solve instances that `pack_instances` packed."""
+        return self._solver.solve(
+            unpack_instances(block), seed=seed, time_limit=time_limit, progress=progress
+        )
+
+
+_loaded: dict[str, ForeignProcess] = {}
+"""Processes that have imported a file to describe it, by file, until the first solver of it takes one over."""
+
+
+def described(file: Path) -> list[Card]:
+    """Import a user's file in a process of its own and return the cards of the solvers that it registers.
+
+    Raises
+    ------
+    BadInputError
+        If the file cannot be imported, or takes longer than five minutes.
+    """
+    process = ForeignProcess(MAKER, str(file))
+    try:
+        found = process.call("describe", seconds=IMPORT_SECONDS)
+        cards = [_card(file, one) for one in found]
+    except (SolverFailedError, MemoryError, TypeError, KeyError) as error:
+        process.close()
+        raise BadInputError(f"{file}: cannot be imported: {error}.") from None
+    except BaseException:
+        process.close()
+        raise
+    _loaded[str(file)] = process
+    return cards
+
+
+def _card(file: Path, known: dict[str, Any]) -> Card:
+    name, paper, version = (str(known[key]) for key in ("name", "paper", "version"))
+    problems, decodings = (tuple(map(str, known[key])) for key in ("problems", "decodings"))
+    return Card(name, f"{file}:{name}", problems, "external", paper, decodings=decodings, version=version)
+
+
+class StrangerSolver:
+    """A solver that lives in another process.
+
+    Parameters
+    ----------
+    info
+        Its card; the target of a file's solver is ``FILE.py:NAME``.
+    options
+        As its class takes them.
+    """
+
+    def __init__(self, info: Card, options: SolverOptions) -> None:
+        file = info.target.rpartition(":")[0]
+        self._where = file if file.endswith(".py") else f"package of {info.name}"
+        self._name, self._options = info.name, findable(dataclasses.replace(options, in_process=True))
+        self._process = (
+            _loaded.pop(file)
+            if file in _loaded
+            else ForeignProcess(MAKER, file if file.endswith(".py") else "")
+        )
+        self._made = self._prepared = False
+        self._dataset: Dataset | None = None
+
+    def _call(self, method: str, *arguments: Any, **how: Any) -> Any:
+        """Call the other process, which is brought to where the last one was if it is a new one."""
+        if not (self._made and self._process.runs):
+            self._process.call("create", self._name, self._options)
+            self._made = True
+            if self._dataset is not None:
+                self._process.call("look", without_references(self._dataset))
+                if self._prepared:
+                    self._process.call("ask_of_dataset", "prepare")
+        return self._process.call(method, *arguments, **how)
+
+    def _ask(self, method: str, *arguments: Any, dataset: Dataset | None = None) -> Any:
+        """Call what is no solving: when the process dies of it, the user has to mend the solver."""
+        try:
+            if dataset is None:
+                return self._call("ask", method, *arguments)
+            if dataset is not self._dataset:
+                self._dataset, self._prepared = None, False
+                self._call("look", without_references(dataset))
+                self._dataset = dataset
+            return self._call("ask_of_dataset", method, *arguments)
+        except SolverFailedError as error:
+            raise BadInputError(f"{self._where}: {method}(): {error}.") from None
+
+    def unsupported(self, dataset: Dataset) -> str | None:
+        """Return why it cannot run on the dataset, or None."""
+        found = self._ask("unsupported", dataset=dataset)
+        return None if found is None else str(found)
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Let it prepare; again whenever its process had to be started anew."""
+        self._ask("prepare", dataset=dataset)
+        self._prepared = True
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Return its batch size."""
+        return int(self._ask("batch_size", dataset=dataset))
+
+    def budget(self, dataset: Dataset, time_limit: float | None) -> str:
+        """Return what it says of the time that it will take."""
+        return str(self._ask("budget", time_limit, dataset=dataset))
+
+    def notes(self) -> list[str]:
+        """Return its notes for the records."""
+        return list(map(str, self._ask("notes")))
+
+    def weights_facts(self) -> dict[str, Any] | None:
+        """Return what it says of its weights."""
+        found = self._ask("weights_facts")
+        return dict(found) if found is not None else None
+
+    def solve(
+        self, batch: Sequence[Instance], *, seed: int, time_limit: float | None, progress: Progress
+    ) -> Sequence[Outcome]:
+        """Return one outcome per instance; a batch that cannot be had as a whole raises, and is cut in two by the runner."""
+        factor, more = GRACE
+        seconds = None if time_limit is None else factor * time_limit * len(batch) + more
+        try:
+            found = self._call(
+                "solve", pack_instances(list(batch)), seed, time_limit, seconds=seconds, progress=progress
+            )
+        except ChildDiedError as error:
+            if len(batch) > 1:
+                raise
+            return [Failure(error.status, str(error))]
+        except BadInputError as error:  # of a process that was started anew
+            raise SolverFailedError(str(error)) from None
+        return found if isinstance(found, list) else []
+
+    def close(self) -> None:
+        """Let it free what it took, for five seconds at most, and end its process."""
+        try:
+            if self._made and self._process.runs:
+                self._process.call("ask", "close", seconds=CLOSE_SECONDS)
+        except (NcoBenchError, MemoryError) as error:
+            print(f"{self._where}: close(): {error}", file=sys.stderr)
+        finally:
+            self._made = self._prepared = False
+            self._process.close()
+
+
+def findable(options: SolverOptions) -> SolverOptions:
+    """Make relative paths of files absolute: the other process works in a folder of its own."""
+    weights, params = options.weights, {key: _absolute(value) for key, value in options.params.items()}
+    return dataclasses.replace(
+        options, weights=None if weights is None else _absolute(weights), params=params
+    )
+
+
+def _absolute(value: str) -> str:
+    path = Path(value)
+    return (
+        str(path.resolve())
+        if value and len(value) < 4096 and os.path.exists(value) and path.suffix
+        else value
+    )
+
+
+def without_references(dataset: Dataset) -> Dataset:
+    """Return the dataset as a stranger gets it: no cost and no tour that somebody found."""
+    return dataclasses.replace(dataset, references=(None,) * len(dataset))
