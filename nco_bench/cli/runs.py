@@ -17,9 +17,7 @@ from nco_bench.cli.options import (
     Results,
 )
 
-group = typer.Typer(
-    help="Stored runs: list, show, remove, bring together, pack, export.", no_args_is_help=True
-)
+group = typer.Typer(help="Stored runs: list, show, remove, merge, pack, export.", no_args_is_help=True)
 
 Data = Annotated[
     list[str] | None, typer.Option("--data", help="Only of these datasets, or 'tsp*'; repeatable.")

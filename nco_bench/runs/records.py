@@ -392,9 +392,8 @@ def find_runs(results: Path) -> list[Run]:
             # Another process takes its folder away when it finds nothing to do.
             if path.exists():
                 raise
-    archives = (
-        sorted(results.glob("*.parquet")) if results.is_dir() else [results] if results.is_file() else ()
-    )
+    alone = results.suffix == ".parquet" and results.is_file()
+    archives = sorted(results.glob("*.parquet")) if results.is_dir() else [results] if alone else []
     for path in archives:
         from nco_bench.runs.archives import archived_runs
 

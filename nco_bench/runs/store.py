@@ -64,7 +64,7 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
-        self._archive = results if results.is_file() else None
+        self._archive = results if results.suffix == ".parquet" and results.is_file() else None
         if (
             self._archive is not None
         ):  # what stands in it is found; that something is missing shows when a cell starts

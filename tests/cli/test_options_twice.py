@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from nco_bench.cli.app import build, run
+from nco_bench.runs.records import find_runs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "results"
@@ -76,7 +77,7 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
 ELSEWHERE = {
     ("generate", "--param"), ("run", "--seed"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"),
     ("train", "--data"),
-    ("train", "--config"), ("train", "--validation"),
+    ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"), ("site", "build", "--results"),
 }  # fmt: skip
 
 TRACER = """
@@ -197,6 +198,21 @@ def test_generate_takes_several_parameters(folder: Path, capfd: pytest.CaptureFi
     arguments = ["--param", "range=-1..1", "--param", "demand=unit", "--json"]
     assert run(["generate", "cvrp", "--n", "20", "--count", "2", *arguments]) == 0
     assert json.loads(capfd.readouterr().out)["name"].endswith(":demand=unit:range=-1..1:count=2")
+
+
+def test_archives_and_leaderboards_take_several_folders(folder: Path) -> None:
+    packed, made = {}, {}
+    for names in (("a",), ("b",), ("a", "b")):
+        given = [word for name in names for word in ("--results", name)]
+        out = "-".join(names)
+        assert run(["runs", "pack", *given, "--out", f"{out}.parquet", "--allow-dirty"]) == 0
+        packed[names] = {one.run_id for one in find_runs(folder / f"{out}.parquet")}
+        assert run(["site", "build", *given, "--out", f"site-{out}"]) == 0
+        files = (file for file in (folder / f"site-{out}").rglob("*") if file.is_file())
+        made[names] = b"".join(file.read_bytes() for file in sorted(files))
+    assert packed[("a", "b")] == packed[("a",)] | packed[("b",)]
+    assert packed[("a",)] != packed[("b",)]
+    assert len(set(made.values())) == 3
 
 
 def test_train_takes_several_datasets_and_settings(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

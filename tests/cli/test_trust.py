@@ -196,7 +196,7 @@ def test_a_run_that_was_stopped_says_so_and_its_second_half_shows_the_gap_of_the
     Path("stops.py").write_text(STOPS)
     Path("hold").touch()
     nco_bench("generate", "tsp", "--n", "9", "--count", "6", "--reference", "two-opt")
-    command = ("run", "stops.py", "--data", "tsp9:count=6", "--batch-size", "1")
+    command = ("run", "stops.py", "--in-process", "--data", "tsp9:count=6", "--batch-size", "1")
     assert run(list(command)) == 130
     half = cells(nco_bench)["stops on tsp9:count=6"]
     assert (half["instances"], half["solves"], half["asked_solves"]) == (3, 3, 6)
@@ -208,7 +208,7 @@ def test_a_run_that_was_stopped_says_so_and_its_second_half_shows_the_gap_of_the
     assert f"gap {whole['mean_gap_percent']:.3f} %" in talk
     assert (whole["solves"], whole["asked_solves"]) == (6, 6)
     assert "asked for" not in nco_bench("report", "--latex")[0]
-    nco_bench("run", "stops.py", "--data", "tsp9", "--limit", "7-8")
+    nco_bench("run", "stops.py", "--in-process", "--data", "tsp9", "--limit", "7-8")
     assert "asked for" not in nco_bench("report", "--latex")[0]
 
 
