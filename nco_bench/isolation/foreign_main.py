@@ -41,7 +41,7 @@ def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: b
     while True:
         try:
             method, arguments = receive(connection)
-        except EOFError:
+        except (EOFError, OSError):  # the parent is gone, or the solver has closed what was not its own
             os._exit(0)
         try:
             if problem is not None:
@@ -50,7 +50,10 @@ def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: b
             answer = message_of("value", value, blob)
         except BaseException as error:
             answer = message_of(*_described(error))
-        send_rest(connection, memoryview(answer))
+        try:
+            send_rest(connection, memoryview(answer))
+        except OSError:
+            os._exit(0)
 
 
 def _answer(made: Any, method: str, arguments: Sequence[Any], connection: Connection) -> Any:

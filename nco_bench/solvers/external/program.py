@@ -26,7 +26,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +40,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.isolation.program import ExternalProcess, NoAnswerError
 from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved, SolverOptions
+from nco_bench.toml_file import read_toml
 
 NAME = "external"
 TARGET = "nco_bench.solvers.external.program:ExternalSolver"
@@ -86,16 +86,12 @@ def load_program(path: Path) -> Card:
     Raises
     ------
     BadInputError
-        If the file is missing, no TOML, lacks a field or has another type in it, or names no program that is there.
+        If the file is missing, no TOML, lacks a field or has another type in it, or names no program that is there;
+        see `read_toml`.
     UnknownNameError
         For a field that means nothing.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: cannot be read ({error}).") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"{path}: not TOML ({error}).") from error
+    values = read_toml(path)
     for key, value in values.items():
         if key not in FIELDS:
             raise UnknownNameError(f"field of {path}", key, FIELDS)

@@ -1,0 +1,214 @@
+"""Solvers of a user's file live in a process of their own: whatever they do is one failed record, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nco_bench.cli.app import run
+from nco_bench.runs.records import Record, find_runs
+
+SOLVER = """
+import ctypes, os, signal, sys, threading, time
+from pathlib import Path
+import numpy as np
+from nco_bench.solvers import Failure, Solved, register
+
+class Loud(Exception):
+    def __str__(self): raise ValueError("not even this")
+
+def harm(batch):
+    {harm}
+
+@register("mine", problems=("tsp",))
+class Mine:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): assert not any(dataset.references)
+    def solve(self, batch, *, seed, time_limit, progress):
+        if seed == 1235:
+            answer = harm(batch)
+            if answer is not None: return answer
+        return [np.arange(i.n) for i in batch]
+"""
+
+FAULTS = {
+    "os.abort()": "killed by SIGABRT",
+    "os._exit(5)": "exit status 5",
+    "sys.exit(3)": "SystemExit: 3",
+    "ctypes.string_at(0)": "killed by SIGSEGV",
+    "os.kill(os.getpid(), signal.SIGKILL)": "killed by SIGKILL",
+    "os.closerange(3, 64)": "the solver's process",
+    "return [[[1], [2, 3]]]": "cannot be read: ValueError",
+    "return ['abc']": "returned str, not an array of numbers",
+    "return [Failure('ok', 'x')]": "Failure of status 'ok'",
+    "return [Failure('failed', Loud())]": "a Loud that cannot be shown",
+    "return [Solved(np.arange(9), trace='ab')]": "trace is no list",
+    "return [Solved(None)]": "returned NoneType",
+    "return 7": "TypeError",
+    "return []": "returned 0 solutions for 1 instances",
+    "raise Loud()": "Loud: a Loud that cannot be shown",
+    "raise BaseException('\\ud800 \\x1b[31m \\u202e')": "\\ud800 \\x1b[31m \\u202e",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+    "(Path(RESULTS) / 'mine').write_text('x')": "may not touch records",
+    "[p.unlink() for p in Path(RESULTS).rglob('*.jsonl')]": "may not touch records",
+    "[p.read_text() for p in Path(RESULTS).rglob('cells.jsonl')]": "may not touch records",
+}
+
+
+def records(folder: Path) -> list[Record]:
+    return sorted((r for one in find_runs(folder) for r in one.records()), key=lambda record: record.instance)
+
+
+def outcome(harm: str, *options: str) -> list[Record]:
+    Path("mine.py").write_text(
+        SOLVER.replace("{harm}", harm) + f"\nRESULTS = {str(Path('runs').absolute())!r}\n"
+    )
+    status = run(["run", "mine.py", "--data", "tsp9:count=3", "--results", "runs", *options])
+    found = records(Path("runs"))
+    assert status == (1 if any(one.status != "ok" for one in found) else 0)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("harm", FAULTS)
+def test_a_fault_is_one_failed_record(harm: str, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second, third = outcome(harm)
+    assert (first.status, second.status, third.status) == ("ok", "failed", "ok")
+    assert FAULTS[harm] in second.message
+    assert second.message.isprintable()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_hang_ends_with_the_time_limit() -> None:
+    found = outcome("while True: pass", "--time-limit", "0.2")
+    assert [one.status for one in found] == ["ok", "timeout", "ok"]
+    assert "killed after" in found[1].message
+
+
+def test_the_clock_is_ours() -> None:
+    found = outcome("time.perf_counter = lambda: -1000.0; time.sleep(0.2)")
+    assert [one.status for one in found] == ["ok"] * 3
+    assert 0.2 <= found[1].seconds < 30
+    claimed = outcome("return [Solved(np.arange(9), seconds=-5.0)]", "--fresh")
+    assert all(one.seconds >= 0 for one in claimed)
+
+
+def test_records_are_those_of_a_solver_in_this_process() -> None:
+    apart = outcome("return None")
+    assert {one.key for one in outcome("return None", "--fresh", "--in-process")} == {
+        one.key for one in apart
+    }
+
+
+def test_nothing_of_this_process_is_in_the_childs() -> None:
+    """Neither tours that others found, nor our working folder, nor what was loaded here."""
+    Path("mine.py").write_text(
+        SOLVER.replace(
+            "{harm}",
+            "raise ValueError(f'{os.getcwd()} {Path().resolve()} {\"nco_bench.runs.runner\" in sys.modules}')",
+        )
+    )
+    assert run(["generate", "tsp", "--n", "9", "--count", "3", "--reference", "two-opt"]) == 0
+    assert run(["run", "mine.py", "--data", "tsp9:count=3", "--results", "runs"]) == 1
+    message = records(Path("runs"))[1].message
+    assert str(Path.cwd()) not in message
+    assert "False" in message
+
+
+BROKEN = {
+    "import os; os._exit(5)": "exit status 5",
+    "raise SystemExit(4)": "SystemExit: 4",
+    "import os; os.abort()": "SIGABRT",
+    "def f(:": "SyntaxError",
+    "from nco_bench.solvers import register\nregister('x', problems=('tsp',))(7)": "decorates a int, no class",
+    "from nco_bench.solvers import register\n@register('x', problems=('tsp',))\nclass A: pass": "no method unsupported()",
+    "from nco_bench.solvers import register\nregister(5, problems=('tsp',))": "printable text",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_file_that_cannot_be_imported_is_named(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mine.py").write_text(text)
+    assert run(["run", "mine.py", "--data", "tsp9:count=1", "--results", "runs"]) == 2
+    error = capfd.readouterr().err.strip()
+    assert error.count("\n") == 0
+    assert "mine.py" in error
+    assert BROKEN[text] in error
+    assert not Path("runs").exists()
+
+
+METHODS = {
+    "def prepare(self, dataset): raise OSError('no disk')": "prepare() raised OSError: no disk",
+    "def unsupported(self, dataset): return 5": "unsupported() returned '5', expected the reason as text",
+    "def batch_size(self, dataset): return 2.5": "batch_size() returned '2.5', expected a whole number",
+    "def weights_facts(self): return [1]": "weights_facts() returned '[1]'",
+    "def notes(self): return 3": "notes() returned '3', expected a list",
+    "def prepare(self, dataset): import os; os._exit(9)": "exit status 9",
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("where", ["child", "here"])
+def test_a_broken_method_is_named_in_one_line(
+    method: str, where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if where == "here" and "_exit" in method:
+        return  # it ends this process, which is why it has one of its own
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "return None") + f"    {method}\n")
+    options = ["--in-process"] if where == "here" else []
+    assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs", *options]) == 2
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "mine.py" in last
+    assert METHODS[method] in last
+
+
+def test_an_exception_in_close_costs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mine.py").write_text(
+        SOLVER.replace("{harm}", "return None") + "    def close(self): raise OSError('late')\n"
+    )
+    assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs"]) == 0
+    assert [one.status for one in records(Path("runs"))] == ["ok", "ok"]
+    assert "close() raised OSError: late" in capfd.readouterr().err
+
+
+def test_nothing_is_left_running() -> None:
+    """The child's own child ends with it."""
+    outcome("os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '987.125')")
+    left = subprocess.run(["pgrep", "-f", "sleep 987.125"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_a_pickle_from_the_child_is_never_read(tmp_path: Path) -> None:
+    """What a hostile solver's child writes to its parent is data."""
+    code = (
+        "import pickle\n    for fd in range(3, 20):\n"
+        "        try: os.write(fd, b'\\x10' + b'\\0' * 7 + pickle.dumps(object))\n        except OSError: pass"
+    )
+    found = outcome(code)
+    assert found[1].status == "failed"
+    assert json.loads(json.dumps([one.status for one in found])) == ["ok", "failed", "ok"]
+
+
+def test_a_class_registered_here_stays_here() -> None:
+    """A notebook's class cannot be imported elsewhere; what it returns is checked all the same."""
+    script = (
+        "import nco_bench\nfrom nco_bench.solvers import Failure\n"
+        "@nco_bench.register('note', problems=('tsp',))\nclass Note:\n"
+        "    def __init__(self, options): pass\n    def unsupported(self, dataset): return None\n"
+        "    def prepare(self, dataset): pass\n"
+        "    def solve(self, batch, *, seed, time_limit, progress): return [Failure('ok', 'x') for _ in batch]\n"
+        "done = nco_bench.run(['note'], 'tsp9:count=2', results='runs', instances='instances')\n"
+    )
+    Path("note.py").write_text(script)
+    subprocess.run([sys.executable, "note.py"], capture_output=True, check=False, timeout=120)
+    assert [one.status for one in records(Path("runs"))] == ["failed", "failed"]
