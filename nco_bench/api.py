@@ -23,7 +23,7 @@ from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.frame.selection import frame_of_cells, with_aliases
 from nco_bench.reports.tables.table import Table, build_table
-from nco_bench.runs.executors import QuietDisplay, execute
+from nco_bench.runs.executors import QuietDisplay, execute_all
 from nco_bench.runs.runner import Display, RunOutcome
 from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
@@ -182,8 +182,7 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     """
     outcome = RunOutcome()
     requests = study.requests(command)
-    for request in requests:
-        done = execute(request, display or QuietDisplay())
+    for done in execute_all(requests, display or QuietDisplay()):
         outcome.run_ids += done.run_ids
         outcome.cells += done.cells
         outcome.failed += done.failed

@@ -21,11 +21,12 @@ C = TypeVar("C", bound=type)
 
 @dataclass(frozen=True)
 class SolverChoice:
-    """A solver with the options it was asked for; `label` is what tables print."""
+    """A solver with the options it was asked for; `label` is what tables print, `text` how it was asked for."""
 
     info: Card
     options: SolverOptions
     label: str
+    text: str = ""
 
 
 _registered: dict[str, Card] = {}
@@ -149,7 +150,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
     label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
-    return SolverChoice(info, options, label)
+    return SolverChoice(info, options, label, text)
 
 
 def create(choice: SolverChoice) -> Solver:
