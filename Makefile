@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
+.PHONY: demo test cluster-test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
 
 install: $(USER)
 dev: $(DEV)
@@ -26,7 +26,7 @@ $(USER): $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(DEV): $(USER)
-	$(PIP) -e '.[neural,classical,plots,html,dev]'
+	$(PIP) -e '.[neural,classical,plots,html,slurm,dev]'
 	touch $@
 
 demo: $(USER)
@@ -40,6 +40,12 @@ demo: $(USER)
 
 test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
+
+# A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why.
+cluster-test: $(DEV)
+	folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
+	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x tests/runs/cluster; status=$$?; \
+	rm -rf $$folder; [ $$status = 77 ] || exit $$status
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
 reproduce-smoke: $(USER)

@@ -46,6 +46,7 @@ down() {
 trap down EXIT
 trap 'exit 130' INT TERM
 
+rm -rf "$here"/{state,spool}
 mkdir -p "$here"/{state,spool,gpus}
 chmod 755 "$here"
 gpus="File=$here/gpus/gpu[0-1]"  # a GRES of type gpu wants devices; nothing opens these
@@ -57,7 +58,7 @@ SlurmctldHost=$node(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$here/munge.socket
+AuthInfo=socket=$here/munge.socket,cred_expire=6
 CredType=cred/munge
 SlurmctldPort=$control_port
 SlurmdPort=$node_port

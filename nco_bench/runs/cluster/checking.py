@@ -120,6 +120,8 @@ def _await(job: str, folder: Path, deadline: float) -> dict[str, Any]:
         ended = (ended or now) if over else 0.0
         if over and now > ended + LAG_SECONDS:
             raise BadInputError(_why(job, known, folder))
+        if known is not None and known.reason in slurm.HOPELESS:
+            raise BadInputError(f"job {job} would never start: {known.reason}; change the profile.")
         if now > deadline:
             state = f"{known.state}, {known.reason}" if known else "unknown"
             raise BadInputError(f"job {job} did not finish in time ({state}); it was cancelled. {_hint(known)}".rstrip())

@@ -56,7 +56,7 @@ class Profile:
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    time: int = 24 * 60
+    time: int = 60
     memory: str | None = None
     cpus: int = 1
     gpus: int = 0

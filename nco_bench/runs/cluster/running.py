@@ -38,7 +38,7 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
     lines = [line for one in ended for line in troubles(one)]
     for line in lines:
         display.message(line)
-    if lines and all("could begin" in line for line in lines):
+    if lines and all("could begin" in line or "cannot start" in line for line in lines):
         raise BadInputError(lines[0])
     outcome.failed = sum(one.failures for one in ended) + len(lines)
     for run in find_runs(results):

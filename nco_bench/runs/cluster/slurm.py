@@ -19,6 +19,11 @@ ALIVE = frozenset(
 )
 """States of jobs that may still do something."""
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+HOPELESS = frozenset(
+    "PartitionTimeLimit PartitionNodeLimit BadConstraints InvalidAccount InvalidQOS AccountNotAllowed QOSNotAllowed"
+    " QOSTimeLimit AssociationTimeLimit".split()
+)
+"""Reasons for which a job may wait for ever."""
 ARRAY_MOST = 1000
 """Jobs per array; SLURM's own default allows 1,001."""
 OUT_OF_MEMORY = re.compile(r"exceeded (job )?memory limit|oom[_-]kill|out of memory", re.IGNORECASE)

@@ -157,12 +157,13 @@ def mend(submission: Submission, tell: Callable[[str], None] = lambda _: None) -
         _drop_unsure(submission, queue)
         seen = look(submission, queue)
         again: list[int] = []
+        _end_hopeless(submission, seen)
         for index, now in enumerate(seen):
             if now.kind == "lost" and _may_again(submission, index, now, tell):
                 again.append(index)
         if again:
             send(submission, again)
-        if again or any(now.kind == "lost" for now in seen):
+        if again or any(now.kind in ("lost", "queued") for now in seen):
             seen = look(submission, slurm.queue())
         if not any(now.lives for now in seen) and all(now.kind in ("done", "failed") for now in seen):
             (submission.folder / "over").touch()
@@ -202,6 +203,15 @@ def _may_again(submission: Submission, index: int, now: Seen, tell: Callable[[st
                 message=f"{where} was ended for the memory that it took" if memory else ""),
     )  # fmt: skip
     return True
+
+
+def _end_hopeless(submission: Submission, seen: Sequence[Seen]) -> None:
+    """Cancel jobs that SLURM would keep in its queue for ever, and say why."""
+    for index, now in enumerate(seen):
+        if now.kind == "queued" and now.slurm is not None and now.slurm.reason in slurm.HOPELESS:
+            slurm.cancel([now.job])
+            message = f"SLURM cannot start the job: {now.slurm.reason} (time {submission.profile.time} min, partition {submission.profile.partition or 'default'})."
+            write_task(submission.folder, index, replace(now.state, state="failed", message=message))
 
 
 def _drop_unsure(submission: Submission, queue: Mapping[str, slurm.Job]) -> None:
