@@ -8,10 +8,13 @@ import typer
 
 from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
 
-group = typer.Typer(help="SLURM profiles: show them, check that a cluster runs our jobs.", no_args_is_help=True)
+group = typer.Typer(
+    help="SLURM profiles: show them, check that a cluster runs our jobs.", no_args_is_help=True
+)
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="Name of a profile, or cluster.toml; none: SLURM's defaults.")
+    str | None,
+    typer.Argument(metavar="[PROFILE]", help="Name of a profile, or cluster.toml; none: SLURM's defaults."),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--slurm", help="KEY=VALUE over the profile; repeatable.")
@@ -22,7 +25,9 @@ Settings = Annotated[
 def check(
     profile: Name = None,
     slurm: Settings = None,
-    patience: Annotated[float, typer.Option("--patience", help="Seconds to wait for the job.", min=1)] = 120.0,
+    patience: Annotated[
+        float, typer.Option("--patience", help="Seconds to wait for the job.", min=1)
+    ] = 120.0,
     results: Results = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:

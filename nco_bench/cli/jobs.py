@@ -32,7 +32,8 @@ def status(submission: Names = None, results: Results = DEFAULT_RESULTS, json: J
 def wait(
     submission: Names = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds after which to return whatever still runs.", min=0)
+        float | None,
+        typer.Option("--timeout", help="Seconds after which to return whatever still runs.", min=0),
     ] = None,
     results: Results = DEFAULT_RESULTS,
     json: Json = False,
@@ -66,4 +67,6 @@ def _tell(found: list[Status], json: bool, *, jobs: bool) -> None:
     for one in found:
         typer.echo(one.sentence())
         if jobs:
-            print_objects([{key: value for key, value in task.items() if key != "task"} for task in one.tasks])
+            print_objects(
+                [{key: value for key, value in task.items() if key != "task"} for task in one.tasks]
+            )

@@ -94,10 +94,14 @@ def run(
         str | None, typer.Option("--cluster", help="Profile for --executor slurm: its name, or cluster.toml.")
     ] = None,
     slurm: Annotated[
-        list[str] | None, typer.Option("--slurm", help="KEY=VALUE over the profile: partition, time, gpus, ...; repeatable.")
+        list[str] | None,
+        typer.Option("--slurm", help="KEY=VALUE over the profile: partition, time, gpus, ...; repeatable."),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once the jobs are submitted; see 'runs status' and 'runs wait'.")
+        bool,
+        typer.Option(
+            "--detach", help="Return once the jobs are submitted; see 'runs status' and 'runs wait'."
+        ),
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is already stored.")] = False,
     update_references: Annotated[

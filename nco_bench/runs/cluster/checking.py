@@ -93,7 +93,9 @@ def check(profile: Profile, results: Path, patience: float = 120.0) -> Checked:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise BadInputError(f"{folder}: cannot be made ({error.strerror}); choose another --results.") from error
+        raise BadInputError(
+            f"{folder}: cannot be made ({error.strerror}); choose another --results."
+        ) from error
     began = time.monotonic()
     job = ""
     try:
@@ -124,7 +126,9 @@ def _await(job: str, folder: Path, deadline: float) -> dict[str, Any]:
             raise BadInputError(f"job {job} would never start: {known.reason}; change the profile.")
         if now > deadline:
             state = f"{known.state}, {known.reason}" if known else "unknown"
-            raise BadInputError(f"job {job} did not finish in time ({state}); it was cancelled. {_hint(known)}".rstrip())
+            raise BadInputError(
+                f"job {job} did not finish in time ({state}); it was cancelled. {_hint(known)}".rstrip()
+            )
         time.sleep(LOOK_SECONDS)
 
 
@@ -146,7 +150,9 @@ def _why(job: str, known: slurm.Job | None, folder: Path) -> str:
             f"job {job} ran on {node} and left nothing in {folder.parent.parent}{detail}: that node does not see the folder. "
             "Choose one that all nodes share with --results."
         )
-    said = next((line for line in reversed(log) if "Error" in line or "error" in line or "not found" in line), log[-1])
+    said = next(
+        (line for line in reversed(log) if "Error" in line or "error" in line or "not found" in line), log[-1]
+    )
     return f"job {job} failed on {node}: {' '.join(said.split())}"
 
 

@@ -65,4 +65,3 @@ def _announce(done: Submitted, display: Display) -> None:
         f"submitted {done.own.name}: {len(sized.tasks):,} jobs for {solves:,} solutions{time}; {sized.stored:,} are stored"
     )
     display.message(f"nco-bench runs status {done.own.name} --results {done.own.parent.parent} shows them")
-

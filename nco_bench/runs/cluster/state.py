@@ -209,7 +209,9 @@ def pick(results: Path, names: tuple[str, ...]) -> list[Path]:
     for name in names:
         fitting = [one for one in known if one.name.startswith(name)]
         if not fitting:
-            raise UnknownNameError("submission", name, [one.name for one in known], "See 'nco-bench runs status'.")
+            raise UnknownNameError(
+                "submission", name, [one.name for one in known], "See 'nco-bench runs status'."
+            )
         if len(fitting) > 1:
             raise BadInputError(f"{name!r} is the beginning of {len(fitting)} submissions; add letters.")
         chosen += fitting
@@ -308,5 +310,3 @@ def as_request(request: RunRequest) -> RunRequest:
         request.places.instances.resolve(), request.places.mirror and request.places.mirror.resolve()
     )
     return replace(request, results=request.results.resolve(), places=places)
-
-

@@ -115,7 +115,12 @@ def send(submission: Submission, indices: Sequence[int]) -> None:
         work = [TaskJob(str(submission.folder), index) for index in mine]
         try:
             jobs = slurm.submit(
-                submission.profile, submission.folder / "jobs", name, work, gpu=gpu, parallel=submission.parallel
+                submission.profile,
+                submission.folder / "jobs",
+                name,
+                work,
+                gpu=gpu,
+                parallel=submission.parallel,
             )
         except BadInputError as error:
             for index in indices:

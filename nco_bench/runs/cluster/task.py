@@ -197,12 +197,14 @@ def _record_out_of_memory(request: RunRequest, index: int, message: str) -> None
     key = record_keys(
         cell.config_sha256, dataset.instance_hashes, cell.seed, range(index, index + 1), repeat
     )[0]
-    place = Place(
-        key, 0, index, repeat, seed_of(one.seed, index, repeat), 0.0, dataset.instance_hashes[0]
-    )
+    place = Place(key, 0, index, repeat, seed_of(one.seed, index, repeat), 0.0, dataset.instance_hashes[0])
     text = message or "its job was ended for the memory that it took"
     judged = judge(
-        problem_module(dataset.problem), dataset.instances[0], dataset.references[0], Failure("oom", text), place
+        problem_module(dataset.problem),
+        dataset.instances[0],
+        dataset.references[0],
+        Failure("oom", text),
+        place,
     )
     with Capture() as environment:
         info = {"command": one.command, "seed": one.seed, "environment": environment.facts}

@@ -62,7 +62,9 @@ def command(*words: str) -> list[str]:
 
 
 def call(place: Path, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*words), cwd=place, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        command(*words), cwd=place, capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -92,11 +94,14 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Path) -> None:
     wrong = call(place, "cluster", "check", "--slurm", "partition=nope", status=2).stderr
     assert "invalid partition specified: nope" in wrong.splitlines()[-1].lower()
     assert "at most 2" in call(place, "cluster", "check", "--slurm", "gpus=9", status=2).stderr
-    hidden = (
-        f"mkdir -p hidden; mount -t tmpfs none hidden; exec {' '.join(command('cluster', 'check', '--results', 'hidden'))}"
-    )
+    hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {' '.join(command('cluster', 'check', '--results', 'hidden'))}"
     done = subprocess.run(
-        ["unshare", "-m", "bash", "-c", hidden], cwd=place, capture_output=True, text=True, timeout=60, check=False
+        ["unshare", "-m", "bash", "-c", hidden],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 2
     assert "does not see the folder" in done.stderr.splitlines()[-1]
@@ -114,9 +119,24 @@ def test_several_solvers_and_datasets_are_one_submission_and_are_never_computed_
     assert statuses(place) == {"ok": 240}
 
 
-def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_computes_nothing_twice(place: Path) -> None:
-    line = ("run", "slow.py:seconds=0.3", "--data", "tsp20:count=30", "--slurm", "shards=2", "--jobs", "2", *SMALL)
-    pair = [subprocess.Popen(command(*line, "--detach"), cwd=place, stderr=subprocess.PIPE, text=True) for _ in "ab"]
+def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_computes_nothing_twice(
+    place: Path,
+) -> None:
+    line = (
+        "run",
+        "slow.py:seconds=0.3",
+        "--data",
+        "tsp20:count=30",
+        "--slurm",
+        "shards=2",
+        "--jobs",
+        "2",
+        *SMALL,
+    )
+    pair = [
+        subprocess.Popen(command(*line, "--detach"), cwd=place, stderr=subprocess.PIPE, text=True)
+        for _ in "ab"
+    ]
     told = [process.communicate(timeout=60)[1] for process in pair]
     assert [process.returncode for process in pair] == [0, 0]
     assert sorted("in hand" in one for one in told) == [False, True]
@@ -171,11 +191,33 @@ def test_cancelled_jobs_stay_so_and_the_same_command_goes_on(place: Path) -> Non
 
 def test_a_dead_node_is_survived(place: Path) -> None:
     folder = Path(os.environ["NCO_BENCH_SLURM_NODE"])
-    call(place, "run", "slow.py:seconds=0.5", "--data", "tsp20:count=16", "--slurm", "shards=1", *SMALL, "--detach")
+    call(
+        place,
+        "run",
+        "slow.py:seconds=0.5",
+        "--data",
+        "tsp20:count=16",
+        "--slurm",
+        "shards=1",
+        *SMALL,
+        "--detach",
+    )
     seen = until(place, lambda now: now["solved"] >= 2)
-    subprocess.run(["scontrol", "update", f"nodename={seen['tasks'][0]['node'].split('.')[0]}", "state=down", "reason=test"], check=True)
+    subprocess.run(
+        [
+            "scontrol",
+            "update",
+            f"nodename={seen['tasks'][0]['node'].split('.')[0]}",
+            "state=down",
+            "reason=test",
+        ],
+        check=True,
+    )
     time.sleep(3)
-    subprocess.run(["scontrol", "update", f"nodename={seen['tasks'][0]['node'].split('.')[0]}", "state=resume"], check=True)
+    subprocess.run(
+        ["scontrol", "update", f"nodename={seen['tasks'][0]['node'].split('.')[0]}", "state=resume"],
+        check=True,
+    )
     call(place, "runs", "wait")
     assert folder.is_dir()
     assert statuses(place) == {"ok": 16}
@@ -186,7 +228,17 @@ def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(place: Path)
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(small)], check=True)
     try:
-        line = ("run", "slow.py:seconds=0.2", "--data", "tsp20:count=40", "--slurm", "shards=1", *SMALL, "--results", "small")
+        line = (
+            "run",
+            "slow.py:seconds=0.2",
+            "--data",
+            "tsp20:count=40",
+            "--slurm",
+            "shards=1",
+            *SMALL,
+            "--results",
+            "small",
+        )
         call(place, *line, "--detach")
         for _ in range(60):
             if any(one.name == "records.jsonl" and one.stat().st_size for one in small.glob("*/*")):

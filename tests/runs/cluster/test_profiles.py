@@ -49,7 +49,9 @@ def test_a_profile_is_a_file_or_a_name_and_the_command_line_wins(
         ({"cpus": "0"}, "at least 1"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_with_what_is_expected(given: dict[str, str], said: str) -> None:
+def test_a_value_that_makes_no_sense_is_refused_with_what_is_expected(
+    given: dict[str, str], said: str
+) -> None:
     with pytest.raises(BadInputError, match=said):
         read_profile(None, given)
 
@@ -72,7 +74,16 @@ def test_without_sbatch_nothing_runs_and_one_line_says_so(
     pytest.importorskip("submitit")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    command = ["run", "nearest-neighbor", "--data", "tsp20:count=2", "--executor", "slurm", "--results", "there"]
+    command = [
+        "run",
+        "nearest-neighbor",
+        "--data",
+        "tsp20:count=2",
+        "--executor",
+        "slurm",
+        "--results",
+        "there",
+    ]
     assert run(command) == 2
     assert capfd.readouterr().err.strip().splitlines() == [
         "error: --executor slurm: there is no 'sbatch' here; log in to a node that submits to SLURM, or leave "
