@@ -18,7 +18,7 @@ Names = Annotated[
 
 
 def status(submission: Names = None, results: Results = DEFAULT_RESULTS, json: Json = False) -> None:
-    """Show the SLURM jobs of submissions: queued, running, done, failed or lost; how much is solved, how fast, what is left."""
+    """Show the SLURM jobs of submissions: queued, running, done, failed or lost; what is solved, how fast, what is left."""
     from nco_bench.cli.output import say
     from nco_bench.runs.cluster.state import pick
     from nco_bench.runs.cluster.status import status_of

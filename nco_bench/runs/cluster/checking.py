@@ -147,8 +147,8 @@ def _why(job: str, known: slurm.Job | None, folder: Path) -> str:
     if not log:
         detail = _exit_code(job)
         return (
-            f"job {job} ran on {node} and left nothing in {folder.parent.parent}{detail}: that node does not see the folder. "
-            "Choose one that all nodes share with --results."
+            f"job {job} ran on {node} and left nothing in {folder.parent.parent}{detail}: that node does not see the "
+            "folder. Choose one that all nodes share with --results."
         )
     said = next(
         (line for line in reversed(log) if "Error" in line or "error" in line or "not found" in line), log[-1]

@@ -14,14 +14,38 @@ from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchErro
 from nco_bench.runs.cluster.profile import Profile, python_command
 
 ALIVE = frozenset(
-    "PENDING CONFIGURING RUNNING COMPLETING SUSPENDED REQUEUED REQUEUE_HOLD REQUEUE_FED RESIZING SIGNALING STAGE_OUT STOPPED"
-    " SPECIAL_EXIT RESV_DEL_HOLD PREEMPTED_REQUEUE".split()
+    [
+        "PENDING",
+        "CONFIGURING",
+        "RUNNING",
+        "COMPLETING",
+        "SUSPENDED",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "STOPPED",
+        "SPECIAL_EXIT",
+        "RESV_DEL_HOLD",
+        "PREEMPTED_REQUEUE",
+    ]
 )
 """States of jobs that may still do something."""
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 HOPELESS = frozenset(
-    "PartitionTimeLimit PartitionNodeLimit BadConstraints InvalidAccount InvalidQOS AccountNotAllowed QOSNotAllowed"
-    " QOSTimeLimit AssociationTimeLimit".split()
+    [
+        "PartitionTimeLimit",
+        "PartitionNodeLimit",
+        "BadConstraints",
+        "InvalidAccount",
+        "InvalidQOS",
+        "AccountNotAllowed",
+        "QOSNotAllowed",
+        "QOSTimeLimit",
+        "AssociationTimeLimit",
+    ]
 )
 """Reasons for which a job may wait for ever."""
 ARRAY_MOST = 1000

@@ -1,7 +1,8 @@
 """Submissions on disk: what each job has to do, which SLURM job does it, and how far it is.
 
-``RESULTS/slurm/ID`` holds ``submission.json`` (written once), ``jobs.jsonl`` (which SLURM jobs were submitted for which tasks,
-each line after its intent), and ``task-K.json``, which only task K's job writes. A task's file is made at full length before
+``RESULTS/slurm/ID`` holds ``submission.json`` (written once), ``jobs.jsonl`` (which SLURM jobs were submitted for which
+tasks, each line
+after its intent), and ``task-K.json``, which only task K's job writes. A task's file is made at full length before
 anything is submitted and is written in place: a job can say that the disk is full when it is. Who submits holds a lock.
 """
 

@@ -105,7 +105,7 @@ def submit(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Submi
 
 
 def send(submission: Submission, indices: Sequence[int]) -> None:
-    """Submit jobs for tasks; the lock is held. What is about to be done is noted before, so that a killed shell loses none."""
+    """Submit jobs for tasks; the lock is held. It is noted before that it is done, so that a killed shell loses none."""
     for gpu in (False, True):
         mine = [index for index in indices if submission.tasks[index].gpu is gpu]
         if not mine:
@@ -202,11 +202,15 @@ def _may_again(submission: Submission, index: int, now: Seen, tell: Callable[[st
     if now.job:
         tell(f"{where} died ({'out of memory' if memory else ended}); submitted again, to go on where it was")
     found = bool(memory) and state.careful and state.trying is not None  # each such death leaves a record
-    write_task(
-        submission.folder, index,
-        replace(state, state="waiting", deaths=state.deaths + (bool(now.job) and not found), careful=suspect, killed=died if memory else "",
-                message=f"{where} was ended for the memory that it took" if memory else ""),
-    )  # fmt: skip
+    next_state = replace(
+        state,
+        state="waiting",
+        deaths=state.deaths + (bool(now.job) and not found),
+        careful=suspect,
+        killed=died if memory else "",
+        message=f"{where} was ended for the memory that it took" if memory else "",
+    )
+    write_task(submission.folder, index, next_state)
     return True
 
 
@@ -215,7 +219,9 @@ def _end_hopeless(submission: Submission, seen: Sequence[Seen]) -> None:
     for index, now in enumerate(seen):
         if now.kind == "queued" and now.slurm is not None and now.slurm.reason in slurm.HOPELESS:
             slurm.cancel([now.job])
-            message = f"SLURM cannot start the job: {now.slurm.reason} (time {submission.profile.time} min, partition {submission.profile.partition or 'default'})."
+            profile = submission.profile
+            asked = f"time {profile.time} min, partition {profile.partition or 'default'}"
+            message = f"SLURM cannot start the job: {now.slurm.reason} ({asked})."
             write_task(submission.folder, index, replace(now.state, state="failed", message=message))
 
 

@@ -94,7 +94,8 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Path) -> None:
     wrong = call(place, "cluster", "check", "--slurm", "partition=nope", status=2).stderr
     assert "invalid partition specified: nope" in wrong.splitlines()[-1].lower()
     assert "at most 2" in call(place, "cluster", "check", "--slurm", "gpus=9", status=2).stderr
-    hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {' '.join(command('cluster', 'check', '--results', 'hidden'))}"
+    check = " ".join(command("cluster", "check", "--results", "hidden"))
+    hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {check}"
     done = subprocess.run(
         ["unshare", "-m", "bash", "-c", hidden],
         cwd=place,
