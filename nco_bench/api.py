@@ -7,7 +7,7 @@ Names, options and defaults are those of the command line; folders default to th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +190,19 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     first = requests[0]
     frame = frame_of_cells(first.results, outcome.cells, first.repeats, first.places.instances)
     return RunResult(tuple(outcome.run_ids), outcome.failed, tuple(outcome.skipped), frame)
+
+
+def submit_study(study: Study, display: Display | None = None, *, command: str = "") -> RunOutcome:
+    """Submit a study to SLURM and return, which is what ``nco-bench run --detach`` does; nothing is collected.
+
+    Returns
+    -------
+    RunOutcome
+        With `submissions`, for ``nco-bench runs status`` and ``wait``.
+    """
+    detached = replace(study, executor="slurm", detach=True)
+    (outcome,) = execute_all(detached.requests(command), display or QuietDisplay())
+    return outcome
 
 
 def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:

@@ -159,11 +159,14 @@ def run(
     from nco_bench import api
 
     with RunDisplay() as display:
+        if detach:
+            sent = api.submit_study(study, display, command=command_line())
+            if json:
+                print_json({"submissions": sent.submissions, "skipped": sent.skipped})
+            return 0
         done = api.run_study(study, display, command=command_line())
         if study.jobs > 1 and study.executor == "local":
             display.message(f"{study.jobs} jobs ran at once: their times are not those of an idle machine")
-    if detach and not json and not done.cells:
-        return 0
     if json:
         print_json({"cells": done.cells, "run_ids": done.run_ids, "skipped": done.skipped})
     else:

@@ -28,6 +28,7 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
     _announce(done, display)
     folders = [one for one in (done.own, *done.others) if one is not None]
     outcome = RunOutcome(skipped=list(done.sized.skipped), cells=list(done.sized.cells))
+    outcome.submissions = [folder.name for folder in folders]
     if requests[0].detach or not folders:
         return outcome
     try:
