@@ -200,7 +200,7 @@ def submit_study(study: Study, display: Display | None = None, *, command: str =
     RunOutcome
         With `submissions`, for ``nco-bench runs status`` and ``wait``.
     """
-    detached = replace(study, executor="slurm", detach=True)
+    detached = replace(study, detach=True)
     (outcome,) = execute_all(detached.requests(command), display or QuietDisplay())
     return outcome
 
