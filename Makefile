@@ -44,7 +44,7 @@ test: $(DEV)
 # A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why.
 cluster-test: $(DEV)
 	folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
-	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x tests/runs/cluster; status=$$?; \
+	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x -m "not slow" tests/runs/cluster; status=$$?; \
 	rm -rf $$folder; [ $$status = 77 ] || exit $$status
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.

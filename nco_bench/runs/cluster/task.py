@@ -147,7 +147,7 @@ def _run_share(share: Share, number: int, teller: _Teller) -> None:
             of, index = teller.state.trying
             if of == number:
                 _record_out_of_memory(request, index, teller.state.message)
-                teller.tell(killed="", trying=None)
+                teller.tell(killed="", trying=None, failed=teller.state.failed + 1)
         first = _first_left(request, dataset)
         if first is not None:
             last = min(share.last, first + min(CAREFUL_MOST, 2 * share.batch))

@@ -165,6 +165,7 @@ def _instances(name: str, place: Path) -> Any:
     return load_dataset(name, Places(place / "instances")).instances
 
 
+@pytest.mark.slow
 def test_a_job_at_its_time_limit_goes_on_at_its_next_instance(place: Path) -> None:
     line = ("run", "slow.py:seconds=1", "--data", "tsp20:count=25", "--slurm", "time=1", "--slurm", "warning=50", *SMALL,
             "--slurm", "shards=1")  # fmt: skip
@@ -173,6 +174,7 @@ def test_a_job_at_its_time_limit_goes_on_at_its_next_instance(place: Path) -> No
     assert status(place)["tasks"][0]["deaths"] >= 1
 
 
+@pytest.mark.slow
 def test_cancelled_jobs_stay_so_and_the_same_command_goes_on(place: Path) -> None:
     line = ("run", "slow.py:seconds=0.5", "--data", "tsp20:count=12", "--slurm", "shards=2", *SMALL)
     shell = subprocess.Popen(command(*line), cwd=place, stderr=subprocess.DEVNULL)
@@ -190,6 +192,7 @@ def test_cancelled_jobs_stay_so_and_the_same_command_goes_on(place: Path) -> Non
     assert statuses(place) == {"ok": 12}
 
 
+@pytest.mark.slow
 def test_a_dead_node_is_survived(place: Path) -> None:
     folder = Path(os.environ["NCO_BENCH_SLURM_NODE"])
     call(
@@ -224,6 +227,7 @@ def test_a_dead_node_is_survived(place: Path) -> None:
     assert statuses(place) == {"ok": 16}
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(place: Path) -> None:
     small = place / "small"
     small.mkdir()
