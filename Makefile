@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links release
+.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links release cluster-test
 
 install: $(USER)
 dev: $(DEV)
@@ -27,7 +27,7 @@ $(USER): $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(DEV): $(USER)
-	$(PIP) -e '.[neural,classical,plots,html,dev]'
+	$(PIP) -e '.[neural,classical,plots,html,slurm,dev]'
 	touch $@
 
 $(DOCS): $(USER)
@@ -49,6 +49,12 @@ site: $(USER)
 
 test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
+
+# A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why.
+cluster-test: $(DEV)
+	folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
+	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x -m "not slow" tests/runs/cluster; status=$$?; \
+	rm -rf $$folder; [ $$status = 77 ] || exit $$status
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
 reproduce-smoke: $(USER)

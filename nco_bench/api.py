@@ -7,7 +7,7 @@ Names, options and defaults are those of the command line; folders default to th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.frame.selection import frame_of_cells, with_aliases
 from nco_bench.reports.tables.table import Table, build_table
-from nco_bench.runs.executors import QuietDisplay, execute
+from nco_bench.runs.executors import QuietDisplay, execute_all
 from nco_bench.runs.runner import Display, RunOutcome
 from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
@@ -182,8 +182,7 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     """
     outcome = RunOutcome()
     requests = study.requests(command)
-    for request in requests:
-        done = execute(request, display or QuietDisplay())
+    for done in execute_all(requests, display or QuietDisplay()):
         outcome.run_ids += done.run_ids
         outcome.cells += done.cells
         outcome.failed += done.failed
@@ -191,6 +190,19 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
     first = requests[0]
     frame = frame_of_cells(first.results, outcome.cells, first.repeats, first.places.instances)
     return RunResult(tuple(outcome.run_ids), outcome.failed, tuple(outcome.skipped), frame)
+
+
+def submit_study(study: Study, display: Display | None = None, *, command: str = "") -> RunOutcome:
+    """Submit a study to SLURM and return, which is what ``nco-bench run --detach`` does; nothing is collected.
+
+    Returns
+    -------
+    RunOutcome
+        With `submissions`, for ``nco-bench runs status`` and ``wait``.
+    """
+    detached = replace(study, detach=True)
+    (outcome,) = execute_all(detached.requests(command), display or QuietDisplay())
+    return outcome
 
 
 def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:

@@ -58,6 +58,8 @@ class Study:
         Settings of the solvers.
     jobs, executor
         Processes at once, and ``local`` or ``slurm``.
+    cluster, slurm, detach
+        Of ``slurm``: a profile's name or file, settings over it, and whether to return once the jobs are submitted.
     fresh
         Compute again what is stored.
     update_references
@@ -86,6 +88,9 @@ class Study:
     param: Mapping[str, Any] = field(default_factory=dict)
     jobs: int = 1
     executor: str = "local"
+    cluster: str | None = None
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+    detach: bool = False
     fresh: bool = False
     update_references: bool = False
     in_process: bool = False
@@ -136,6 +141,9 @@ class Study:
             params={key.replace("-", "_"): _text(value) for key, value in self.param.items()},
             jobs=self.jobs,
             executor=self.executor,
+            cluster=self.cluster,
+            slurm={key.replace("-", "_"): _text(value) for key, value in self.slurm.items()},
+            detach=self.detach,
             fresh=self.fresh,
             update_references=self.update_references,
             in_process=self.in_process,
@@ -201,6 +209,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "fresh": ((bool,), "true or false"),
     "update_references": ((bool,), "true or false"),
     "param": ((dict,), "a table of settings"),
+    "slurm": ((dict,), "a table of settings"),
+    "detach": ((bool,), "true or false"),
 }
 """What the values of keys may be, and in words; a name where nothing is said."""
 _LISTS = ("solvers", "data", "decoding", "seed")
@@ -221,6 +231,8 @@ def _refuse_nonsense(study: Study) -> None:
     for name, least in (("repeats", 1), ("jobs", 1)):
         if getattr(study, name) < least:
             raise BadInputError(f"{name} is {getattr(study, name)}; expected at least {least}.")
+    if study.executor != "slurm" and (study.cluster or study.slurm or study.detach):
+        raise BadInputError("cluster, slurm and detach are of --executor slurm; add it, or leave them out.")
     if study.time_limit is not None and not 0 < study.time_limit < float("inf"):
         raise BadInputError(f"time-limit is {study.time_limit:g}; expected a positive number of seconds.")
     seeds = (study.seed,) if isinstance(study.seed, int) else tuple(study.seed)

@@ -26,6 +26,7 @@ from nco_bench.cli.helping import dress
 COMMANDS = (
     "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
     "convert", "instances", "weights", "calibrate", "plot", "test-solver", "doctor", "reproduce", "site",
+    "cluster",
 )  # fmt: skip
 """Each is added by the module of `nco_bench.cli` that bears its name; they import nothing heavy at the top."""
 
@@ -53,7 +54,7 @@ GOES_ON = ("run", "generate", "reference", "reproduce", "weights pull", "instanc
 
 ONLY_READS = (
     "verify", "parity", "convert", "compare", "score", "list", "show", "doctor", "test-solver", "weights verify",
-    "instances verify",
+    "instances verify", "cluster check", "runs status",
 )  # fmt: skip
 """Commands that write nothing, or one file at their end."""
 

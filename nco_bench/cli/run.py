@@ -32,9 +32,9 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 
     given = read_study(path)
     context.meta[STUDY] = given.pop("source")
-    param = given.pop("param", {})
-    if param:
-        given["param"] = [f"{key}={value}" for key, value in param.items()]
+    for table in ("param", "slurm"):
+        if given.get(table):
+            given[table] = [f"{key}={value}" for key, value in given.pop(table).items()]
     context.default_map = {key: _typed(value) for key, value in given.items()}
     return path
 
@@ -90,6 +90,19 @@ def run(
     ] = None,
     jobs: Jobs = 1,
     executor: Annotated[str, typer.Option("--executor", help="local or slurm.")] = "local",
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Profile for --executor slurm: its name, or cluster.toml.")
+    ] = None,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option("--slurm", help="KEY=VALUE over the profile: partition, time, gpus, ...; repeatable."),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Return once the jobs are submitted; see 'runs status' and 'runs wait'."
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is already stored.")] = False,
     update_references: Annotated[
         bool, typer.Option("--update-references", help="Keep solutions that beat the reference.")
@@ -137,6 +150,9 @@ def run(
         param=key_values("--param", param),
         jobs=jobs,
         executor=executor,
+        cluster=cluster,
+        slurm=key_values("--slurm", slurm),
+        detach=detach,
         fresh=fresh,
         update_references=update_references,
         in_process=in_process,
@@ -150,8 +166,13 @@ def run(
     from nco_bench import api
 
     with RunDisplay() as display:
+        if detach:
+            sent = api.submit_study(study, display, command=command_line())
+            if json:
+                print_json({"submissions": sent.submissions, "skipped": sent.skipped})
+            return 0
         done = api.run_study(study, display, command=command_line())
-        if study.jobs > 1:
+        if study.jobs > 1 and study.executor == "local":
             display.message(f"{study.jobs} jobs ran at once: their times are not those of an idle machine")
     if json:
         print_json({"cells": done.cells, "run_ids": done.run_ids, "skipped": done.skipped})

@@ -1,4 +1,4 @@
-"""``nco-bench runs list|show|rm|merge|pack|unpack|export``."""
+"""``nco-bench runs list|show|rm|merge|pack|unpack|export|status|wait``."""
 
 from __future__ import annotations
 
@@ -224,4 +224,8 @@ def _confirmed(question: str) -> bool:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command group."""
+    from nco_bench.cli import jobs
+
+    group.command("status", short_help="Show SLURM jobs: how many, how far, how long.")(jobs.status)
+    group.command("wait", short_help="Wait for SLURM jobs; submit again what dies.")(jobs.wait)
     app.add_typer(group, name="runs")

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
@@ -16,7 +16,7 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from nco_bench.errors import BadInputError, MissingDependencyError, NcoBenchError, SolverFailedError
+from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.isolation.main import death_signal
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
@@ -50,10 +50,26 @@ def execute(request: RunRequest, display: Display) -> RunOutcome:
     if request.jobs < 1:
         raise BadInputError(f"--jobs {request.jobs}: expected at least 1.")
     if request.executor == "slurm":
-        return _on_slurm(request)
+        return on_slurm([request], display)
     if request.jobs == 1:
         return run(request, display)
     return _in_processes(request, display)
+
+
+def execute_all(requests: Sequence[RunRequest], display: Display) -> Iterator[RunOutcome]:
+    """Run requests that differ in nothing but their seed; SLURM gets all of them as one submission."""
+    if requests[0].executor == "slurm":
+        yield on_slurm(requests, display)
+        return
+    for request in requests:
+        yield execute(request, display)
+
+
+def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
+    """Run requests as SLURM jobs, see `nco_bench.runs.cluster`."""
+    from nco_bench.runs.cluster.running import on_slurm as run_on_slurm
+
+    return run_on_slurm(requests, display)
 
 
 def shards(request: RunRequest) -> list[RunRequest]:
@@ -139,19 +155,6 @@ def _stop(pool: ProcessPoolExecutor, workers: list[BaseProcess]) -> None:
         worker.join(max(0.0, deadline - time.monotonic()))
         if worker.is_alive():
             worker.kill()
-
-
-def _on_slurm(request: RunRequest) -> RunOutcome:
-    try:
-        import submitit
-    except ImportError:
-        raise MissingDependencyError(
-            "--executor slurm needs submitit: pip install 'nco-bench[slurm]'"
-        ) from None
-    executor = submitit.AutoExecutor(folder=str(request.results / "slurm"))
-    executor.update_parameters(name="nco-bench", timeout_min=24 * 60, slurm_array_parallelism=request.jobs)
-    jobs = executor.map_array(run_shard, shards(request))
-    return _merge(job.result() for job in jobs)
 
 
 def _refuse_early(request: RunRequest) -> None:

@@ -165,7 +165,7 @@ def _plan_cell(
         solves = requests[0].repeats * len(dataset)
         seconds, basis = None, ""
         if any(count < solves for count in stored):
-            seconds, basis = _expect(requests[0], cell, dataset, solver, tell)
+            seconds, basis = expect(requests[0], cell, dataset, solver, tell)
         return [
             _planned(request, cell, solves, count, seconds, basis)
             for request, count in zip(requests, stored, strict=True)
@@ -202,11 +202,11 @@ def _stored(request: RunRequest, cell: Cell, dataset: Dataset) -> int:
     return sum(repeat < request.repeats for repeat, _ in found)
 
 
-def _expect(
+def expect(
     request: RunRequest, cell: Cell, dataset: Dataset, solver: Solver, tell: Callable[[str], None]
 ) -> tuple[float | None, str]:
     """Return the seconds to expect per instance, and why."""
-    known = _known_seconds(request.results, cell, dataset)
+    known = known_seconds(request.results, cell, dataset)
     if known is not None:
         return known
     tell(
@@ -219,7 +219,7 @@ def _expect(
     return seconds, f"one instance solved alone{faster}"
 
 
-def _known_seconds(results: Path, cell: Cell, dataset: Dataset) -> tuple[float, str] | None:
+def known_seconds(results: Path, cell: Cell, dataset: Dataset) -> tuple[float, str] | None:
     """Mean seconds of stored records of the same configuration: of the set, or else of other sets of the same size."""
     of_set: list[float] = []
     of_size: list[float] = []

@@ -37,6 +37,8 @@ class RunRequest:
         Compute again what is already stored.
     study
         Name and text of the file that the command took its options from, kept with the records; None without.
+    cluster, slurm, detach
+        Of ``--executor slurm``: profile, settings over it, and whether to return once the jobs are submitted.
     """
 
     solvers: tuple[str, ...]
@@ -63,6 +65,9 @@ class RunRequest:
     in_process: bool = False
     command: str = ""
     study: Mapping[str, str] | None = None
+    cluster: str | None = None
+    slurm: Mapping[str, str] = field(default_factory=dict)
+    detach: bool = False
 
 
 @dataclass(frozen=True)

@@ -58,12 +58,13 @@ class Display(Protocol):
 
 @dataclass
 class RunOutcome:
-    """Run folders written, cells in order, and how many instances failed."""
+    """Run folders written, cells in order, how many instances failed, and submissions to SLURM that have part of it."""
 
     run_ids: list[str] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
+    submissions: list[str] = field(default_factory=list)
 
 
 def run(request: RunRequest, display: Display) -> RunOutcome:

@@ -23,11 +23,12 @@ NEEDED = ("unsupported", "prepare", "solve")
 
 @dataclass(frozen=True)
 class SolverChoice:
-    """A solver with the options it was asked for; `label` is what tables print."""
+    """A solver with the options it was asked for; `label` is what tables print, `text` how it was asked for."""
 
     info: Card
     options: SolverOptions
     label: str
+    text: str = ""
 
 
 _registered: dict[str, Card] = {}
@@ -167,7 +168,7 @@ def choose(text: str, defaults: SolverOptions) -> SolverChoice:
     special: dict[str, Any] = {key: given.pop(key) for key in ("decoding", "weights") if key in given}
     options = replace(defaults, solver=info.name, params={**defaults.params, **given}, **special)
     label = ":".join([info.name, *(f"{k}={v}" for k, v in {**given, **special}.items() if k != "decoding")])
-    return SolverChoice(info, options, label)
+    return SolverChoice(info, options, label, text)
 
 
 def create(choice: SolverChoice, *, alone: bool = False) -> Solver:
