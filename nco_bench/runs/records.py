@@ -13,6 +13,7 @@ A run's folder holds four files, append-only, so that a killed run loses at most
 
 Anytime solvers leave their cost against time in ``traces.jsonl`` beside these.
 
+Every line ends with its CRC-32 and ``run.json`` with a hash of its bytes (`nco_bench.seals`); those of before have none.
 Solutions are written before their record, so a record that can be read has its solution.
 """
 
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.identity import whole_of, whole_of_set
 from nco_bench.errors import ResultsError
+from nco_bench.seals import BrokenSealError, seal_line, unseal_document, unseal_line
 
 SCHEMA = 2
 READABLE = (1, 2)
@@ -271,7 +273,7 @@ class Run:
         """Return the cells, later lines merged over earlier ones."""
         merged: dict[int, dict[str, Any]] = {}
         try:
-            for line in _lines(self.folder / "cells.jsonl"):
+            for line in read_lines(self.folder / "cells.jsonl"):
                 merged.setdefault(line["cell"], {}).update(line)
             return [Cell(**merged[index]) for index in sorted(merged)]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -279,7 +281,7 @@ class Run:
 
     def records(self) -> Iterator[Record]:
         """Yield the records in the order they were written; a torn last line is left out."""
-        for line in _lines(self.folder / "records.jsonl"):
+        for line in read_lines(self.folder / "records.jsonl"):
             try:
                 line.pop("gap_percent", None)
                 record = Record(**line)
@@ -289,7 +291,7 @@ class Run:
 
     def raw_records(self) -> Iterator[dict[str, Any]]:
         """Yield the records as plain dicts, for bulk readers."""
-        return _lines(self.folder / "records.jsonl")
+        return read_lines(self.folder / "records.jsonl")
 
     def solved(
         self, cells: Collection[int], dataset: Dataset, statuses: Collection[str]
@@ -358,23 +360,23 @@ def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
     line = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
     if isinstance(value, Record) and value.counts is None:
-        return line.removesuffix(NO_COUNTS) + b"}\n"
-    return line
+        line = line.removesuffix(NO_COUNTS) + b"}\n"
+    return seal_line(line)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = orjson.loads(path.read_bytes())
+        document = unseal_document(path.read_bytes())
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
-    except orjson.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
     if not isinstance(document, dict):
         raise ResultsError(f"{path}: damaged (not an object); move the run's folder away.")
     return document
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
     try:
         file = path.open("rb")
@@ -387,8 +389,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield orjson.loads(line)
-            except orjson.JSONDecodeError as error:
+                yield orjson.loads(unseal_line(line))
+            except (orjson.JSONDecodeError, BrokenSealError) as error:
                 raise ResultsError(
                     f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
                 ) from error
