@@ -40,7 +40,7 @@ def unseal_line(line: bytes) -> bytes:
     if line[-_LINE_END:-_DIGITS] != LINE_MARK:
         return line
     body = line[:-_LINE_END]
-    if b"%08x" % zlib.crc32(body) != line[-_DIGITS:-3]:
+    if b'%08x"}\n' % zlib.crc32(body) != line[-_DIGITS:]:
         raise BrokenSealError("it does not have its checksum")
     return body + b"}\n"
 

@@ -31,8 +31,6 @@ CREATE TABLE IF NOT EXISTS place (
 ) WITHOUT ROWID;
 """
 """``place`` says where instances stand, for records that do not know their instance's hash."""
-SEALED = 1
-"""``user_version`` of ledgers whose every row has a seal; those of before have 0 until something is written."""
 _ROW = "instance, cost, optimal, solver, params, seconds, date, solution"
 _PLACE = "whole, position, instance"
 OLD_FORMAT = 1
@@ -128,7 +126,7 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _seal_all(ledger: sqlite3.Connection) -> None:
     """Give the rows of a ledger of before their seals."""
-    if ledger.execute("PRAGMA user_version").fetchone()[0] == SEALED:
+    if ledger.execute("PRAGMA user_version").fetchone()[0]:
         return
     for table, columns in (("reference", _ROW), ("place", _PLACE)):
         if not _has_seals(ledger, table):
@@ -140,7 +138,13 @@ def _seal_all(ledger: sqlite3.Connection) -> None:
         ledger.executemany(
             f"UPDATE {table} SET seal = ? WHERE {place}", [(seal_of(*row), *row[:count]) for row in rows]
         )
-    ledger.execute(f"PRAGMA user_version = {SEALED}")
+    ledger.execute(f"PRAGMA user_version = {_version(ledger)}")
+
+
+def _version(ledger: sqlite3.Connection) -> int:
+    """Return the ``user_version`` of a ledger whose every row has a seal: a checksum of its tables' definitions."""
+    tables = ledger.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name").fetchall()
+    return 1 + int(seal_of(*tables)[:7], 16)
 
 
 def _has_seals(ledger: sqlite3.Connection, table: str) -> bool:
@@ -160,8 +164,8 @@ def faults(instances_dir: Path) -> Iterator[str]:
             version = ledger.execute("PRAGMA user_version").fetchone()[0]
             if version == 0 and not _has_seals(ledger, "reference"):
                 return
-            if version != SEALED:
-                yield f"{path}: its version is {version}, expected {SEALED}; restore it from a backup."
+            if version != _version(ledger):
+                yield f"{path}: the definitions of its tables were changed; restore it from a backup."
             for table, columns in (("reference", _ROW), ("place", _PLACE)):
                 for *row, seal in ledger.execute(f"SELECT {columns}, seal FROM {table}"):
                     if seal_of(*row) != seal:

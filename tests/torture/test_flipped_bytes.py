@@ -40,7 +40,8 @@ class Traced:
     def unsupported(self, dataset): return None
     def prepare(self, dataset): pass
     def solve(self, batch, *, seed, time_limit, progress):
-        return [Solved(np.arange(i.n), trace=((0.1, 9.0), (0.2, 8.0))) if "3" not in i.name else np.zeros(i.n, int) for i in batch]
+        return [Solved(np.arange(i.n), trace=((0.1, 9.0), (0.2, 8.0))) if "3" not in i.name
+                else np.zeros(i.n, int) for i in batch]
 """
 
 
