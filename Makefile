@@ -9,7 +9,10 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
+PIP_AUDIT ?= pip-audit
+SBOM ?= cyclonedx-bom
+
+.PHONY: demo test torture sbom audit lint reproduce-smoke campaign campaign-labels campaign-status install dev clean
 
 install: $(USER)
 dev: $(DEV)
@@ -40,6 +43,22 @@ demo: $(USER)
 
 test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
+
+# Kills, flipped bytes, storage faults and fuzz in full: hours. NCO_BENCH_TORTURE_SHARE=0.1 is a tenth of it.
+torture: $(DEV)
+	OMP_NUM_THREADS=1 NCO_BENCH_TORTURE=1 nice -n 10 $(BIN)/python -m pytest tests/torture --durations=20
+
+# What the environment holds, as CycloneDX; and what the public advisory database knows of the demo's lock. Their tools stay
+# out of the environment that they describe.
+sbom: $(USER)
+	$(PYTHON) -m venv $(VENV)-supply
+	$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(SBOM)
+	$(VENV)-supply/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json $(BIN)/python
+
+audit:
+	$(PYTHON) -m venv $(VENV)-supply
+	$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(PIP_AUDIT)
+	$(VENV)-supply/bin/pip-audit --no-deps --disable-pip -r locks/demo.txt
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
 reproduce-smoke: $(USER)
