@@ -46,7 +46,10 @@ def closure(requirements: list[Requirement]) -> dict[str, str]:
 def main() -> None:
     """Write the lock."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [*project["dependencies"], *(t for extra in EXTRAS for t in project["optional-dependencies"][extra])]
+    texts = [
+        *project["dependencies"],
+        *(t for extra in EXTRAS for t in project["optional-dependencies"][extra]),
+    ]
     versions = closure([Requirement(text) for text in texts])
     lines = [f"{name}=={version}\n" for name, version in sorted(versions.items())]
     head = "# Versions behind `make demo`, by tools/lock_demo.py: pip install -r locks/demo.txt\n"

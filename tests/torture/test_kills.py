@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amounts import amount
+from amounts import FULL, amount
 from safetensors.numpy import load_file
 from starter import Starter
 
@@ -24,9 +24,9 @@ from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.runs.records import find_runs
 from nco_bench.runs.verify import verify
 
-RUN_KILLS = amount(3, 50)
+RUN_KILLS = amount(2, 50)
 """For each of four kinds of run: 200 together."""
-KILLS = amount(3, 50)
+KILLS = amount(2, 50)
 SLOW = """
 import time
 import numpy as np
@@ -99,7 +99,7 @@ def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(
     assert stored(tmp_path / f"runs-{turn}") == expected
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, 4] if FULL else [2])
 def test_killed_processes_that_share_a_folder_lose_nothing(processes: int, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     data = save_dataset(generate("tsp", 10, 24, "uniform", 7), tmp_path / "set.npz")
