@@ -58,9 +58,6 @@ def test_a_results_folder_that_vanishes_ends_with_one_line(tmp_path: Path) -> No
     writer = RunWriter(tmp_path / "runs", {})
     writer.cell(_cell())
     shutil.rmtree(tmp_path / "runs")
-    record = Record(
-        "k", 0, 0, "i", 3, 0, 1, "ok", 1.0, None, 0.1, False, *writer.store(np.arange(3)), "euclidean"
-    )
     with pytest.raises(NcoBenchError, match="cannot be written") as caught:
         writer.trace("k", ((0.1, 1.0),))
     assert "\n" not in str(caught.value)
