@@ -10,7 +10,11 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
 
-.PHONY: demo test lint parity reproduce-smoke campaign campaign-labels campaign-status install dev clean site docs links release cluster-test
+PIP_AUDIT ?= pip-audit
+SBOM ?= cyclonedx-bom
+
+.PHONY: install dev demo test cluster-test torture lint docs links site parity reproduce-smoke release sbom audit
+.PHONY: campaign campaign-labels campaign-status clean
 
 install: $(USER)
 dev: $(DEV)
@@ -55,6 +59,22 @@ cluster-test: $(DEV)
 	folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
 	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x -m "not slow" tests/runs/cluster; status=$$?; \
 	rm -rf $$folder; [ $$status = 77 ] || exit $$status
+
+# Kills, flipped bytes, storage faults and fuzz in full: hours. NCO_BENCH_TORTURE_SHARE=0.1 is a tenth of it.
+torture: $(DEV)
+	OMP_NUM_THREADS=1 NCO_BENCH_TORTURE=1 nice -n 10 $(BIN)/python -m pytest tests/torture --durations=20
+
+# What the environment holds, as CycloneDX; and what the public advisory database knows of the demo's lock. Their tools stay
+# out of the environment that they describe.
+sbom: $(USER)
+	$(PYTHON) -m venv $(VENV)-supply
+	$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(SBOM)
+	$(VENV)-supply/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json $(BIN)/python
+
+audit:
+	$(PYTHON) -m venv $(VENV)-supply
+	$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(PIP_AUDIT)
+	$(VENV)-supply/bin/pip-audit --no-deps --disable-pip -r locks/demo.txt
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
 reproduce-smoke: $(USER)

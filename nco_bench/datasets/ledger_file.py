@@ -17,19 +17,22 @@ from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.formats.reading import read_npz
 from nco_bench.datasets.identity import whole_of_set
 from nco_bench.errors import BadInputError
+from nco_bench.seals import seal_of
 
 LOCK_SECONDS = 120.0
 """How long a writer waits for another."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS reference (
     instance TEXT PRIMARY KEY, cost REAL NOT NULL, optimal INTEGER NOT NULL, solver TEXT NOT NULL, params TEXT NOT NULL,
-    seconds REAL, date TEXT NOT NULL, solution BLOB NOT NULL
+    seconds REAL, date TEXT NOT NULL, solution BLOB NOT NULL, seal TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS place (
-    whole TEXT, position INTEGER, instance TEXT NOT NULL, PRIMARY KEY (whole, position)
+    whole TEXT, position INTEGER, instance TEXT NOT NULL, seal TEXT NOT NULL DEFAULT '', PRIMARY KEY (whole, position)
 ) WITHOUT ROWID;
 """
 """``place`` says where instances stand, for records that do not know their instance's hash."""
+_ROW = "instance, cost, optimal, solver, params, seconds, date, solution"
+_PLACE = "whole, position, instance"
 OLD_FORMAT = 1
 
 
@@ -116,8 +119,61 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
         ledger.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA.split(";"):
             ledger.execute(statement)
+        _seal_all(ledger)
         yield ledger
         ledger.execute("COMMIT")
+
+
+def _seal_all(ledger: sqlite3.Connection) -> None:
+    """Give the rows of a ledger of before their seals."""
+    if ledger.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    for table, columns in (("reference", _ROW), ("place", _PLACE)):
+        if not _has_seals(ledger, table):
+            ledger.execute(f"ALTER TABLE {table} ADD COLUMN seal TEXT NOT NULL DEFAULT ''")
+        keys = "instance" if table == "reference" else "whole, position"
+        count = keys.count(",") + 1
+        place = " AND ".join(f"{key} = ?" for key in keys.split(", "))
+        rows = ledger.execute(f"SELECT {columns} FROM {table}").fetchall()
+        ledger.executemany(
+            f"UPDATE {table} SET seal = ? WHERE {place}", [(seal_of(*row), *row[:count]) for row in rows]
+        )
+    ledger.execute(f"PRAGMA user_version = {_version(ledger)}")
+
+
+def _version(ledger: sqlite3.Connection) -> int:
+    """Return the ``user_version`` of a ledger whose every row has a seal: a checksum of its tables' definitions."""
+    tables = ledger.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name").fetchall()
+    return 1 + int(seal_of(*tables)[:7], 16)
+
+
+def _has_seals(ledger: sqlite3.Connection, table: str) -> bool:
+    return any(column[1] == "seal" for column in ledger.execute(f"PRAGMA table_info({table})"))
+
+
+def faults(instances_dir: Path) -> Iterator[str]:
+    """Yield what is wrong with the ledger's file: pages that do not fit together, rows that were changed."""
+    path = ledger_path(instances_dir)
+    if not exists(path):
+        return
+    try:
+        with opened(path) as ledger:
+            yield from (
+                f"{path}: {text}" for (text,) in ledger.execute("PRAGMA integrity_check") if text != "ok"
+            )
+            version = ledger.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0 and not _has_seals(ledger, "reference"):
+                return
+            if version != _version(ledger):
+                yield f"{path}: the definitions of its tables were changed; restore it from a backup."
+            for table, columns in (("reference", _ROW), ("place", _PLACE)):
+                for *row, seal in ledger.execute(f"SELECT {columns}, seal FROM {table}"):
+                    if seal_of(*row) != seal:
+                        yield f"{path}: the {table} of {row[0]!r} was changed after it was written; restore a backup."
+    except BadInputError as error:
+        yield str(error)
+    except (UnicodeDecodeError, OverflowError, MemoryError, TypeError) as error:
+        yield f"{path}: damaged ({type(error).__name__}); restore it from a backup."
 
 
 @contextlib.contextmanager
@@ -150,11 +206,11 @@ def rows_by_hash(ledger: sqlite3.Connection, hashes: Collection[str]) -> dict[st
 def write(ledger: sqlite3.Connection, dataset: Dataset, rows: Mapping[int, Row]) -> None:
     """Write rows by the position of their instance in the dataset."""
     ledger.executemany(
-        "INSERT OR REPLACE INTO reference (instance, cost, optimal, solver, params, seconds, date, solution) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO reference ({_ROW}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (
-                dataset.instance_hashes[position], r.cost, r.optimal, r.solver, r.params, r.seconds, row.date,
+            _sealed(
+                dataset.instance_hashes[position], float(r.cost), int(r.optimal), r.solver, r.params,
+                None if r.seconds is None else float(r.seconds), row.date,
                 np.asarray(r.solution, dtype="<i4").tobytes(),
             )
             for position, row in rows.items()
@@ -166,9 +222,17 @@ def write(ledger: sqlite3.Connection, dataset: Dataset, rows: Mapping[int, Row])
 def write_places(ledger: sqlite3.Connection, dataset: Dataset, positions: Collection[int]) -> None:
     """Note where instances stand."""
     ledger.executemany(
-        "INSERT OR REPLACE INTO place (whole, position, instance) VALUES (?, ?, ?)",
-        [(whole_of_set(dataset), dataset.first_index + p, dataset.instance_hashes[p]) for p in positions],
+        f"INSERT OR REPLACE INTO place ({_PLACE}, seal) VALUES (?, ?, ?, ?)",
+        [
+            _sealed(whole_of_set(dataset), int(dataset.first_index + p), dataset.instance_hashes[p])
+            for p in positions
+        ],
     )
+
+
+def _sealed(*row: Any) -> tuple[Any, ...]:
+    """Return a row with its seal; numbers must be of the type that the ledger gives back."""
+    return (*row, seal_of(*row))
 
 
 def old_rows(sha256: str, instances_dir: Path) -> dict[int, Row]:

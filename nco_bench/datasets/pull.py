@@ -266,8 +266,9 @@ def _archive_members(archive: Path) -> Iterator[Callable[[str], bytes | None]]:
                 index = _index(archive, sizes)
                 yield lambda file: _member(archive, index, sizes, file, lambda name: _tar_bytes(tar, name))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        cause = str(error).partition("\n")[0].rstrip(":")  # tarfile lists what it tried, a line each
         raise SourceUnreachableError(
-            f"{archive}: not a readable .zip or .tar archive ({error}); unpack a .7z and pass the folder."
+            f"{archive}: not a readable .zip or .tar archive ({cause}); unpack a .7z and pass the folder."
         ) from None
     except FileNotFoundError:
         raise SourceUnreachableError(f"{archive}: no such file.") from None

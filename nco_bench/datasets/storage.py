@@ -8,7 +8,6 @@ content hash, so a damaged or edited file is refused.
 from __future__ import annotations
 
 import hashlib
-import json
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.lra import LRAInstance
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.seals import seal_document, unseal_document
 
 FORMAT_VERSION = 1
 Arrays = dict[str, NDArray[Any]]
@@ -124,7 +124,7 @@ def save_dataset(dataset: Dataset, path: Path) -> Path:
         "references": reference_summary(dataset),
     }
     manifest["npz_sha256"] = _write_npz(path, arrays)
-    write(path.with_suffix(".json"), json.dumps(manifest, indent=1) + "\n", BadInputError, mode=READABLE)
+    write(path.with_suffix(".json"), seal_document(manifest, indent=1), BadInputError, mode=READABLE)
     return path
 
 
@@ -165,7 +165,19 @@ def load_saved(path: Path) -> Dataset:
             f"{path}: the content has hash {dataset.sha256[:16]}, its manifest says {manifest['content_sha256'][:16]}; "
             "the file was changed after it was made. Make it anew with 'nco-bench generate'."
         )
+    _refuse_changed(path, manifest)
     return dataset
+
+
+def _refuse_changed(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuse a file with other bytes than were written: the content's hash does not cover the references."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != manifest.get("npz_sha256", found):
+        raise BadInputError(
+            f"{path}: changed after it was made (SHA-256 {found[:16]}, its manifest says "
+            f"{str(manifest['npz_sha256'])[:16]}). Make it anew with 'nco-bench generate'."
+        )
 
 
 def _build(manifest: dict[str, Any], arrays: Arrays) -> Dataset:
@@ -282,12 +294,12 @@ def _write_npz(path: Path, arrays: Arrays) -> str:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text())
+        manifest = unseal_document(path.read_bytes())
     except FileNotFoundError:
         raise BadInputError(
             f"{path}: the manifest is missing; a dataset is an .npz with its .json. Make it anew with 'nco-bench generate'."
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: damaged manifest ({error}).") from error
     needed = {"format", "name", "problem", "count", "content_sha256", "origin"}
     if not isinstance(manifest, dict) or not needed <= manifest.keys():

@@ -13,6 +13,7 @@ A run's folder holds four files, append-only, so that a killed run loses at most
 
 Anytime solvers leave their cost against time in ``traces.jsonl`` beside these.
 
+Every line ends with its CRC-32 and ``run.json`` with a hash of its bytes (`nco_bench.seals`); those of before have none.
 Solutions are written before their record, so a record that can be read has its solution.
 """
 
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.identity import whole_of, whole_of_set
 from nco_bench.errors import ResultsError
+from nco_bench.seals import BrokenSealError, seal_line, unseal_document, unseal_line
 
 SCHEMA = 2
 READABLE = (1, 2)
@@ -272,7 +274,7 @@ class Run:
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file."""
-        return _lines(self.folder / name)
+        return read_lines(self.folder / name)
 
     def size(self) -> int:
         """Return the bytes that the run takes on the disk."""
@@ -406,23 +408,23 @@ def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
     line = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
     if isinstance(value, Record) and value.counts is None:
-        return line.removesuffix(NO_COUNTS) + b"}\n"
-    return line
+        line = line.removesuffix(NO_COUNTS) + b"}\n"
+    return seal_line(line)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = orjson.loads(path.read_bytes())
+        document = unseal_document(path.read_bytes())
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
-    except orjson.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
     if not isinstance(document, dict):
         raise ResultsError(f"{path}: damaged (not an object); move the run's folder away.")
     return document
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
     try:
         file = path.open("rb")
@@ -435,8 +437,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield orjson.loads(line)
-            except orjson.JSONDecodeError as error:
+                yield orjson.loads(unseal_line(line))
+            except (orjson.JSONDecodeError, BrokenSealError) as error:
                 raise ResultsError(
                     f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
                 ) from error

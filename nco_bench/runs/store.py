@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from nco_bench import __version__
@@ -30,6 +29,7 @@ from nco_bench.runs.records import (
     solution_bytes,
     solution_sha256,
 )
+from nco_bench.seals import seal_document
 
 SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
@@ -94,7 +94,7 @@ class RunWriter:
         """Write ``run.json`` beside its place and rename it; `sync` brings it to disk with the rest, before the records."""
         document = {"schema": SCHEMA, "version": __version__, "run_id": self.run_id, **info}
         part = self._open("run.json.part", os.O_TRUNC)
-        _write_all(part, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+        _write_all(part, seal_document(document, indent=2))
         os.replace(self.folder / "run.json.part", self.folder / "run.json")
 
     def _open(self, name: str, flags: int = os.O_APPEND) -> int:

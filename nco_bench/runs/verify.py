@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.ledger_file import faults as ledger_faults
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
 from nco_bench.runs.judge import counts_of
-from nco_bench.runs.records import Cell, Record, Run, find_runs, key_of, solution_bytes, solution_sha256
+from nco_bench.runs.records import (
+    Cell,
+    Record,
+    Run,
+    find_runs,
+    key_of,
+    read_lines,
+    solution_bytes,
+    solution_sha256,
+)
+from nco_bench.seals import is_sealed
 
 COST_TOLERANCE = 1e-9
 """Relative; the same code on the same arrays gives the same float64, other NumPy versions may round a sum elsewhere."""
@@ -73,6 +84,7 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
         checker = _RunChecker(run, places, cache, total)
         findings += checker.check()
         count += checker.records
+    findings += [Finding("ledger", "references", fault) for fault in ledger_faults(places.instances)]
     return Verified(len(runs), count, tuple(findings))
 
 
@@ -97,10 +109,25 @@ class _RunChecker:
                     yield self._finding(
                         f"{record.name} (instance {record.instance}, repeat {record.repeat})", text
                     )
+            yield from self._check_traces()
+            yield from self._check_ends()
         except ResultsError as error:
             yield self._finding("records", str(error))
         except (TypeError, KeyError, ValueError) as error:
             yield self._finding("records", f"not readable as records ({error})")
+
+    def _check_traces(self) -> Iterator[Finding]:
+        for line in read_lines(self._run.folder / "traces.jsonl"):
+            if line.keys() != {"key", "points"}:
+                yield self._finding("traces", f"a line holds {', '.join(line)}, expected key and points")
+
+    def _check_ends(self) -> Iterator[Finding]:
+        """Tell a line whose newline was changed from one that a killed process did not finish."""
+        for name in ("cells.jsonl", "records.jsonl", "traces.jsonl"):
+            path = self._run.folder / name
+            last = path.read_bytes().rpartition(b"\n")[2] if path.is_file() else b""
+            if last[:-1].endswith(b'"}') and is_sealed(last[:-1]):
+                yield self._finding(name, "the last line is whole but for its end: its newline was changed")
 
     def _finding(self, place: str, text: str) -> Finding:
         return Finding(self._run.run_id, place, text)

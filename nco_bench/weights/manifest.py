@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from nco_bench.cards import find
 from nco_bench.errors import BadWeightsError
+from nco_bench.seals import seal_document, unseal_document
 
 FORMAT = 1
 
@@ -156,8 +157,8 @@ def as_dict(manifest: Manifest) -> dict[str, Any]:
 
 
 def to_json(manifest: Manifest) -> str:
-    """Return the manifest as indented JSON."""
-    return json.dumps(dataclasses.asdict(manifest), indent=2, ensure_ascii=False) + "\n"
+    """Return the manifest as indented JSON, sealed."""
+    return seal_document(dataclasses.asdict(manifest), indent=2).decode()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -169,7 +170,7 @@ def read_manifest(path: Path) -> Manifest:
         When it is missing, no JSON, of another format, or lacks or misspells a field.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = unseal_document(path.read_bytes())
     except FileNotFoundError:
         raise BadWeightsError(
             f"{path}: the manifest of these weights is missing; `nco-bench weights import` makes one."
@@ -179,6 +180,11 @@ def read_manifest(path: Path) -> Manifest:
     except json.JSONDecodeError as error:
         raise BadWeightsError(
             f"{path}:{error.lineno}: the manifest is no valid JSON ({error.msg})."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BadWeightsError(
+            f'{path}: the manifest is damaged ({error}); get it again, or leave out its lines "sealed" and "seal" '
+            "if you mean what it says."
         ) from error
     if not isinstance(values, dict):
         raise BadWeightsError(f"{path}: the manifest is no JSON object.")

@@ -15,6 +15,7 @@ from nco_bench.cli.app import run
 from nco_bench.datasets.generate import generate
 from nco_bench.problems import tsp
 from nco_bench.runs.records import find_runs, record_key
+from nco_bench.seals import unseal_document, unseal_line
 
 Command = Callable[..., tuple[str, str]]
 
@@ -48,11 +49,12 @@ def records(folder: Path) -> list[Any]:
 def as_schema_1(folder: Path) -> None:
     """Rewrite runs as 0.1.0 wrote them: keys of the dataset's hash, gaps, no instance's hash, nothing asked."""
     for path in folder.glob("*/run.json"):
-        info = orjson.loads(path.read_bytes()) | {"schema": 1}
+        info = unseal_document(path.read_bytes()) | {"schema": 1}
         path.write_bytes(orjson.dumps(info))
         found = {}
         for name in ("cells.jsonl", "records.jsonl"):
-            lines = [orjson.loads(line) for line in (path.parent / name).read_bytes().splitlines()]
+            raw = (path.parent / name).read_bytes().splitlines(keepends=True)
+            lines = [orjson.loads(unseal_line(line)) for line in raw]
             for line in lines:
                 if name == "cells.jsonl":
                     line.pop("asked", None)

@@ -17,6 +17,7 @@ from nco_bench.datasets.identity import whole_of_set
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.seals import unseal_document
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_a_damaged_manifest_is_refused(stored: Path, text: str, message: str) ->
 
 
 def test_a_missing_manifest_and_another_format_are_refused(stored: Path) -> None:
-    manifest = json.loads(stored.with_suffix(".json").read_text())
+    manifest = unseal_document(stored.with_suffix(".json").read_bytes())
     stored.with_suffix(".json").write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(BadInputError, match="format 99"):
         load_saved(stored)

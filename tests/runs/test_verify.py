@@ -16,6 +16,7 @@ from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
+from nco_bench.seals import unseal_line
 
 SOLVER = """
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_changed_solution_is_named(stored: Path) -> None:
 
 def test_a_changed_cost_is_named(stored: Path) -> None:
     path = only(stored, "*/records.jsonl")
-    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[3]["cost"] *= 0.99
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     (finding,) = findings(stored)
@@ -90,7 +91,7 @@ def test_a_damaged_dataset_is_named(stored: Path) -> None:
 
 def test_a_moved_record_is_named(stored: Path) -> None:
     path = only(stored, "*/records.jsonl")
-    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[0]["instance"] = 2
     path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     assert any("does not follow from its configuration" in finding for finding in findings(stored))

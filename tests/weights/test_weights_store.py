@@ -12,6 +12,7 @@ import torch
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters
+from nco_bench.seals import unseal_document
 from nco_bench.solvers.sequences.task_networks import build_task_network
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
@@ -145,7 +146,7 @@ def test_a_file_without_manifest_is_refused(file: WeightsFile) -> None:
 )
 def test_a_manifest_that_is_none_is_refused(file: WeightsFile, change: dict[str, object], cause: str) -> None:
     path = manifest_path(file.path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path.write_text(json.dumps(unseal_document(path.read_bytes()) | change))
     with pytest.raises(BadWeightsError, match=cause):
         resolve("mine", MODEL)
 

@@ -12,7 +12,9 @@ from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, plain_name, rea
 from nco_bench.datasets.formats.torch_archive import load_pickle_with_tensors
 from nco_bench.errors import BadInputError, UnknownNameError
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = (
+    r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"  # one way to match: else long digits take squared time
+)
 
 
 def detect(path: Path) -> str:

@@ -1,0 +1,107 @@
+"""Commands started as forks of one process that has everything imported, so that hundreds of kills take minutes.
+
+Run as a program it reads a JSON list of arguments per line, starts the command in a process group of its own, and prints
+the group's number, then the exit status. ``STARTER_SITES`` names the address of a server in place of the official sites.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+
+class Starter:
+    """A process that starts commands."""
+
+    def __init__(self, errors: Path, sites: str = "") -> None:
+        environment = {
+            **os.environ,
+            "STARTER_SITES": sites,
+            "STARTER_ERRORS": str(errors),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._group = 0
+
+    def start(self, arguments: Sequence[object]) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(a) for a in arguments]) + "\n")
+        self._process.stdin.flush()
+        self._group = int(self._process.stdout.readline())
+
+    def end(self, number: signal.Signals | None = None) -> int:
+        """Send a signal to the whole group, if one is given; return the command's exit status, negative for a signal."""
+        assert self._process.stdout is not None
+        if number is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._group, number)
+        return int(self._process.stdout.readline())
+
+    def __call__(self, *arguments: object) -> int:
+        self.start(arguments)
+        return self.end()
+
+    def killed(self, rng: random.Random, longest: float, *arguments: object) -> int:
+        """Start a command and send it a signal at a random time: SIGKILL mostly, SIGTERM or SIGINT now and then."""
+        self.start(arguments)
+        time.sleep(rng.uniform(0.0, longest))
+        number = rng.choice([*[signal.SIGKILL] * 8, signal.SIGTERM, signal.SIGINT])
+        status = self.end(number)
+        if number is not signal.SIGKILL:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)  # what the command left behind would write on
+        return status
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def main() -> None:
+    import torch
+
+    import nco_bench.datasets.pull
+    from nco_bench.cli.app import run
+
+    torch.set_num_threads(1)
+    if os.environ["STARTER_SITES"]:
+        nco_bench.datasets.pull.SITES = {"tsplib": os.environ["STARTER_SITES"]}
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            os.write(1, b"%d\n" % os.getpid())
+            errors = os.open(os.environ["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            null = os.open(os.devnull, os.O_RDWR)
+            for number, target in ((0, null), (1, null), (2, errors)):
+                os.dup2(target, number)
+            status = 1
+            try:
+                sys.argv = ["nco-bench", *json.loads(line)]
+                status = run(sys.argv[1:])
+            except SystemExit as end:
+                status = int(end.code or 0)
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(pid, 0)
+        os.write(1, b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main()
