@@ -26,6 +26,7 @@ from nco_bench.runs.archives import (
     revision_of,
 )
 from nco_bench.runs.records import Cell, Record, Run, dump_line, solution_bytes, solution_sha256
+from nco_bench.seals import seal_document
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -219,7 +220,7 @@ def contents(run: Run) -> dict[str, bytes]:
     for name in ("traces.jsonl", "cells.jsonl"):
         found[name] = b"".join(map(dump_line, run.lines(name)))
     found["solutions.bin"] = b"".join(solutions)
-    found["run.json"] = orjson.dumps(run.info, option=orjson.OPT_INDENT_2)
+    found["run.json"] = seal_document(run.info, indent=2)
     return found
 
 

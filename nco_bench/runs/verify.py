@@ -19,7 +19,6 @@ from nco_bench.runs.records import (
     Run,
     find_runs,
     key_of,
-    read_lines,
     solution_bytes,
     solution_sha256,
 )
@@ -117,7 +116,7 @@ class _RunChecker:
             yield self._finding("records", f"not readable as records ({error})")
 
     def _check_traces(self) -> Iterator[Finding]:
-        for line in read_lines(self._run.folder / "traces.jsonl"):
+        for line in self._run.lines("traces.jsonl"):
             if line.keys() != {"key", "points"}:
                 yield self._finding("traces", f"a line holds {', '.join(line)}, expected key and points")
 

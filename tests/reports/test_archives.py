@@ -23,6 +23,7 @@ from nco_bench.runs.packing import pack
 from nco_bench.runs.records import Run, find_runs, solution_bytes, solution_sha256
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.verify import verify
+from nco_bench.seals import unseal_line
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +205,8 @@ def test_archives_are_merged_like_folders(packed: Path) -> None:
     assert len(folders.merge([packed], into).added) == 2
     assert [told(run) for run in find_runs(into)] == [told(run) for run in find_runs(results)]
     other = find_runs(into)[0].folder / "cells.jsonl"
-    other.write_bytes(other.read_bytes().replace(b'"tsp100"', b'"tsp200"'))
+    plain = b"".join(map(unseal_line, other.read_bytes().splitlines(keepends=True)))
+    other.write_bytes(plain.replace(b'"tsp100"', b'"tsp200"'))
     with pytest.raises(ResultsError, match="say different things"):
         folders.merge([packed], into)
 

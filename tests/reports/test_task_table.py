@@ -16,6 +16,7 @@ from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
+from nco_bench.seals import unseal_line
 
 CLASSES, NUMBERS = "knapsack:length-ood:n=16:count=40", "floyd-warshall:count=30"
 
@@ -67,7 +68,7 @@ def test_an_untouched_run_verifies_and_changed_counts_are_named(runs: Path, tmp_
     copy.mkdir(parents=True)
     for file in path.parent.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[0]["counts"]["tp"] += 1
     (copy / path.name).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     [finding] = verify(tmp_path / "runs", (), Places(runs)).findings

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nco_bench.nn.eie import EieConfig
+from nco_bench.seals import unseal_document
 from nco_bench.training.checkpoint import LAST
 from nco_bench.training.learners.eie import EieRecipe, train_and_export
 from nco_bench.training.run import train
@@ -86,13 +87,13 @@ def test_a_manifest_says_what_it_always_said(name: str, shards: list[Path], tmp_
     made = train(
         model, shards if data == ("labels",) else data, config, out=tmp_path / "w", problem=problem, progress="silent"
     )  # fmt: skip
-    known, now = json.loads(SAID.read_text())[name], json.loads(made.manifest.read_text())
+    known, now = json.loads(SAID.read_text())[name], unseal_document(made.manifest.read_bytes())
     _same(known, now)
 
 
 def test_a_network_of_the_task_campaign_says_it_too(tmp_path: Path) -> None:
     train_member(Member("scc", "vanilla", 0), 128, tmp_path, float("inf"))
-    now = json.loads((tmp_path / "round-128" / "vanilla-scc-seed0.json").read_text())
+    now = unseal_document((tmp_path / "round-128" / "vanilla-scc-seed0.json").read_bytes())
     _same(json.loads(SAID.read_text())["task campaign"], now)
 
 
@@ -100,7 +101,7 @@ def test_the_lambda_network_of_eie_says_it_too(tmp_path: Path) -> None:
     file = train_and_export(
         EieConfig(4, 5, 20, width=4), tmp_path, EieRecipe(steps=2, batch=3, goal_rows=100), seed=7
     )
-    _same(json.loads(SAID.read_text())["eie"], json.loads(manifest_path(file.path).read_text()))
+    _same(json.loads(SAID.read_text())["eie"], unseal_document(manifest_path(file.path).read_bytes()))
 
 
 def test_a_checkpoint_of_version_0_2_0_is_continued(tmp_path: Path) -> None:
@@ -111,6 +112,6 @@ def test_a_checkpoint_of_version_0_2_0_is_continued(tmp_path: Path) -> None:
     model, data, _, config = TRAININGS["lra"]
     more = config | {"steps": "3"}
     done = train(model, data, more, out=tmp_path / "w", resume=True, adopt=True, progress="silent")
-    manifest = json.loads(done.manifest.read_text())
+    manifest = unseal_document(done.manifest.read_bytes())
     assert (manifest["steps"], manifest["samples"]) == (3, 12)
     assert manifest["recipe_changes"] == [{"step": 2, "changed": {"steps": 3}}]
