@@ -161,7 +161,8 @@ def test_verify_scores_what_an_archive_holds_again(tmp_path: Path) -> None:
     assert verify(tmp_path / "good.parquet", (), places).findings == ()
     path = next(results.glob("*/records.jsonl"))
     cost = next(find_runs(results)[0].records()).cost
-    path.write_bytes(path.read_bytes().replace(f'"cost":{cost}'.encode(), b'"cost":1.5', 1))
+    plain = b"".join(map(unseal_line, path.read_bytes().splitlines(keepends=True)))
+    path.write_bytes(plain.replace(f'"cost":{cost}'.encode(), b'"cost":1.5', 1))
     pack(find_runs(results), tmp_path / "bad.parquet", CLEAN)
     (finding,) = verify(tmp_path / "bad.parquet", (), places).findings
     assert "the record says cost 1.5" in finding.problem
