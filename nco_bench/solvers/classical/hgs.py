@@ -99,6 +99,8 @@ def solve(
 def _problem(instance: CVRPInstance) -> tuple[dict[str, Any], bool]:
     """Return hygese's data and whether HGS is to round distances."""
     demand, capacity = integer_demand(instance)
+    if not demand.any():  # HGS refuses such a scale; with a vehicle that holds all, any routes fit as well
+        demand, capacity = np.ones_like(demand), instance.n
     # Whole loads stay apart by far more than HGS's tolerance of 1e-5 after this scaling.
     shrink = min(1.0, LARGEST_DEMAND / int(demand.max() or 1))
     data: dict[str, Any] = {
