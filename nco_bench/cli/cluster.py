@@ -8,9 +8,7 @@ import typer
 
 from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
 
-group = typer.Typer(
-    help="SLURM profiles: show them, check that a cluster runs our jobs.", no_args_is_help=True
-)
+group = typer.Typer(help="SLURM profiles: show one, check that it works.", no_args_is_help=True)
 
 Name = Annotated[
     str | None,

@@ -43,6 +43,31 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "nco-bench runs rm '20261122*' --yes",
         "nco-bench runs rm '*' --results trial/runs",
     ),
+    "runs status": (
+        "nco-bench runs status",
+        "nco-bench runs status --results all/runs",
+        "nco-bench runs status --json",
+    ),
+    "runs wait": (
+        "nco-bench runs wait",
+        "nco-bench runs wait --results all/runs",
+        "nco-bench runs wait --timeout 3600",
+    ),
+    "cluster": (
+        "nco-bench cluster check",
+        "nco-bench cluster check cluster.toml",
+        "nco-bench cluster show",
+    ),
+    "cluster check": (
+        "nco-bench cluster check",
+        "nco-bench cluster check cluster.toml",
+        "nco-bench cluster check --slurm gpus=1 --patience 60",
+    ),
+    "cluster show": (
+        "nco-bench cluster show",
+        "nco-bench cluster show cluster.toml",
+        "nco-bench cluster show --json",
+    ),
     "runs merge": (
         "nco-bench runs merge other/results/runs",
         "nco-bench runs merge gpu/runs cpu/runs --results all/runs",

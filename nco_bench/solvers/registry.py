@@ -71,14 +71,14 @@ def register(
     def decorate(cls: C) -> C:
         if not isinstance(cls, type):
             raise BadInputError(f"register({name!r}) decorates a {type(cls).__name__}, no class.")
+        if "<locals>" in cls.__qualname__:
+            raise BadInputError(
+                f"The solver {name!r} is a class within a function; define it at the top of its file."
+            )
         missing = [method for method in NEEDED if not callable(getattr(cls, method, None))]
         if missing:
             raise BadInputError(
                 f"The solver {name!r}: the class {cls.__name__} has no method {missing[0]}()."
-            )
-        if "<locals>" in cls.__qualname__:
-            raise BadInputError(
-                f"The solver {name!r} is a class within a function; define it at the top of its file."
             )
         # A file's solver gets the file's hash when it is loaded; that of a notebook or script has no file to load.
         mine = f"{version}-{_source_sha256(cls)[:8]}" if cls.__module__ == "__main__" else version

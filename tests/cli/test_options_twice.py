@@ -77,7 +77,8 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
 ELSEWHERE = {
     ("generate", "--param"), ("run", "--seed"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"),
     ("train", "--data"),
-    ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"), ("site", "build", "--results"),
+    ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"), ("run", "--slurm"),
+    ("cluster", "check", "--slurm"), ("cluster", "show", "--slurm"), ("site", "build", "--results"),
 }  # fmt: skip
 
 TRACER = """
@@ -234,3 +235,9 @@ def test_train_takes_several_datasets_and_settings(folder: Path, capfd: pytest.C
     manifest = json.loads(capfd.readouterr().out)
     assert (manifest["steps"], manifest["data"]["instances"]) == (4, 4)
     assert len(manifest["validation"]) == 2
+
+
+def test_settings_of_slurm_add_up(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["cluster", "show", "--slurm", "partition=gpu", "--slurm", "gpus=2", "--json"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["partition"], shown["gpus"]) == ("gpu", 2)

@@ -99,7 +99,7 @@ def test_settings_of_solvers_come_as_a_table(nco_bench: Command) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("solver = ['lkh3']", "Unknown key of study.toml 'solver'. Did you mean 'solvers'?"),
+        ("solver = ['lkh3']", "Unknown key of study.toml 'solver'. Did you mean 'solvers'"),
         ("solvers = [", "study.toml: not readable as TOML"),
         ("solvers = [1]", "study.toml: solvers is [1]; expected a name or a list of names."),
         ("solvers = []", "study.toml: solvers is []"),

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 import nco_bench
+from nco_bench.seals import unseal_document, unseal_line
 
 HOSTILE = '<img src=x onerror="window.broken=1"></script><script>window.broken=1</script>\'`${window.broken=1}\u2028'
 LENGTH = 6
@@ -16,7 +17,7 @@ LENGTH = 6
 
 def edit(run: Path, file: str, change: Callable[[dict[str, Any]], None]) -> None:
     """Change every line of one of a run's files."""
-    lines = [orjson.loads(line) for line in (run / file).read_bytes().splitlines()]
+    lines = [orjson.loads(unseal_line(line)) for line in (run / file).read_bytes().splitlines(keepends=True)]
     for line in lines:
         change(line)
     (run / file).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
@@ -51,6 +52,6 @@ def make_hostile(run: Path) -> None:
 
     edit(run, "cells.jsonl", cell)
     edit(run, "records.jsonl", record)
-    info = orjson.loads((run / "run.json").read_bytes())
+    info = unseal_document((run / "run.json").read_bytes())
     info["command"] = HOSTILE
     (run / "run.json").write_bytes(orjson.dumps(info))
