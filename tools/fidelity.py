@@ -1,7 +1,7 @@
 """Write docs/fidelity.md: how the papers' numbers stand by the records in results/, and what is known of differences.
 
 Usage: python tools/fidelity.py [--check]. With --check nothing is written, and status 1 says that the page is out of date.
-What was tried on cells that differ is written by hand in docs/fidelity-causes.md; earlier counts in
+What was tried on cells that differ is written by hand in tools/fidelity_causes.md; earlier counts in
 docs/fidelity-history.csv.
 """
 
@@ -19,7 +19,8 @@ from nco_bench.papers.standing import Standing, standings
 from nco_bench.papers.stored import stored_in
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, CAUSES, HISTORY = (ROOT / "docs" / f"fidelity{end}" for end in (".md", "-causes.md", "-history.csv"))
+PAGE, HISTORY = ROOT / "docs" / "fidelity.md", ROOT / "docs" / "fidelity-history.csv"
+CAUSES = ROOT / "tools" / "fidelity_causes.md"
 WORST = 20
 
 
