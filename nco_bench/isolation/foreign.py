@@ -29,7 +29,7 @@ from nco_bench.isolation.clock import Patience
 from nco_bench.isolation.main import describe_exit, log_tail
 from nco_bench.isolation.outcomes import Failure, Outcome, Solved
 from nco_bench.isolation.start import Process, spawn
-from nco_bench.isolation.transport import LENGTH, _read, framed, send_rest
+from nco_bench.isolation.transport import LENGTH, framed, read_bytes, send_rest
 
 HEADER = struct.Struct("<I")
 MOST_BYTES = 2**31
@@ -125,10 +125,10 @@ class ForeignProcess:
             self.close()
             raise ChildDiedError("timeout", message)
         handle = self._connection.fileno()
-        size = LENGTH.unpack(_read(handle, LENGTH.size))[0]
+        size = LENGTH.unpack(read_bytes(handle, LENGTH.size))[0]
         if not HEADER.size <= size <= MOST_BYTES:
             raise ValueError(f"a message of {size} bytes")
-        data = memoryview(_read(handle, size))
+        data = memoryview(read_bytes(handle, size))
         begin = HEADER.size + HEADER.unpack(data[: HEADER.size])[0]
         kind, value = json.loads(bytes(data[HEADER.size : begin]))
         return str(kind), value, data[begin:]

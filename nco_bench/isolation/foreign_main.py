@@ -12,7 +12,7 @@ from typing import Any
 
 from nco_bench.errors import NcoBenchError, SolverFailedError
 from nco_bench.isolation.foreign import message_of, packed
-from nco_bench.isolation.main import _die_with_parent
+from nco_bench.isolation.main import die_with_parent
 from nco_bench.isolation.transport import receive, send_rest
 
 WRITES = frozenset(
@@ -27,7 +27,7 @@ RECORDS = frozenset(
 
 def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: bool) -> None:
     """Answer calls until the parent is gone."""
-    _die_with_parent(lifeline_fd, parent if from_main_thread else None)
+    die_with_parent(lifeline_fd, parent if from_main_thread else None)
     connection = Connection(connection_fd)
     maker, argument, guarded = receive(connection)
     made: Any = None

@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1
 
 def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: bool) -> None:
     """Run the child's loop until the parent is gone; called by what `ChildProcess` launches."""
-    _die_with_parent(lifeline_fd, parent if from_main_thread else None)
+    die_with_parent(lifeline_fd, parent if from_main_thread else None)
     connection = Connection(connection_fd)
     target, params, fresh = receive(connection)
     try:
@@ -134,7 +134,7 @@ def _in_fork(
         return Failure("failed", f"the solver's process {how}{log_tail(Path('log'))}")
 
 
-def _die_with_parent(lifeline_fd: int, parent: int | None) -> None:
+def die_with_parent(lifeline_fd: int, parent: int | None) -> None:
     """Have the kernel kill this process when its parent is gone, even inside native code.
 
     The death signal follows the thread that started us, so it is used only if that was the main thread; SIGIO,

@@ -63,10 +63,13 @@ def receive(connection: Connection) -> Any:
     EOFError, OSError
         When the other end is gone.
     """
-    return pickle.loads(_read(connection.fileno(), LENGTH.unpack(_read(connection.fileno(), LENGTH.size))[0]))
+    return pickle.loads(
+        read_bytes(connection.fileno(), LENGTH.unpack(read_bytes(connection.fileno(), LENGTH.size))[0])
+    )
 
 
-def _read(handle: int, count: int) -> bytearray:
+def read_bytes(handle: int, count: int) -> bytearray:
+    """Read so many bytes; raises EOFError when the other end is gone."""
     data = bytearray(count)
     left = memoryview(data)
     while left:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -156,13 +155,19 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("where", ["child", "here"])
+@pytest.mark.parametrize(
+    ("method", "where"),
+    # An exit in this process ends it, which is why the solver has one of its own.
+    [
+        (method, where)
+        for method in METHODS
+        for where in ("child", "here")
+        if "_exit" not in method or where == "child"
+    ],
+)
 def test_a_broken_method_is_named_in_one_line(
     method: str, where: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if where == "here" and "_exit" in method:
-        return  # it ends this process, which is why it has one of its own
     Path("mine.py").write_text(SOLVER.replace("{harm}", "return None") + f"    {method}\n")
     options = ["--in-process"] if where == "here" else []
     assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs", *options]) == 2
@@ -195,8 +200,7 @@ def test_a_pickle_from_the_child_is_never_read(tmp_path: Path) -> None:
         "        try: os.write(fd, b'\\x10' + b'\\0' * 7 + pickle.dumps(object))\n        except OSError: pass"
     )
     found = outcome(code)
-    assert found[1].status == "failed"
-    assert json.loads(json.dumps([one.status for one in found])) == ["ok", "failed", "ok"]
+    assert [one.status for one in found] == ["ok", "failed", "ok"]
 
 
 def test_a_class_registered_here_stays_here() -> None:
