@@ -66,7 +66,7 @@ def _solvers(places: Places) -> Objects:
 def _datasets(places: Places) -> Objects:
     from nco_bench.datasets import lra
     from nco_bench.datasets.libraries import library_entries
-    from nco_bench.datasets.names import DISTRIBUTION_EXAMPLES, generated_aliases
+    from nco_bench.datasets.names import examples, generated_aliases
 
     stored = [
         {"name": path.stem.replace("_", ":"), "source": f"stored in {path}"}
@@ -76,7 +76,7 @@ def _datasets(places: Places) -> Objects:
         *stored,
         *({"name": e["name"], "source": e.get("description") or "library"} for e in library_entries()),
         *({"name": name, "source": "published set, made from its seed"} for name in generated_aliases()),
-        *({"name": name, "source": EXAMPLE} for name in DISTRIBUTION_EXAMPLES if name not in lra.SPLITS),
+        *({"name": name, "source": EXAMPLE} for name in examples() if name not in lra.SPLITS),
         *({"name": name, "source": "public data: nco-bench instances pull lra"} for name in lra.SPLITS),
     ]
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nco_bench.datasets import tasks
 from nco_bench.datasets.dataset import Dataset, Origin
-from nco_bench.datasets.generators import GENERATORS
-from nco_bench.datasets.kool import kool_tsp, kool_vrp
-from nco_bench.datasets.names import DEFAULT_SEED, GenerationSpec, specify
+from nco_bench.datasets.generators import generator
+from nco_bench.datasets.names import DEFAULT_SEED, KOOL, TASKS, GenerationSpec, specify
 from nco_bench.errors import BadInputError
 
 GENERATOR_VERSION = "1"
@@ -40,7 +38,7 @@ def generate(
     Parameters
     ----------
     problem
-        A key of `GENERATORS`.
+        A key of `generators.GENERATORS`, or an algorithmic task.
     n, count
         Size of an instance and number of instances (None: `default_count`).
     distribution
@@ -63,19 +61,23 @@ def generate(
 
 def generate_spec(spec: GenerationSpec) -> Dataset:
     """Make the set that `spec` describes; raises `BadInputError` when it does not fit into memory."""
-    if spec.family == tasks.FAMILY:
+    if spec.family == TASKS:
         return _generate_task(spec)
-    generator = GENERATORS[spec.problem]
-    _check_memory(spec, generator.bytes_per_node)
-    if spec.family == "kool":
+    made_by = generator(spec.problem)
+    _check_memory(spec, made_by.bytes_per_node)
+    if spec.family == KOOL:
+        from nco_bench.datasets.kool import kool_tsp, kool_vrp
+
         make = kool_tsp if spec.problem == "tsp" else kool_vrp
         return make(spec.n, spec.seed, spec.count)
-    instances = generator.build(spec)
+    instances = made_by.build(spec)
     origin = Origin("nco-bench", GENERATOR_VERSION, spec.distribution, spec.seed, dict(spec.params))
     return Dataset(spec.name, instances[0].problem, tuple(instances), (None,) * len(instances), origin)
 
 
 def _generate_task(spec: GenerationSpec) -> Dataset:
+    from nco_bench.datasets import tasks
+
     _check_memory(spec, tasks.bytes_per_n(spec))
     made = tasks.build(spec)
     origin = Origin("nco-bench tasks", tasks.VERSION, spec.distribution, spec.seed, dict(spec.params))

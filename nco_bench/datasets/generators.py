@@ -1,15 +1,13 @@
-"""How the instances of each problem are generated: one entry per problem in `GENERATORS`.
-
-A further problem adds itself by one entry.
-"""
+"""How the instances of each problem are generated: a `Generator` in the module that draws them, named in `GENERATORS`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from nco_bench.datasets import lra, packing, routing
+from nco_bench.errors import UnknownNameError
 from nco_bench.problems import Instance
 from nco_bench.problems.distributions import DISTRIBUTIONS, parse_distribution
 
@@ -69,53 +67,20 @@ class Generator:
     default_n: int | None = None
 
 
-GENERATORS: dict[str, Generator] = {
-    "tsp": Generator(
-        build=routing.build_tsp,
-        smallest_n=2,
-        bytes_per_node=16,
-        parameters={"range": routing.parse_range},
-        defaults=lambda given, n: {"range": routing.UNIT_SQUARE},
-    ),
-    "cvrp": Generator(
-        build=routing.build_cvrp,
-        smallest_n=1,
-        bytes_per_node=24,
-        parameters={
-            "capacity": routing.parse_capacity,
-            "demand": routing.parse_demand,
-            "range": routing.parse_range,
-        },
-        defaults=routing.cvrp_defaults,
-        always_named=frozenset({"capacity"}),
-    ),
-    "bpp3d": Generator(
-        build=packing.build_bpp3d,
-        smallest_n=1,
-        bytes_per_node=24,
-        parameters={"sides": packing.parse_sides},
-        defaults=packing.defaults,
-        canonical_distribution=packing.parse_bin,
-        distribution_parameters=lambda name: (),
-        default_distribution="",  # so that the bin stands in every name
-    ),
-    "lra-listops": Generator(
-        build=lra.build_listops,
-        smallest_n=lra.SMALLEST_LISTOPS,
-        bytes_per_node=2,
-        canonical_distribution=lra.no_distribution,
-        distribution_parameters=lambda name: (),
-        default_count=lambda n: lra.COUNT,
-        default_n=lra.LONGEST_LISTOPS,
-    ),
-    "lra-pathfinder": Generator(
-        build=lra.build_pathfinder,
-        smallest_n=lra.PIXELS,
-        bytes_per_node=2,
-        canonical_distribution=lra.no_distribution,
-        distribution_parameters=lambda name: (),
-        default_count=lambda n: lra.COUNT,
-        default_n=lra.PIXELS,
-    ),
+GENERATORS: dict[str, str] = {
+    "tsp": "nco_bench.datasets.routing:TSP",
+    "cvrp": "nco_bench.datasets.routing:CVRP",
+    "bpp3d": "nco_bench.datasets.packing:BPP3D",
+    "lra-listops": "nco_bench.datasets.lra:LISTOPS",
+    "lra-pathfinder": "nco_bench.datasets.lra:PATHFINDER",
 }
-"""Problem name to how its instances are made."""
+"""Problem name to where its `Generator` stands; modules are imported when first asked for."""
+
+
+def generator(problem: str) -> Generator:
+    """Return how the instances of a problem are made; raises `UnknownNameError`."""
+    if problem not in GENERATORS:
+        raise UnknownNameError("problem", problem, GENERATORS)
+    module, _, name = GENERATORS[problem].partition(":")
+    found: Generator = getattr(import_module(module), name)
+    return found

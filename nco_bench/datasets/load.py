@@ -17,16 +17,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from nco_bench.datasets import formats, ledger, lra, tasks
+from nco_bench.datasets import formats, ledger
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate_spec
 from nco_bench.datasets.libraries import library_names, resolve_library
-from nco_bench.datasets.names import (
-    DISTRIBUTION_EXAMPLES,
-    GenerationSpec,
-    generated_aliases,
-    parse_generated,
-)
+from nco_bench.datasets.names import TASKS, GenerationSpec, examples, generated_aliases, parse_generated
 from nco_bench.datasets.places import Places
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, UnknownNameError
@@ -57,13 +52,15 @@ def _find(name: str, places: Places) -> Dataset:
     ):
         raise BadInputError(f"{name}: {'is a folder, not a file' if path.is_dir() else 'no such file'}.")
     found = resolve_library(name, places.instances, places.mirror)
-    if found is None:
+    if found is None and name.startswith("lra-"):
+        from nco_bench.datasets import lra
+
         found = lra.resolve(name, places.instances, places.mirror)
     if found is not None:
         return found
     spec = parse_generated(name)
     if spec is None:
-        known = [*DISTRIBUTION_EXAMPLES, *generated_aliases(), *library_names()]
+        known = [*examples(), *generated_aliases(), *library_names()]
         hint = (
             "It is a folder; name a file in it."
             if name and path.is_dir()
@@ -148,7 +145,7 @@ def _has_references(path: Path) -> bool:
 
 
 def _pattern(spec: GenerationSpec) -> str:
-    return f"{spec.problem}*.npz" if spec.family == tasks.FAMILY else f"*{spec.problem}{spec.n}*.npz"
+    return f"{spec.problem}*.npz" if spec.family == TASKS else f"*{spec.problem}{spec.n}*.npz"
 
 
 def _count_of(path: Path, spec: GenerationSpec) -> int:

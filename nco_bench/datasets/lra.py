@@ -1,6 +1,6 @@
 """Datasets of Long Range Arena: ``lra-listops``, ``lra-listops64:count=100``, ``lra-pathfinder``, ``lra-text:count=100``.
 
-ListOps and Pathfinder are generated; they add themselves to `generators.GENERATORS`. A number behind ``lra-listops`` is the
+ListOps and Pathfinder are generated. A number behind ``lra-listops`` is the
 setting of shorter expressions (`nco_bench.problems.lra.listops`). Text, Retrieval, Image and ``lra-pathfinder-released`` are
 read from public files in the folder ``lra`` of the instances folder or of the mirror; a name may choose a split, and
 ``count`` takes the first ones.
@@ -18,6 +18,7 @@ from urllib import request
 from urllib.error import HTTPError
 
 from nco_bench.datasets.dataset import Dataset, Origin
+from nco_bench.datasets.generators import Generator
 from nco_bench.datasets.lra_files import PATHFINDER_FOLDER, RETRIEVAL_FILES, SPLITS, read_task
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import replacing
@@ -87,6 +88,27 @@ def no_distribution(text: str) -> str:
     if text != "uniform":
         raise UnknownNameError("distribution of Long Range Arena", text, ["uniform"])
     return text
+
+
+LISTOPS = Generator(
+    build=build_listops,
+    smallest_n=SMALLEST_LISTOPS,
+    bytes_per_node=2,
+    canonical_distribution=no_distribution,
+    distribution_parameters=lambda name: (),
+    default_count=lambda n: COUNT,
+    default_n=LONGEST_LISTOPS,
+)
+
+PATHFINDER = Generator(
+    build=build_pathfinder,
+    smallest_n=PIXELS,
+    bytes_per_node=2,
+    canonical_distribution=no_distribution,
+    distribution_parameters=lambda name: (),
+    default_count=lambda n: COUNT,
+    default_n=PIXELS,
+)
 
 
 def resolve(name: str, instances_dir: Path, mirror: Path | None = None) -> Dataset | None:

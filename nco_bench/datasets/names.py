@@ -16,10 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nco_bench.datasets import kool, lra, packing, tasks
-from nco_bench.datasets.generators import GENERATORS
+from nco_bench.datasets.generators import GENERATORS, generator
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.problems.distributions import DISTRIBUTIONS
 from nco_bench.settings import pairs, parse
 
 DEFAULT_SEED = 1234
@@ -27,22 +25,8 @@ DEFAULT_SEED = 1234
 
 LARGEST_SEED = 2**32 - 1
 
-DISTRIBUTION_EXAMPLES = (
-    "tsp100",
-    "tsp1000",
-    "tsp10000",
-    "cvrp100",
-    "cvrp1000",
-    "tsp100:count=1000",
-    "cvrp1000:capacity=250",
-    "tsp10000:clustered:seed=7:count=16",
-    *(f"tsp100:{name}" for name in DISTRIBUTIONS if name != "uniform"),
-    *(f"bpp3d100:{base}" for base in packing.BINS),
-    "bpp3d400:120x100",
-    *tasks.EXAMPLES,
-    *lra.EXAMPLES,
-)
-"""Names to show and to match misspelt ones against."""
+KOOL, TASKS = "kool", "tasks"
+"""Families of sets beside the ones that `GENERATORS` makes; their modules are imported when a name is theirs."""
 
 
 @dataclass(frozen=True)
@@ -72,26 +56,30 @@ class GenerationSpec:
     @property
     def name(self) -> str:
         """The canonical name: equal sets have equal names."""
-        if self.family == "kool":
+        if self.family == KOOL:
+            from nco_bench.datasets import kool
+
             return kool.kool_name(self.problem, self.n, self.seed, self.count)
-        if self.family == tasks.FAMILY:
+        if self.family == TASKS:
+            from nco_bench.datasets import tasks
+
             return tasks.canonical_name(self, DEFAULT_SEED)
-        generator = GENERATORS[self.problem]
-        parts = [self.problem if self.n == generator.default_n else f"{self.problem}{self.n}"]
-        if self.distribution != generator.default_distribution:
+        made = generator(self.problem)
+        parts = [self.problem if self.n == made.default_n else f"{self.problem}{self.n}"]
+        if self.distribution != made.default_distribution:
             parts.append(self.distribution)
-        defaults = generator.defaults(dict(self.params), self.n)
-        parts += [f"{k}={v}" for k, v in self.params if k in generator.always_named or v != defaults[k]]
+        defaults = made.defaults(dict(self.params), self.n)
+        parts += [f"{k}={v}" for k, v in self.params if k in made.always_named or v != defaults[k]]
         if self.seed != DEFAULT_SEED:
             parts.append(f"seed={self.seed}")
-        if self.count != generator.default_count(self.n):
+        if self.count != made.default_count(self.n):
             parts.append(f"count={self.count}")
         return ":".join(parts)
 
     @property
     def stream(self) -> str:
         """The name without its count; of two sets with the same one, the shorter is the beginning of the longer."""
-        if self.family == "kool" and self.problem != "tsp":
+        if self.family == KOOL and self.problem != "tsp":
             return self.name
         return re.sub(r":count=\d+$", "", self.name)
 
@@ -105,31 +93,39 @@ def specify(
     params: Mapping[str, Any] | None = None,
 ) -> GenerationSpec:
     """Check arguments as those of `generate` and return the set's description."""
-    if problem in tasks.NAMES:
-        _check_seed(problem, seed)
-        return GenerationSpec(**tasks.describe(problem, n, count, distribution, seed, params))
     if problem not in GENERATORS:
-        raise UnknownNameError("problem", problem, (*GENERATORS, *tasks.NAMES))
+        return _specify_task(problem, n, count, distribution, seed, params)
     if n is None:
         raise BadInputError(f"{problem}: its size is missing; give n.")
-    generator = GENERATORS[problem]
-    _check_numbers(problem, n, count, seed, generator.smallest_n)
+    made = generator(problem)
+    _check_numbers(problem, n, count, seed, made.smallest_n)
     given = {}
     for key, value in (params or {}).items():
         if value is None:
             continue
-        if key not in generator.parameters:
-            raise UnknownNameError(f"parameter of {problem}:", key, generator.parameters)
-        given[key] = generator.parameters[key](str(value))
-    defaults = generator.defaults(given, n)
+        if key not in made.parameters:
+            raise UnknownNameError(f"parameter of {problem}:", key, made.parameters)
+        given[key] = made.parameters[key](str(value))
+    defaults = made.defaults(given, n)
     return GenerationSpec(
         problem=problem,
         n=n,
-        count=generator.default_count(n) if count is None else count,
-        distribution=generator.canonical_distribution(distribution),
+        count=made.default_count(n) if count is None else count,
+        distribution=made.canonical_distribution(distribution),
         seed=seed,
-        params=tuple((key, given.get(key, defaults[key])) for key in generator.parameters),
+        params=tuple((key, given.get(key, defaults[key])) for key in made.parameters),
     )
+
+
+def _specify_task(
+    problem: str, n: int | None, count: int | None, setting: str, seed: int, params: Mapping[str, Any] | None
+) -> GenerationSpec:
+    from nco_bench.datasets import tasks
+
+    if problem not in tasks.NAMES:
+        raise UnknownNameError("problem", problem, (*GENERATORS, *tasks.NAMES))
+    _check_seed(problem, seed)
+    return GenerationSpec(**tasks.describe(problem, n, count, setting, seed, params))
 
 
 def _check_numbers(problem: str, n: int, count: int | None, seed: int, smallest_n: int) -> None:
@@ -180,11 +176,9 @@ def parse_generated(name: str) -> GenerationSpec | None:
     prefix, problem, size = match.groups()
     if prefix:
         return _parse_kool(name, problem, size, parts)
-    if problem in tasks.NAMES:
-        return _parse_task(name, problem, size, parts)
     if problem not in GENERATORS:
-        return None
-    default_n = GENERATORS[problem].default_n
+        return _parse_task(name, problem, size, parts)
+    default_n = generator(problem).default_n
     if not size and default_n is None:
         return None
     distribution, settings = _sort_parts(name, parts, problem)
@@ -196,29 +190,35 @@ def parse_generated(name: str) -> GenerationSpec | None:
 
 def _sort_parts(name: str, parts: list[str], problem: str) -> tuple[str, dict[str, str]]:
     """Return the distribution with its own parameters, and all other settings."""
-    generator = GENERATORS[problem]
+    made = generator(problem)
     bare = [part for part in parts if "=" not in part]
     if len(bare) > 1 or "" in bare:
         raise BadInputError(
             f"{name!r}: expected at most one distribution and then KEY=VALUE parts, separated by ':'."
         )
-    base = bare[0] if bare else generator.default_distribution
+    base = bare[0] if bare else made.default_distribution
     if bare:
-        generator.canonical_distribution(base)
-    own = generator.distribution_parameters(base)
-    known = [*generator.parameters, *own, "seed", "count"]
+        made.canonical_distribution(base)
+    own = made.distribution_parameters(base)
+    known = [*made.parameters, *own, "seed", "count"]
     settings = pairs(repr(name), (part for part in parts if "=" in part), _kind(name), known)
     distribution = ":".join([base, *(f"{key}={settings.pop(key)}" for key in list(settings) if key in own)])
     return distribution, settings
 
 
-def _parse_task(name: str, problem: str, size: str, parts: list[str]) -> GenerationSpec:
+def _parse_task(name: str, problem: str, size: str, parts: list[str]) -> GenerationSpec | None:
+    from nco_bench.datasets import tasks
+
+    if problem not in tasks.NAMES:
+        return None
     setting, values = tasks.read_parts(name, [f"n={size}", *parts] if size else parts)
     n, count, seed = (_take_int(name, values, key) for key in ("n", "count", "seed"))
     return specify(problem, n, count, setting, DEFAULT_SEED if seed is None else seed, values)
 
 
 def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> GenerationSpec | None:
+    from nco_bench.datasets import kool
+
     problems = {"tsp": "tsp", "vrp": "cvrp", "cvrp": "cvrp"}
     if short_name not in problems or not size:
         return None
@@ -229,7 +229,7 @@ def _parse_kool(name: str, short_name: str, size: str, parts: list[str]) -> Gene
     chosen_seed = kool.TEST_SEED if seed is None else seed
     kool.check(problem, n, chosen_seed, chosen_count)
     params = (("capacity", f"{kool.CAPACITIES[n]:g}"),) if problem == "cvrp" else ()
-    return GenerationSpec(problem, n, chosen_count, "uniform", chosen_seed, params, family="kool")
+    return GenerationSpec(problem, n, chosen_count, "uniform", chosen_seed, params, family=KOOL)
 
 
 def _take_int(name: str, settings: dict[str, str], key: str) -> int | None:
@@ -241,8 +241,32 @@ def _kind(name: str) -> str:
     return f"part of dataset name {name!r}:"
 
 
+def examples() -> tuple[str, ...]:
+    """Return names to show and to match misspelt ones against."""
+    from nco_bench.datasets import lra, packing, tasks
+    from nco_bench.problems.distributions import DISTRIBUTIONS
+
+    return (
+        "tsp100",
+        "tsp1000",
+        "tsp10000",
+        "cvrp100",
+        "cvrp1000",
+        "tsp100:count=1000",
+        "cvrp1000:capacity=250",
+        "tsp10000:clustered:seed=7:count=16",
+        *(f"tsp100:{name}" for name in DISTRIBUTIONS if name != "uniform"),
+        *(f"bpp3d100:{base}" for base in packing.BINS),
+        "bpp3d400:120x100",
+        *tasks.EXAMPLES,
+        *lra.EXAMPLES,
+    )
+
+
 def generated_aliases() -> tuple[str, ...]:
     """Return the catalogued names of sets with a meaning in the literature: Kool et al.'s, test and validation."""
+    from nco_bench.datasets import kool
+
     return tuple(
         kool.kool_name(problem, n, seed)
         for seed in kool.SEEDS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nco_bench.datasets.generators import Generator
 from nco_bench.errors import BadInputError
 from nco_bench.problems.bpp3d import BPP3DInstance
 
@@ -70,3 +71,15 @@ def parse_sides(text: str) -> str:
 def defaults(given: Mapping[str, str], n: int) -> Mapping[str, str]:
     """Return the defaults of the parameters."""
     return {"sides": SIDES}
+
+
+BPP3D = Generator(
+    build=build_bpp3d,
+    smallest_n=1,
+    bytes_per_node=24,
+    parameters={"sides": parse_sides},
+    defaults=defaults,
+    canonical_distribution=parse_bin,
+    distribution_parameters=lambda name: (),
+    default_distribution="",  # so that the bin stands in every name
+)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets.generators import Generator
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distributions import parse_distribution
@@ -154,3 +155,21 @@ def cvrp_defaults(given: Text, n: int) -> Text:
             f"cvrp{n}: capacity {given['capacity']} is below the largest possible demand, {smallest}; give at least that."
         )
     return {"capacity": str(capacity), "demand": "integer", "range": UNIT_SQUARE}
+
+
+TSP = Generator(
+    build=build_tsp,
+    smallest_n=2,
+    bytes_per_node=16,
+    parameters={"range": parse_range},
+    defaults=lambda given, n: {"range": UNIT_SQUARE},
+)
+
+CVRP = Generator(
+    build=build_cvrp,
+    smallest_n=1,
+    bytes_per_node=24,
+    parameters={"capacity": parse_capacity, "demand": parse_demand, "range": parse_range},
+    defaults=cvrp_defaults,
+    always_named=frozenset({"capacity"}),
+)

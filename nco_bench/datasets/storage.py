@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,61 +21,11 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.files import READABLE, replacing, write
-from nco_bench.problems import Instance
-from nco_bench.problems.algorithmic import TaskInstance
-from nco_bench.problems.bpp3d import BPP3DInstance
-from nco_bench.problems.cvrp import CVRPInstance
-from nco_bench.problems.lra import LRAInstance
-from nco_bench.problems.tsp import TSPInstance
+from nco_bench.problems import PROBLEMS, problem
 from nco_bench.seals import seal_document, unseal_document
 
 FORMAT_VERSION = 1
 Arrays = dict[str, NDArray[Any]]
-
-
-def _tsp(name: str, convention: str, arrays: Arrays) -> TSPInstance:
-    fixed = tuple((int(a), int(b)) for a, b in arrays.get("fixed_edges", ()))
-    return TSPInstance(name, arrays.get("coords"), convention, arrays.get("matrix"), fixed)
-
-
-def _cvrp(name: str, convention: str, arrays: Arrays) -> CVRPInstance:
-    limit = arrays.get("max_route_length")
-    return CVRPInstance(
-        name=name,
-        depot=arrays.get("depot"),
-        customers=arrays.get("customers"),
-        demand=arrays["demand"],
-        capacity=arrays["capacity"].item(),
-        convention=convention,
-        matrix=arrays.get("matrix"),
-        max_route_length=None if limit is None else float(limit),
-    )
-
-
-def _bpp3d(name: str, convention: str, arrays: Arrays) -> BPP3DInstance:
-    return BPP3DInstance(name, arrays["boxes"], arrays["base"], convention)
-
-
-def _task(name: str, convention: str, arrays: Arrays) -> TaskInstance:
-    task, _, variant = str(arrays["task"]).partition(":")
-    return TaskInstance(name, task, variant, arrays["inputs"], arrays["targets"])
-
-
-def _lra(name: str, convention: str, arrays: Arrays) -> LRAInstance:
-    return LRAInstance(
-        name, str(arrays["task"]), arrays["tokens"], int(arrays["label"]), int(arrays["second"])
-    )
-
-
-BUILDERS: dict[str, Callable[[str, str, Arrays], Instance]] = {
-    "tsp": _tsp,
-    "cvrp": _cvrp,
-    "bpp3d": _bpp3d,
-    "algorithmic": _task,
-    "algorithmic-regression": _task,
-    "lra": _lra,
-}
-"""Problem name to the function that builds an instance from its stored arrays."""
 
 
 def save_dataset(dataset: Dataset, path: Path) -> Path:
@@ -189,9 +139,9 @@ def _build(manifest: dict[str, Any], arrays: Arrays) -> Dataset:
         key: _unpack(arrays, f"x_{key}", count)
         for key in sorted({k[2:].split(".")[0] for k in arrays if k.startswith("x_")})
     }
-    if manifest["problem"] not in BUILDERS:
+    if manifest["problem"] not in PROBLEMS:
         raise ValueError(f"unknown problem {manifest['problem']!r}")
-    build = BUILDERS[manifest["problem"]]
+    build = problem(manifest["problem"]).from_arrays
     instances = [
         build(
             str(names[i]),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NAMES = frozenset(TASKS)
 COUNT = 5000
-FAMILY = "tasks"
 VERSION = str(STREAM_VERSION)
 EXAMPLES = tuple(
     f"{name}{setting}" for name in TASKS for setting in ("", ":length-ood", ":value-ood", ":noise-ood")
@@ -73,7 +72,7 @@ def describe(
         "distribution": setting,
         "seed": seed,
         "params": (("variant", chosen.variant),),
-        "family": FAMILY,
+        "family": "tasks",
     }
 
 

@@ -1,11 +1,13 @@
 """The referee: what is solved, what is feasible, what it costs. NumPy only, and no code shared with solvers.
 
 `problem(name)` returns the module of a problem, which has `NAME`, `VERSION`, `OBJECTIVE` ("min" or "max"),
-`violations(instance, solution) -> tuple[str, ...]` and `score(instance, solution) -> float`.
+`from_arrays(name, convention, arrays) -> instance`, `violations(instance, solution) -> tuple[str, ...]` and
+`score(instance, solution) -> float`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -54,6 +56,9 @@ class Problem(Protocol):
     NAME: str
     VERSION: str
     OBJECTIVE: str
+
+    def from_arrays(self, name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> Instance:
+        """Build an instance from its arrays; undoes `Instance.arrays`."""
 
     def violations(self, instance: Any, solution: NDArray[np.integer]) -> tuple[str, ...]:
         """Say what is wrong with a solution; empty for a feasible one."""

@@ -12,7 +12,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isqrt
 from typing import Any
@@ -89,6 +89,12 @@ class TaskInstance:
         """Return the arrays that define the instance, for hashing and storage."""
         named = np.array(f"{self.task_name}:{self.variant}")
         return {"inputs": self.inputs, "targets": self.targets, "task": named}
+
+
+def from_arrays(name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> TaskInstance:
+    """Build an instance from its arrays; undoes `TaskInstance.arrays`."""
+    task_name, _, variant = str(arrays["task"]).partition(":")
+    return TaskInstance(name, task_name, variant, arrays["inputs"], arrays["targets"])
 
 
 def misshapen(instance: TaskInstance, solution: Any) -> tuple[str, ...]:

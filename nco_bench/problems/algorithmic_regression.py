@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.problems.algorithmic import REGRESSION, TaskInstance, misshapen, stack_batch
+from nco_bench.problems.algorithmic import from_arrays as from_arrays
 
 NAME = REGRESSION
 VERSION = "1"

@@ -13,6 +13,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +111,11 @@ class BPP3DInstance:
 
 def _sides(sides: NDArray[np.int64]) -> str:
     return " x ".join(str(int(side)) for side in sides)
+
+
+def from_arrays(name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> BPP3DInstance:
+    """Build an instance from its arrays; undoes `BPP3DInstance.arrays`."""
+    return BPP3DInstance(name, arrays["boxes"], arrays["base"], convention)
 
 
 def corners(

@@ -16,6 +16,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -186,6 +187,21 @@ def _checked_capacity(name: str, value: float, demand: NDArray[Any]) -> float:
 
 def _load_limit(capacity: float, demand: NDArray[Any]) -> float:
     return capacity if demand.dtype.kind == "i" else capacity * (1.0 + LOAD_TOLERANCE)
+
+
+def from_arrays(name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> CVRPInstance:
+    """Build an instance from its arrays; undoes `CVRPInstance.arrays`."""
+    limit = arrays.get("max_route_length")
+    return CVRPInstance(
+        name=name,
+        depot=arrays.get("depot"),
+        customers=arrays.get("customers"),
+        demand=arrays["demand"],
+        capacity=arrays["capacity"].item(),
+        convention=convention,
+        matrix=arrays.get("matrix"),
+        max_route_length=None if limit is None else float(limit),
+    )
 
 
 def violations(instance: CVRPInstance, solution: NDArray[np.integer]) -> tuple[str, ...]:

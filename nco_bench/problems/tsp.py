@@ -11,7 +11,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -111,6 +111,12 @@ class TSPInstance:
         if self.fixed_edges:
             out["fixed_edges"] = np.asarray(self.fixed_edges, dtype=np.int64)
         return out
+
+
+def from_arrays(name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> TSPInstance:
+    """Build an instance from its arrays; undoes `TSPInstance.arrays`."""
+    fixed = tuple((int(a), int(b)) for a, b in arrays.get("fixed_edges", ()))
+    return TSPInstance(name, arrays.get("coords"), convention, arrays.get("matrix"), fixed)
 
 
 def violations(instance: TSPInstance, solution: NDArray[np.integer]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nco_bench.datasets.generate import GENERATOR_VERSION, generate, generate_spec
-from nco_bench.datasets.generators import GENERATORS, default_count
+from nco_bench.datasets.generators import GENERATORS, default_count, generator
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.datasets.names import canonical_name, generated_aliases, parse_generated, specify
 from nco_bench.datasets.packing import BINS
@@ -109,7 +109,7 @@ def distributions_of(problem):
     ("problem", "distribution"), [(p, d) for p in GENERATORS for d in distributions_of(p)]
 )
 def test_shorter_set_is_the_beginning_of_the_longer_one(problem, distribution):
-    n = max(30, GENERATORS[problem].smallest_n)
+    n = max(30, generator(problem).smallest_n)
     few, many = generate(problem, n, 5, distribution), generate(problem, n, 12, distribution)
     for short, long in zip(few, many, strict=False):
         assert short.name == long.name
@@ -247,7 +247,7 @@ FURTHER_DISTRIBUTIONS = {
 def descriptions(draw):
     """A problem with a size, a distribution and parameters of its own."""
     problem = draw(st.sampled_from(sorted(GENERATORS)))
-    n = draw(st.integers(max(2, GENERATORS[problem].smallest_n), 10**6))
+    n = draw(st.integers(max(2, generator(problem).smallest_n), 10**6))
     own = [*distributions_of(problem), *FURTHER_DISTRIBUTIONS.get(problem, [])]
     params = draw(st.fixed_dictionaries({}, optional=PARAMETERS.get(problem, {})))
     return problem, n, draw(st.sampled_from(own)), params

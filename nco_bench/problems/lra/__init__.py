@@ -9,6 +9,7 @@ Version history: 1 (first).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,18 @@ from numpy.typing import NDArray
 from nco_bench.problems.lra.instance import LRAInstance
 from nco_bench.problems.lra.table import LRA_TASKS, LRATask, lra_task
 
-__all__ = ["LRA_TASKS", "LRAInstance", "LRATask", "lra_task", "score", "violations"]
+__all__ = ["LRA_TASKS", "LRAInstance", "LRATask", "from_arrays", "lra_task", "score", "violations"]
 
 NAME = "lra"
 VERSION = "1"
 OBJECTIVE = "max"
+
+
+def from_arrays(name: str, convention: str, arrays: Mapping[str, NDArray[Any]]) -> LRAInstance:
+    """Build an instance from its arrays; undoes `LRAInstance.arrays`."""
+    return LRAInstance(
+        name, str(arrays["task"]), arrays["tokens"], int(arrays["label"]), int(arrays["second"])
+    )
 
 
 def violations(instance: LRAInstance, solution: Any) -> tuple[str, ...]:
