@@ -15,28 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
-from nco_bench.progress import opened, tracked
-from nco_bench.solvers.decoding.draws import Draws, instance_draws
+from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.inputs import check_instances
-from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
-from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
 from nco_bench.solvers.decoding.spec import Decoding
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, best_of, symmetries
-from nco_bench.solvers.path.beam import beam
 from nco_bench.solvers.path.construct import greedy, sample
 from nco_bench.solvers.path.policy import PathPolicy
-from nco_bench.solvers.path.problem import (
-    Path,
-    PathProblem,
-    cvrp_problem,
-    route_arrays,
-    route_lengths,
-    tour_arrays,
-    tour_lengths,
-    tsp_problem,
-)
-from nco_bench.solvers.path.reconstruction import ORDER, Budget, improve_cvrp, improve_tsp
-from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
+from nco_bench.solvers.path.problem import route_arrays, tour_arrays
+from nco_bench.solvers.path.task import Budget, PathBatch, PathTask, Solutions, whole
 
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do: iterations of rrc and prc, otherwise 1 of 1 at the end."""
@@ -116,7 +102,7 @@ def decode_path(
     weights = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
     like = torch.empty(0) if weights is None else weights
     policy.reseed(seed + torch.arange(len(coords)))
-    task = _Task(policy, decoding, seed, coordinate_scale, like.dtype)
+    task = PathTask(policy, decoding, seed, coordinate_scale, like.dtype)
     budget = Budget(
         decoding.k if decoding.name in ("rrc", "prc") else 0,
         time_limit,
@@ -126,38 +112,13 @@ def decode_path(
     check_instances(policy.problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
     coords = coords.to(like.device)
     if demand is None or capacity is None:
-        return tour_arrays(_shortest_version(task, _Batch(task.seen(coords), coords), budget)[0])
+        return tour_arrays(_shortest_version(task, PathBatch(task.seen(coords), coords), budget)[0])
     if demand.shape[1] == coords.shape[1] - 1:
         demand = torch.cat([torch.zeros_like(demand[:, :1]), demand], dim=1)
     demand, capacity = demand.to(like.device).long(), capacity.to(like.device).long()
-    order, via = _shortest_version(task, _Batch(task.seen(coords), coords, demand, capacity), budget)
+    order, via = _shortest_version(task, PathBatch(task.seen(coords), coords, demand, capacity), budget)
     assert via is not None
     return route_arrays(order, via)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What stays the same during one call."""
-
-    policy: PathPolicy
-    decoding: Decoding
-    seed: int
-    scale: float
-    dtype: torch.dtype
-
-    def seen(self, coords: Tensor) -> Tensor:
-        """Coordinates as the policy sees them."""
-        return (coords * self.scale).to(self.dtype) if self.scale != 1 else coords.to(self.dtype)
-
-    def seeds(self, batch: int) -> Tensor:
-        """One seed per problem, ``(B,)``; the eight versions of an instance draw apart."""
-        copies = self.decoding.augmentation
-        count = batch // copies
-        return ((self.seed + torch.arange(count))[:, None] * SYMMETRIES + torch.arange(copies)).flatten()
-
-    def draws(self, coords: Tensor) -> Draws:
-        """What rrc and prc draw from, for problems ``(B, N, 2)``."""
-        return instance_draws(self.seeds(len(coords)).to(coords.device))
 
 
 def _reporter(
@@ -178,33 +139,7 @@ def _reporter(
     return report
 
 
-Solutions = tuple[Tensor, Tensor | None]
-"""Whole tours ``(B, N)`` and None; or customers and flags, ``(B, V)`` each."""
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Instances as the policy sees them, ``(B, N, 2)``; `metric` are the coordinates that lengths are measured on."""
-
-    coords: Tensor
-    metric: Tensor
-    demand: Tensor | None = None
-    capacity: Tensor | None = None
-
-    def problem(self, start: int = 0) -> PathProblem:
-        """Return the path problems; tours begin at `start`."""
-        if self.demand is None or self.capacity is None:
-            return tsp_problem(self.coords, start)
-        return cvrp_problem(self.coords, self.demand, self.capacity)
-
-    def lengths(self, found: Solutions) -> Tensor:
-        """Lengths of one or more solutions per instance, float64."""
-        order, via = found
-        metric = self.metric.repeat_interleave(len(order) // len(self.metric), dim=0)
-        return tour_lengths(metric, order) if via is None else route_lengths(metric, order, via)
-
-
-def _shortest_version(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
+def _shortest_version(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions:
     """Decode; with augmentation return the shortest of the eight versions."""
     if task.decoding.augmentation == 1:
         return _decoded(task, batch, budget)
@@ -214,7 +149,7 @@ def _shortest_version(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
         None if each is None else each.repeat_interleave(SYMMETRIES, dim=0) for each in given
     )
     assert metric is not None
-    versions = _Batch(coords, metric, demand, capacity)
+    versions = PathBatch(coords, metric, demand, capacity)
     quiet = replace(budget, report=lambda seconds, costs: None)
     found = _decoded(task, versions, quiet)
     found = _kept(versions.lengths(found), found, SYMMETRIES)
@@ -222,11 +157,13 @@ def _shortest_version(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
     return found
 
 
-def _decoded(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
+def _decoded(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions:
     """Decode without augmentation: re-construct, or keep the shortest of all that is built."""
     decoding = task.decoding
     if decoding.name in ("rrc", "prc"):
-        return _reconstructed(task, batch, budget)
+        from nco_bench.solvers.path.reconstruction import reconstructed
+
+        return reconstructed(task, batch, budget)
     if decoding.name == "multistart" and batch.demand is not None:
         raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
     best, best_lengths = None, None
@@ -245,14 +182,14 @@ def _decoded(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
     return best
 
 
-def _built(task: _Task, batch: _Batch) -> Iterator[Solutions]:
+def _built(task: PathTask, batch: PathBatch) -> Iterator[Solutions]:
     """Yield solutions, one or more per instance, ``(B copies, ...)`` instance by instance."""
     decoding, policy, knn = task.decoding, task.policy, task.decoding.knn
     if decoding.name == "multistart":  # evenly spread start nodes, all of them if k is 0
         count = batch.coords.shape[1]
         starts = torch.linspace(0, count - 1, min(decoding.k or count, count)).round().long().unique()
         problems = (batch.problem(start) for start in tracked(starts.tolist(), "start"))
-        yield from (_whole(problem, greedy(policy, problem, knn=knn)) for problem in problems)
+        yield from (whole(problem, greedy(policy, problem, knn=knn)) for problem in problems)
         return
     problem = batch.problem()
     if decoding.name == "sample":
@@ -260,71 +197,13 @@ def _built(task: _Task, batch: _Batch) -> Iterator[Solutions]:
         size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
         for first in tracked(range(0, decoding.k, size), "group"):
             count = min(size, decoding.k - first)
-            yield _whole(problem, sample(policy, problem, count, seeds, first=first, knn=knn))
+            yield whole(problem, sample(policy, problem, count, seeds, first=first, knn=knn))
     elif decoding.name == "beam":
-        yield _whole(problem, beam(policy, problem, decoding.k, knn=knn))
+        from nco_bench.solvers.path.beam import beam
+
+        yield whole(problem, beam(policy, problem, decoding.k, knn=knn))
     else:
-        yield _whole(problem, greedy(policy, problem, knn=knn))
-
-
-def _reconstructed(task: _Task, batch: _Batch, budget: Budget) -> Solutions:
-    """Improve initial solutions by RRC or PRC."""
-    decoding, draws = task.decoding, task.draws(batch.coords)
-    with opened("", 1, counts=False):
-        order, via = _initial(task, batch, draws)
-    parallel, longest, knn = decoding.name == "prc", decoding.length, decoding.knn
-    if via is None or batch.demand is None or batch.capacity is None:
-        tours = improve_tsp(
-            task.policy, batch.coords, order, budget, draws,
-            parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
-        )  # fmt: skip
-        return tours, None
-    instance = CvrpInstance(batch.coords, batch.demand, batch.capacity)
-    return improve_cvrp(
-        task.policy, instance, (order, via), budget, draws,
-        parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
-    )  # fmt: skip
-
-
-def _initial(task: _Task, batch: _Batch, draws: Draws) -> Solutions:
-    """Build what rrc and prc begin with."""
-    init, coords = task.decoding.init, batch.coords
-    if init == "greedy":
-        problem = batch.problem()
-        return _whole(problem, greedy(task.policy, problem, knn=task.decoding.knn))
-    if batch.demand is None or batch.capacity is None:
-        order = draws.permutations(0, ORDER, coords.shape[1])
-        if init == "insertion":
-            return insert_tsp(coords, order), None
-        points = coords.double().cpu().numpy()
-        tours = [nearest_by_tree(p, start) for p, start in zip(points, order[:, 0].tolist(), strict=True)]
-        return torch.from_numpy(np.stack(tours)).to(coords.device), None
-    build = _nearest_routes if init == "nearest" else insert_cvrp
-    points, demand = coords.float().cpu().numpy(), batch.demand.cpu().numpy()
-    made = [build(c, d, int(q)) for c, d, q in zip(points, demand, batch.capacity.tolist(), strict=True)]
-    customers, flags = (
-        torch.from_numpy(np.stack(part)).to(coords.device) for part in zip(*made, strict=True)
-    )
-    return customers, flags
-
-
-def _nearest_routes(
-    coords: NDArray[np.float32], demand: NDArray[np.int64], capacity: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return customers and flags, ``(V,)`` each."""
-    visits = nearest_visits(demand[1:], capacity, squared_distances(coords.astype(np.float64)))
-    served = visits > 0
-    return visits[served], ~served[:-1][served[1:]]
-
-
-def _whole(problem: PathProblem, path: Path) -> Solutions:
-    """Put the start node before the visiting order of a tour; set the first flag of routes, which begin at the depot."""
-    if path.via is None:
-        copies = len(path.order) // len(problem.rows)
-        return torch.cat([problem.rows[:, :1].repeat_interleave(copies, dim=0), path.order], dim=1), None
-    via = path.via.clone()
-    via[:, 0] = True
-    return path.order, via
+        yield whole(problem, greedy(policy, problem, knn=knn))
 
 
 def _kept(lengths: Tensor, found: Solutions, copies: int) -> Solutions:

@@ -15,60 +15,29 @@ Letters in shapes: B batch, N nodes, V customers.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from nco_bench.progress import tracked
+from nco_bench.progress import opened
 from nco_bench.solvers.decoding.draws import Draws, drawn_draws
+from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
+from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
+from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_lengths, tour_lengths
 from nco_bench.solvers.path.reconstruction_cvrp import prc_cvrp_step, rrc_cvrp_step
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
 from nco_bench.solvers.path.reconstruction_tsp import prc_tsp_step, rrc_tsp_step
 from nco_bench.solvers.path.route_moves import Routes
+from nco_bench.solvers.path.task import Budget, PathBatch, PathTask, Solutions, whole
 
 MAX_SEGMENT_LENGTH = 1000
 """l_max of PRC (SIT, section 5)."""
 
 FLIP, START, ROUTE_FLIP, SECOND_ROUTE_FLIP, ORDER = range(5)
 """Kinds of draws of one iteration; the last one is for the initial insertion."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When to stop, and whom to tell.
-
-    Attributes
-    ----------
-    iterations
-        At most this many.
-    seconds
-        Stop before the first iteration that begins later than this after `begun`; None for no limit.
-    begun
-        ``time.monotonic()`` when the solve began (its initial solution counts too).
-    report
-        Called with (seconds since `begun`, costs ``(B,)``) after the initial solution and every iteration.
-    """
-
-    iterations: int
-    seconds: float | None
-    begun: float
-    report: Callable[[float, Tensor], None]
-
-    def steps(self) -> Iterator[int]:
-        """Count iterations until one of the limits is reached."""
-        for step in tracked(range(self.iterations), "iteration"):
-            if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
-                return
-            yield step
-
-    def note(self, costs: Tensor) -> None:
-        """Report the costs reached by now."""
-        self.report(time.monotonic() - self.begun, costs)
 
 
 @torch.inference_mode()
@@ -166,3 +135,53 @@ def _draws(draws: Draws | torch.Generator, solutions: Tensor) -> Draws:
     if isinstance(draws, Draws):
         return draws
     return drawn_draws(len(solutions), draws, solutions.device)
+
+
+def reconstructed(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions:
+    """Improve initial solutions by RRC or PRC, as the task's decoding says."""
+    decoding, draws = task.decoding, task.draws(batch.coords)
+    with opened("", 1, counts=False):
+        order, via = _initial(task, batch, draws)
+    parallel, longest, knn = decoding.name == "prc", decoding.length, decoding.knn
+    if via is None or batch.demand is None or batch.capacity is None:
+        tours = improve_tsp(
+            task.policy, batch.coords, order, budget, draws,
+            parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
+        )  # fmt: skip
+        return tours, None
+    instance = CvrpInstance(batch.coords, batch.demand, batch.capacity)
+    return improve_cvrp(
+        task.policy, instance, (order, via), budget, draws,
+        parallel=parallel, max_length=longest, knn=knn, metric=batch.metric,
+    )  # fmt: skip
+
+
+def _initial(task: PathTask, batch: PathBatch, draws: Draws) -> Solutions:
+    """Build what rrc and prc begin with."""
+    init, coords = task.decoding.init, batch.coords
+    if init == "greedy":
+        problem = batch.problem()
+        return whole(problem, greedy(task.policy, problem, knn=task.decoding.knn))
+    if batch.demand is None or batch.capacity is None:
+        order = draws.permutations(0, ORDER, coords.shape[1])
+        if init == "insertion":
+            return insert_tsp(coords, order), None
+        points = coords.double().cpu().numpy()
+        tours = [nearest_by_tree(p, start) for p, start in zip(points, order[:, 0].tolist(), strict=True)]
+        return torch.from_numpy(np.stack(tours)).to(coords.device), None
+    build = _nearest_routes if init == "nearest" else insert_cvrp
+    points, demand = coords.float().cpu().numpy(), batch.demand.cpu().numpy()
+    made = [build(c, d, int(q)) for c, d, q in zip(points, demand, batch.capacity.tolist(), strict=True)]
+    customers, flags = (
+        torch.from_numpy(np.stack(part)).to(coords.device) for part in zip(*made, strict=True)
+    )
+    return customers, flags
+
+
+def _nearest_routes(
+    coords: NDArray[np.float32], demand: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return customers and flags, ``(V,)`` each."""
+    visits = nearest_visits(demand[1:], capacity, squared_distances(coords.astype(np.float64)))
+    served = visits > 0
+    return visits[served], ~served[:-1][served[1:]]

@@ -26,7 +26,9 @@ from nco_bench.errors import BadInputError
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import PathProblem, cvrp_problem, route_lengths, tour_lengths, tsp_problem
-from nco_bench.solvers.path.reconstruction import Budget, CvrpInstance, improve_cvrp, improve_tsp
+from nco_bench.solvers.path.reconstruction import improve_cvrp, improve_tsp
+from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
+from nco_bench.solvers.path.task import Budget
 from nco_bench.training.data import Batch
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.sampling import best_of_distinct

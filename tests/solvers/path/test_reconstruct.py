@@ -17,8 +17,9 @@ from torch import nn
 from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_arrays, tour_lengths
-from nco_bench.solvers.path.reconstruction import Budget, improve_cvrp, improve_tsp
+from nco_bench.solvers.path.reconstruction import improve_cvrp, improve_tsp
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance, rebuild_tsp
+from nco_bench.solvers.path.task import Budget
 
 SMALL = {"width": 8, "heads": 1, "head_dim": 8, "ffn": 8}
 
