@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.classical.tsplib_text import scaled_points, tsp_text
 
 FIELDS = (

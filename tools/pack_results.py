@@ -17,7 +17,7 @@ from pathlib import Path
 from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.environment import code_revision
 from nco_bench.runs.packing import contents, pack
-from nco_bench.runs.records import Run
+from nco_bench.runs.stored_run import Run
 
 PAPER = re.compile(r"\breproduce ([a-z][a-z-]+)")
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from nco_bench.errors import BadInputError, SolverFailedError
 from nco_bench.isolation.clock import Patience
+from nco_bench.isolation.guard import guarded
 from nco_bench.isolation.main import describe_exit, log_tail
 from nco_bench.isolation.outcomes import Failure, Outcome, Solved
 from nco_bench.isolation.start import Process, spawn
@@ -37,13 +38,6 @@ MOST_BYTES = 2**31
 
 START_FOLDER = "NCO_BENCH_START_FOLDER"
 """Environment variable of the child: where the command was given, since its own folder is another."""
-
-_guarded: set[str] = set()
-
-
-def guard(*folders: Path) -> None:
-    """Have the children that are started from now on refuse to write into these folders, or to read records there."""
-    _guarded.update(str(folder.resolve()) for folder in folders)
 
 
 class ChildDiedError(SolverFailedError):
@@ -150,7 +144,7 @@ class ForeignProcess:
         os.close(lifeline_read)
         self._folder, self._connection = folder, Connection(ours.detach())
         self._free = weakref.finalize(self, _clean_up, process, self._connection, lifeline_write, folder)
-        send_rest(self._connection, memoryview(framed((self._maker, self._argument, sorted(_guarded)))))
+        send_rest(self._connection, memoryview(framed((self._maker, self._argument, guarded()))))
 
     def _death(self) -> ChildDiedError:
         if self._process is None:

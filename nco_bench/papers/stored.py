@@ -14,7 +14,8 @@ from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import Group, ResultFrame, load_frame
-from nco_bench.runs.records import Cell, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import Cell
 from nco_bench.settings import pairs
 
 Configuration = tuple[str, str, str, str, tuple[tuple[str, str], ...], float]

@@ -23,7 +23,7 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench.errors import MissingDependencyError, ResultsError
-from nco_bench.runs.records import Run
+from nco_bench.runs.stored_run import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +69,8 @@ class ArchiveFacts:
 
 class ArchivedRun(Run):
     """A run in an archive; ``folder`` is the archive's path with the run's id below it, for messages."""
+
+    archived = True
 
     def __init__(self, archive: Archive, index: int, start: int, stop: int) -> None:
         self.archive, self._start, self._stop = archive, start, stop

@@ -17,7 +17,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
-from nco_bench.isolation.main import death_signal
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
@@ -132,6 +131,8 @@ def _as_completed(futures: list[Future[Any]], relay: Relay) -> Iterator[Any]:
 
 def _begin_worker(told: Any) -> None:
     """Let a worker end with its parent, even if that is killed, and when its parent tells it to; Ctrl-C is the parent's."""
+    from nco_bench.isolation.main import death_signal
+
     global _display
     _display = WorkerDisplay(told, os.getpid())
     death_signal()

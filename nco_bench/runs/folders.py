@@ -19,9 +19,10 @@ from typing import Any
 
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.runs.archives import ArchivedRun
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import contents, write_folder
-from nco_bench.runs.records import Run, find_runs
 from nco_bench.runs.store import STAMP_FORMAT
+from nco_bench.runs.stored_run import Run
 
 ASIDE = ".moving"
 """Folder, within a results folder, of runs that arrive or leave."""

@@ -25,7 +25,8 @@ from nco_bench.runs.archives import (
     needs_pyarrow,
     revision_of,
 )
-from nco_bench.runs.records import Cell, Record, Run, dump_line, solution_bytes, solution_sha256
+from nco_bench.runs.records import Cell, Record, dump_line, solution_bytes, solution_sha256
+from nco_bench.runs.stored_run import Run
 from nco_bench.seals import seal_document
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run.
+"""Result records: one line per (solver, decoding, dataset, instance, repeat), in a folder per run (`stored_run` reads it).
 
 A run's folder holds four files, append-only, so that a killed run loses at most the line it was writing:
 
@@ -20,9 +20,8 @@ Solutions are written before their record, so a record that can be read has its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.identity import whole_of, whole_of_set
-from nco_bench.errors import ResultsError
-from nco_bench.seals import BrokenSealError, seal_line, unseal_document, unseal_line
+from nco_bench.seals import seal_line
 
 SCHEMA = 2
 READABLE = (1, 2)
@@ -245,200 +243,9 @@ def solution_sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-class Run:
-    """A stored run, read lazily: a folder here, rows of a file in `nco_bench.runs.archives.ArchivedRun`.
-
-    Parameters
-    ----------
-    folder
-        Folder with ``run.json``.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.info: dict[str, Any] = self._document()
-        schema = self.info.get("schema")
-        if schema not in READABLE:
-            raise ResultsError(
-                f"{folder}: records of schema {schema}, this version reads {' and '.join(map(str, READABLE))}; "
-                f"install the nco-bench that wrote them ({self.info.get('version', 'unknown')}) or move the folder away."
-            )
-
-    @property
-    def run_id(self) -> str:
-        """Name of the folder."""
-        return self.folder.name
-
-    def _document(self) -> dict[str, Any]:
-        return _read_json(self.folder / "run.json")
-
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file."""
-        return read_lines(self.folder / name)
-
-    def size(self) -> int:
-        """Return the bytes that the run takes on the disk."""
-        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-
-    def count(self) -> int:
-        """Return the number of its records, counted as lines."""
-        path = self.folder / "records.jsonl"
-        return path.read_bytes().count(b"\n") if path.is_file() else 0
-
-    def cells(self) -> list[Cell]:
-        """Return the cells, later lines merged over earlier ones."""
-        merged: dict[int, dict[str, Any]] = {}
-        try:
-            for line in self.lines("cells.jsonl"):
-                merged.setdefault(line["cell"], {}).update(line)
-            return [Cell(**merged[index]) for index in sorted(merged)]
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise self._unknown("cells.jsonl", "cells", error) from error
-
-    def records(self) -> Iterator[Record]:
-        """Yield the records in the order they were written; a torn last line is left out."""
-        for line in self.lines("records.jsonl"):
-            try:
-                line.pop("gap_percent", None)
-                record = Record(**line)
-            except (TypeError, AttributeError) as error:
-                raise self._unknown("records.jsonl", "records", error) from error
-            yield record
-
-    def raw_records(self) -> Iterator[dict[str, Any]]:
-        """Yield the records as plain dicts, for bulk readers."""
-        return self.lines("records.jsonl")
-
-    def solved(
-        self, cells: Collection[int], dataset: Dataset, statuses: Collection[str]
-    ) -> dict[tuple[int, int], float | None]:
-        """Return the costs, by repeat and index, of the records of some cells with some statuses that are of a dataset.
-
-        Raises
-        ------
-        ResultsError
-            If a line is no record.
-        """
-        try:
-            return {
-                (line["repeat"], line["instance"]): line["cost"]
-                for line in self.raw_records()
-                if line["cell"] in cells
-                and line["status"] in statuses
-                and dataset.holds(line["instance"], line.get("instance_sha256", ""))
-            }
-        except (TypeError, KeyError) as error:
-            raise self._unknown("records.jsonl", "records", error) from error
-
-    def _unknown(self, file: str, what: str, error: Exception) -> ResultsError:
-        return ResultsError(
-            f"{self.folder / file}: not the {what} of this version ({type(error).__name__}: {error}); "
-            "move the run's folder away."
-        )
-
-    def solution(self, record: Record) -> NDArray[np.int32]:
-        """Read the stored solution of a record.
-
-        Raises
-        ------
-        ResultsError
-            If the solutions file is shorter than the record says.
-        """
-        if record.solution is None:
-            raise ResultsError(f"{self.folder}: record {record.key} ({record.name}) has no solution.")
-        return self.integers(*record.solution, f"{record.name} (record {record.key})")
-
-    def integers(self, offset: int, length: int, whose: str) -> NDArray[np.int32]:
-        """Read integers of the stored solutions.
-
-        Parameters
-        ----------
-        offset, length
-            Where they are, in integers.
-        whose
-            For the message: of which instance they are.
-
-        Raises
-        ------
-        ResultsError
-            If there are not as many.
-        """
-        path = self.folder / "solutions.bin"
-        try:
-            with path.open("rb") as file:
-                file.seek(4 * offset)
-                raw = file.read(4 * length)
-        except OSError as error:
-            raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
-        if len(raw) != 4 * length:
-            raise ResultsError(f"{path}: ends before the solution of {whose}.")
-        return np.frombuffer(raw, dtype="<i4")
-
-
-def find_runs(results: Path) -> list[Run]:
-    """Return all runs below a results folder, by name; an absent folder has none.
-
-    Runs are folders with a ``run.json``, or stand in archives (``*.parquet``) that lie in the folder; `results` may be an
-    archive itself. A run that stands in several places counts once, as a folder first: there it may have gone on.
-
-    Raises
-    ------
-    ResultsError
-        If a run or an archive is damaged, or of an unknown schema.
-    """
-    found: dict[str, Run] = {}
-    for path in sorted(results.glob("*/run.json")) if results.is_dir() else ():
-        try:
-            found[path.parent.name] = Run(path.parent)
-        except ResultsError:
-            # Another process takes its folder away when it finds nothing to do.
-            if path.exists():
-                raise
-    alone = results.suffix == ".parquet" and results.is_file()
-    archives = sorted(results.glob("*.parquet")) if results.is_dir() else [results] if alone else []
-    for path in archives:
-        from nco_bench.runs.archives import archived_runs
-
-        for run in archived_runs(path, named=path == results):
-            found.setdefault(run.run_id, run)
-    return [found[name] for name in sorted(found)]
-
-
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
     line = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
     if isinstance(value, Record) and value.counts is None:
         line = line.removesuffix(NO_COUNTS) + b"}\n"
     return seal_line(line)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = unseal_document(path.read_bytes())
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
-    if not isinstance(document, dict):
-        raise ResultsError(f"{path}: damaged (not an object); move the run's folder away.")
-    return document
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
-    with file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield orjson.loads(unseal_line(line))
-            except (orjson.JSONDecodeError, BrokenSealError) as error:
-                raise ResultsError(
-                    f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
-                ) from error

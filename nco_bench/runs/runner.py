@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
-from nco_bench.isolation.foreign import guard
+from nco_bench.isolation.guard import guard
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import Batch, Level, opened
 from nco_bench.runs.clock import PeakMemory, resident_mb

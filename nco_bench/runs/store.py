@@ -20,15 +20,8 @@ from numpy.typing import NDArray
 from nco_bench import __version__
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
-from nco_bench.runs.records import (
-    SCHEMA,
-    Cell,
-    Record,
-    dump_line,
-    find_runs,
-    solution_bytes,
-    solution_sha256,
-)
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line, solution_bytes, solution_sha256
 from nco_bench.seals import seal_document
 
 SYNC_SECONDS = 0.5

@@ -12,16 +12,10 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.judge import counts_of
-from nco_bench.runs.records import (
-    Cell,
-    Record,
-    Run,
-    find_runs,
-    key_of,
-    solution_bytes,
-    solution_sha256,
-)
+from nco_bench.runs.records import Cell, Record, key_of, solution_bytes, solution_sha256
+from nco_bench.runs.stored_run import Run
 from nco_bench.seals import is_sealed
 
 COST_TOLERANCE = 1e-9

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from nco_bench.cli.app import build, run
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "results"

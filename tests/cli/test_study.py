@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nco_bench.cli.app import run
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 Command = Callable[..., tuple[str, str]]
 STUDY = """\

@@ -14,7 +14,8 @@ import pytest
 from nco_bench.cli.app import run
 from nco_bench.datasets.generate import generate
 from nco_bench.problems import tsp
-from nco_bench.runs.records import find_runs, record_key
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import record_key
 from nco_bench.seals import unseal_document, unseal_line
 
 Command = Callable[..., tuple[str, str]]

@@ -19,9 +19,11 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs, facts_of_archive
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import pack
-from nco_bench.runs.records import Run, find_runs, solution_bytes, solution_sha256
+from nco_bench.runs.records import solution_bytes, solution_sha256
 from nco_bench.runs.store import RunWriter
+from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
 from nco_bench.seals import unseal_line
 
@@ -178,7 +180,7 @@ def test_a_killed_pack_leaves_no_archive(tmp_path: Path) -> None:
         "def slow(*given):\n"
         "    print('written', flush=True); time.sleep(60)\n"
         "packing._check = slow\n"
-        "from nco_bench.runs.records import find_runs\n"
+        "from nco_bench.runs.finding import find_runs\n"
         "packing.pack(find_runs(pathlib.Path('runs')), pathlib.Path('runs/all.parquet'), {})\n"
     )
     process = subprocess.Popen(

@@ -13,7 +13,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.tables.table import build_table
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.store import done
 
 ABLATION = Path(__file__).resolve().parents[2] / "results" / "ablation"

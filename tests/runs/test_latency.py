@@ -9,7 +9,7 @@ import pytest
 
 from nco_bench.cli.app import run
 from nco_bench.runs import latency
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.network import NetworkSolver
 
 COMMAND = ["run", "am", "--weights", "random", "--data", "tsp20:count=2"]

@@ -19,9 +19,10 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.executors import execute
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.generating import GenerateRequest
 from nco_bench.runs.label_shards import generate_shards
-from nco_bench.runs.records import find_runs, record_key, record_keys
+from nco_bench.runs.records import record_key, record_keys
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run

@@ -13,7 +13,8 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.problems import Instance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.runs.records import Record, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import Record
 from nco_bench.solvers.availability import availability
 from nco_bench.solvers.registry import find
 

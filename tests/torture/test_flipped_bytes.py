@@ -19,10 +19,10 @@ from nco_bench.datasets.ledger_file import faults, ledger_path
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
-from nco_bench.runs.records import Run
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
+from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
 from nco_bench.seals import unseal_document, unseal_line
 from nco_bench.weights.manifest import read_manifest, to_json

@@ -21,7 +21,7 @@ from nco_bench.datasets.ledger_file import faults
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.pull import verify as verify_instances
 from nco_bench.datasets.storage import load_saved, save_dataset
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.verify import verify
 
 RUN_KILLS = amount(2, 50)

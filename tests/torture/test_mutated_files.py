@@ -28,7 +28,7 @@ from nco_bench.datasets.ledger_file import ledger_path
 from nco_bench.datasets.pull import pull
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run

@@ -13,7 +13,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import row_names
-from nco_bench.runs.records import Run
+from nco_bench.runs.stored_run import Run
 
 GRID = 200
 """Points of a curve."""

@@ -12,7 +12,7 @@ from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.figures import packings as packing_pictures
 from nco_bench.reports.figures import routes as pictures
 from nco_bench.reports.frame.naming import method_name
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 REFERENCE = "reference"
 

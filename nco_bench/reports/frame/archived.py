@@ -20,9 +20,10 @@ from nco_bench.reports.frame.blocks import (
     counted,
 )
 from nco_bench.runs.archives import ArchivedRun
+from nco_bench.runs.stored_run import Run
 
 
-def block_of(run: ArchivedRun, index: int, groups: Mapping[int, int]) -> Block | None:
+def block_of(run: Run, index: int, groups: Mapping[int, int]) -> Block | None:
     """Return the columns of a run; None for one without records.
 
     Parameters
@@ -39,6 +40,7 @@ def block_of(run: ArchivedRun, index: int, groups: Mapping[int, int]) -> Block |
     ResultsError
         When a record belongs to none of the run's cells.
     """
+    assert isinstance(run, ArchivedRun)
     rows = run.rows()
     if not rows.num_rows:
         return None

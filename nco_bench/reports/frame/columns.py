@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
 from nco_bench.progress import opened
-from nco_bench.reports.frame.archived import block_of
 from nco_bench.reports.frame.blocks import (
     CODE_TYPES,
     CODED,
@@ -38,7 +37,7 @@ from nco_bench.reports.frame.blocks import (
     contents,
     counted,
 )
-from nco_bench.runs.archives import ArchivedRun
+from nco_bench.runs.stored_run import Run
 
 PIECE_BYTES = 4 << 20
 """Of a file that are decoded at a time; larger pieces gain nothing and hold more at once."""
@@ -83,7 +82,7 @@ class Piece:
 class Archived:
     """All records of a run in an archive; the rest as in `Piece`."""
 
-    rows: ArchivedRun
+    rows: Run
     run: int
     groups: Mapping[int, int]
 
@@ -106,7 +105,7 @@ class _Codes(dict[str, int]):
         return code
 
 
-def read_columns(files: Sequence[tuple[Path | ArchivedRun, Mapping[int, int]]]) -> Columns:
+def read_columns(files: Sequence[tuple[Path | Run, Mapping[int, int]]]) -> Columns:
     """Read the records of all runs.
 
     Parameters
@@ -121,10 +120,10 @@ def read_columns(files: Sequence[tuple[Path | ArchivedRun, Mapping[int, int]]]) 
     """
     pieces: list[Piece | Archived] = []
     for run, (rows, groups) in enumerate(files):
-        if isinstance(rows, ArchivedRun):
-            pieces.append(Archived(rows, run, groups))
-        else:
+        if isinstance(rows, Path):
             pieces += _pieces(rows, run, groups)
+        else:
+            pieces.append(Archived(rows, run, groups))
     with _without_gc():
         return _joined(_told(_blocks(pieces), len(pieces)))
 
@@ -133,6 +132,8 @@ def _blocks(pieces: Sequence[Piece | Archived]) -> Iterator[Block]:
     """Blocks in the order of their pieces."""
     for archived, stretch in groupby(pieces, lambda piece: isinstance(piece, Archived)):
         if archived:
+            from nco_bench.reports.frame.archived import block_of
+
             found = (block_of(one.rows, one.run, one.groups) for one in stretch if isinstance(one, Archived))
             yield from filter(None, found)
         else:

@@ -18,8 +18,9 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
 from nco_bench.reports.frame.wholes import Set, Whole, wholes
-from nco_bench.runs.archives import ArchivedRun
-from nco_bench.runs.records import STATUSES, Cell, Run, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import STATUSES, Cell
+from nco_bench.runs.stored_run import Run
 
 OK = STATUSES.index("ok")
 
@@ -267,8 +268,8 @@ def _runs(folders: Sequence[Path]) -> list[Run]:
     return [found[name] for name in sorted(found)]
 
 
-def _rows(run: Run) -> Path | ArchivedRun:
-    return run if isinstance(run, ArchivedRun) else run.folder / "records.jsonl"
+def _rows(run: Run) -> Path | Run:
+    return run if run.archived else run.folder / "records.jsonl"
 
 
 def _day(run: Run) -> str:

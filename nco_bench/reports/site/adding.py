@@ -17,7 +17,9 @@ from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
 from nco_bench.runs import folders
-from nco_bench.runs.records import Cell, Record, Run, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import Cell, Record
+from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import COST_TOLERANCE, Finding, verify
 
 

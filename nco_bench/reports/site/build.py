@@ -26,7 +26,8 @@ from nco_bench.reports.site import receipts
 from nco_bench.reports.site.columns import dataset_columns, record_columns
 from nco_bench.reports.site.pictures import Drawn, drawn_routes
 from nco_bench.reports.site.rows import CHANGING, Board, board, catalogue, run_facts
-from nco_bench.runs.records import Run, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
 
 PICTURES = 4

@@ -17,7 +17,7 @@ import orjson
 from nco_bench import __version__
 from nco_bench.errors import ResultsError
 from nco_bench.files import write
-from nco_bench.runs.records import Run
+from nco_bench.runs.stored_run import Run
 
 RECEIPTS = "verified.json"
 FACTS = ("key", "instance", "repeat", "status", "cost", "reference", "seconds", "solution_sha256")

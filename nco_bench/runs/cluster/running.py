@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nco_bench.errors import BadInputError
 from nco_bench.runs.cluster.status import troubles, wait
 from nco_bench.runs.cluster.submitting import Submitted, submit
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display, RunOutcome
 

@@ -12,7 +12,7 @@ from site_records import edit, solve
 
 from nco_bench.cli.app import run
 from nco_bench.reports.site import receipts
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 
 @pytest.fixture(scope="module")

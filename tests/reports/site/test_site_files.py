@@ -17,7 +17,8 @@ from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
 from nco_bench.reports.site.build import PAGE, build_site
 from nco_bench.reports.site.columns import ranges
-from nco_bench.runs.records import Run, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.stored_run import Run
 
 
 def given(site: Path, name: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 pytestmark = pytest.mark.skipif(
     "NCO_BENCH_SLURM_NODE" not in os.environ, reason="needs SLURM: make cluster-test"

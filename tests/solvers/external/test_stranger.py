@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nco_bench.cli.app import run
-from nco_bench.runs.records import Record, find_runs
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.records import Record
 
 SOLVER = """
 import ctypes, os, signal, sys, threading, time
