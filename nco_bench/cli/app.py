@@ -18,10 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from nco_bench import __version__
-from nco_bench.cli.completing import VARIABLE as COMPLETING
-from nco_bench.cli.completing import rejoin_words
 from nco_bench.cli.heartbeat import heartbeat
-from nco_bench.cli.helping import dress
+from nco_bench.cli.helping import COMPLETING, dress
 
 COMMANDS = (
     "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
@@ -143,7 +141,10 @@ def run(arguments: list[str]) -> int:
         os.environ[DEBUG] = "1"
         arguments = [argument for argument in arguments if argument != "--debug"]
     warnings.showwarning = _show_warning
-    rejoin_words()
+    if COMPLETING in os.environ:
+        from nco_bench.cli.completing import rejoin_words
+
+        rejoin_words()
     status = _run(arguments)
     if status == INTERRUPTED:
         print(_interrupted(arguments), file=sys.stderr)

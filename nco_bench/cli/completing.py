@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-VARIABLE = "_NCO_BENCH_COMPLETE"
-"""Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""
+from nco_bench.cli.helping import COMPLETING
 
 
 def solvers() -> Iterable[str]:
@@ -118,13 +117,15 @@ def completer(command: str, parameter: str) -> Callable[[Any, Any, str], list[st
 
 def _fitting(names: Iterable[str], typed: str) -> list[str]:
     """Names that begin with what was typed, without the part that bash takes for an earlier word."""
-    kept = len(typed) - len(re.split("[:=]", typed)[-1]) if os.environ.get(VARIABLE) == "complete_bash" else 0
+    kept = (
+        len(typed) - len(re.split("[:=]", typed)[-1]) if os.environ.get(COMPLETING) == "complete_bash" else 0
+    )
     return [name[kept:] for name in dict.fromkeys(names) if name.startswith(typed) and " " not in name]
 
 
 def rejoin_words() -> None:
     """Undo bash's cutting of words at ``:`` and ``=``, so that ``cvrplib:X`` is completed as one name."""
-    if os.environ.get(VARIABLE) != "complete_bash":
+    if os.environ.get(COMPLETING) != "complete_bash":
         return
     words = (
         os.environ["COMP_WORDS"].split("\n")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from nco_bench.cli.completing import completer
 from nco_bench.cli.examples import EXAMPLES
+
+COMPLETING = "_NCO_BENCH_COMPLETE"
+"""Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""
 
 TYPES = {
     "data": "DATASET", "solvers": "SOLVER", "solver_a": "SOLVER", "solver_b": "SOLVER", "reference": "SOLVER",
@@ -41,8 +44,11 @@ def dress(command: Any, words: tuple[str, ...] = ()) -> None:
             parameter.metavar = parameter.metavar or typed or parameter.name.upper().replace("_", "-")
             if parameter.param_type_name == "argument":  # its name stands there already
                 parameter.display_type_rich = lambda **_: ""
-        found = completer(path, parameter.name)
-        if found is not None:
-            parameter._custom_shell_complete = found
+        if COMPLETING in os.environ:
+            from nco_bench.cli.completing import completer
+
+            found = completer(path, parameter.name)
+            if found is not None:
+                parameter._custom_shell_complete = found
     for name, below in getattr(command, "commands", {}).items():
         dress(below, (*words, name))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.generators import Generator
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.distributions import parse_distribution
 from nco_bench.problems.tsp import TSPInstance
 
@@ -91,6 +90,8 @@ def build_tsp(spec: GenerationSpec) -> list[Instance]:
 
 def build_cvrp(spec: GenerationSpec) -> list[Instance]:
     """Draw depot, customers, demands in this order; the depot is uniform whatever the customers' distribution."""
+    from nco_bench.problems.cvrp import CVRPInstance
+
     sampler, rng_of, params = parse_distribution(spec.distribution), _generators(spec), dict(spec.params)
     unit = params["demand"] == "unit"
     depots, customers = np.empty((spec.count, 2)), np.empty((spec.count, spec.n, 2))

@@ -67,7 +67,7 @@ def check_command(solver: str, problem: str, state: str, command: str, folder: P
         assert given["problem"] == problem
     else:
         assert given["model"] == solver
-        assert given["out"].name.startswith(solver)
+        assert Path(given["out"]).name.startswith(solver)
         course_for(solver, {}, has_data=bool(before))
         if not before:
             load_dataset(given["data"][0], Places(folder))
