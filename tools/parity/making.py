@@ -66,6 +66,15 @@ def absent(*names: str) -> None:
             sys.modules.setdefault(name, MagicMock(name=name))
 
 
+def forget(folder: Path) -> None:
+    """Forget the modules of a folder, so that those of another may have their names."""
+    place = str(folder.resolve())
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(place):
+            del sys.modules[name]
+    sys.path.remove(place)
+
+
 def module_of(file: Path) -> ModuleType:
     """Import one file of the authors' under a name of its own, where several files have one name."""
     spec = importlib.util.spec_from_file_location("_".join(file.parts[-3:]).removesuffix(".py"), file)
