@@ -161,7 +161,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "instances pull": (
         "nco-bench instances pull tsplib",
         "nco-bench instances pull cvrplib:X",
-        "nco-bench instances pull lra",
+        "nco-bench instances pull fu_tsp500",
     ),
     "instances list": (
         "nco-bench instances list",

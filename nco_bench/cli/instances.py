@@ -14,7 +14,7 @@ group = typer.Typer(
 )
 
 
-@group.command(short_help="Fetch a library; checksums are checked.")
+@group.command(short_help="Fetch a library or test sets; checksums are checked.")
 def pull(
     library: Annotated[
         str,
@@ -27,7 +27,10 @@ def pull(
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:
-    """Fetch a library from NCO_BENCH_MIRROR or its official site; checksums are checked, whole files are kept."""
+    """Fetch a library or test set from NCO_BENCH_MIRROR or its public address; checksums are checked, whole files are kept.
+
+    Status 1 if some of what was named failed, 2 if all of it did.
+    """
     from dataclasses import asdict
 
     from nco_bench.cli.output import print_json, say
@@ -45,7 +48,9 @@ def pull(
         say(
             f"{library}: {len(report.fetched)} fetched, {len(report.present)} were there, {len(report.failed)} failed"
         )
-    return 1 if report.failed else 0
+    if not report.failed:
+        return 0
+    return 1 if report.fetched or report.present else 2
 
 
 @group.command("list")

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nco_bench.datasets import catalog, formats
+from nco_bench.datasets import catalog, formats, testsets
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.dataset import Dataset, Origin, Reference, content_sha256
-from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes
+from nco_bench.datasets.formats.reading import read_bytes
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import Instance, problem
 
@@ -279,26 +279,10 @@ def _reference(entry: Entry, instance: Instance, solution_path: Path | None) -> 
 
 def _load_testset(entry: TestSet, instances_dir: Path, mirror: Path | None) -> Dataset:
     places = _places(instances_dir, mirror)
-    path = find_file(places, "testsets", f"{entry.name}.npz")
+    path = find_file(places, testsets.FOLDER, f"{entry.name}.npz")
     if path is None:
         raise BadInputError(
-            f"{entry.name}: not found as {places[0] / 'testsets' / entry.name}.npz; "
-            "run 'nco-bench instances pull testsets' with NCO_BENCH_MIRROR set to a folder that has it."
+            f"{entry.name}: not found as {places[0] / testsets.FOLDER / entry.name}.npz; "
+            f"run 'nco-bench instances pull {entry.name}'."
         )
-    if hashlib.sha256(read_bytes(path, MAX_BINARY_BYTES)).hexdigest() != entry.npz_sha256:
-        raise BadInputError(f"{path}: not the file of the catalogue (its SHA-256 differs); fetch it again.")
-    from nco_bench.datasets.formats import testset
-
-    with warnings.catch_warnings():
-        # A cost that does not recompute, in a set whose references must: an error, not a remark.
-        warnings.simplefilter("error", formats.FileWarning)
-        try:
-            read = testset.read(path, entry.convention)
-        except formats.FileWarning as error:
-            raise BadInputError(str(error)) from None
-    references = tuple(
-        None if r is None else Reference(r.cost, entry.solver, r.solution, optimal=entry.proven)
-        for r in read.references
-    )
-    origin = Origin("testset", distribution=entry.distribution, params={"source": entry.source})
-    return Dataset(entry.name, read.problem, read.instances, references, origin)
+    return testsets.load(entry, path)

@@ -1,4 +1,4 @@
-"""Fetch library instances: from a mirror folder, an archive at hand, or the official sites.
+"""Fetch library instances and test sets: from a mirror folder, an archive at hand, or their public addresses.
 
 Every instance is checked before it is kept: by the SHA-256 of its uncompressed file, or, where a site serves other white
 space, by the hash of the parsed instance. Solutions must be feasible; their cost is recomputed wherever they are used. Files
@@ -7,7 +7,6 @@ appear whole or not at all, are written only below the instances folder, and tho
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tarfile
 import tempfile
@@ -18,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from nco_bench.datasets import catalog, lra
+from nco_bench.datasets import catalog, lra, testsets
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MAX_TEXT_BYTES, read_bytes, write_bytes
 from nco_bench.datasets.libraries import find_file, read_checked, select
-from nco_bench.datasets.sites import SITES, Fetch, SourceUnreachableError, plain, site_files
+from nco_bench.datasets.sites import LIBRARIES, SITES, Fetch, SourceUnreachableError, plain, site_files
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.progress import tracked
@@ -87,7 +86,7 @@ def pull(
             if progress:
                 progress(done, len(wanted), entry.name)
             try:
-                kept = _keep_testset(entry, instances_dir, fetch) if isinstance(entry, TestSet) else None
+                kept = testsets.keep(entry, instances_dir, fetch) if isinstance(entry, TestSet) else None
                 kept = _keep_entry(entry, instances_dir, fetch) if isinstance(entry, Entry) else kept
                 (fetched if kept else present).append(entry.name)
             except SourceUnreachableError:
@@ -103,9 +102,12 @@ def _wanted(name: str) -> Sequence[Entry | TestSet]:
         return list(sets.values())
     if name in sets:
         return [sets[name]]
-    if re.split("[:/]", name, maxsplit=1)[0] not in SITES:
-        hint = f"There are {', '.join(SITES)}, lra, testsets, and each of the test sets that 'nco-bench list datasets' has."
-        raise UnknownNameError("library", name, [*SITES, "testsets", "lra", *sets], hint)
+    if re.split("[:/]", name, maxsplit=1)[0] not in LIBRARIES:
+        libraries = (*LIBRARIES, "lra", testsets.FOLDER)
+        hint = (
+            f"There are {', '.join(libraries)}, and each of the test sets that 'nco-bench list datasets' has."
+        )
+        raise UnknownNameError("library", name, [*libraries, *sets], hint)
     return select(name)
 
 
@@ -121,7 +123,10 @@ def verify(name: str, instances_dir: Path) -> dict[str, str]:
     for entry in tracked(_wanted(name), "file"):
         try:
             if isinstance(entry, TestSet):
-                whole = _whole_testset(entry, instances_dir)
+                path = find_file([instances_dir], testsets.FOLDER, f"{entry.name}.npz")
+                whole = path is not None
+                if path:
+                    testsets.load(entry, path)
             else:
                 path = find_file([instances_dir], entry.folder, entry.file)
                 whole = path is not None
@@ -192,29 +197,6 @@ def _check_solution(entry: Entry, instance_path: Path, solution_path: Path | Non
         raise BadInputError(f"{solution_path}: infeasible: {faults[0]}")
 
 
-def _keep_testset(entry: TestSet, instances_dir: Path, fetch: Fetch) -> bool:
-    if _whole_testset(entry, instances_dir):
-        return False
-    content = fetch("testsets", f"{entry.name}.npz")
-    if content is None:
-        raise BadInputError(
-            f"{entry.name}: the source has no {entry.name}.npz; test sets come from a mirror (NCO_BENCH_MIRROR) only."
-        )
-    if hashlib.sha256(content).hexdigest() != entry.npz_sha256:
-        raise BadInputError(
-            f"{entry.name}: the source's file is not that of the catalogue (its SHA-256 differs)."
-        )
-    write_bytes(instances_dir / "testsets" / f"{entry.name}.npz", content)
-    return True
-
-
-def _whole_testset(entry: TestSet, instances_dir: Path) -> bool:
-    path = instances_dir / "testsets" / f"{entry.name}.npz"
-    return (
-        path.is_file() and hashlib.sha256(read_bytes(path, MAX_BINARY_BYTES)).hexdigest() == entry.npz_sha256
-    )
-
-
 @contextmanager
 def _source(
     mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float, pause_s: float
@@ -236,6 +218,7 @@ def _source(
 
 
 def _unpacked(index: dict[str, Path], file: str) -> bytes | None:
+    file = PurePosixPath(file).name
     path = index.get(file) or index.get(f"{file}.gz")
     return None if path is None else read_bytes(path, MAX_TEXT_BYTES)
 
@@ -295,7 +278,8 @@ def _index(archive: Path, sizes: dict[str, int]) -> dict[str, str]:
 def _member(
     archive: Path, index: dict[str, str], sizes: dict[str, int], file: str, read: Callable[[str], bytes]
 ) -> bytes | None:
-    for base in (file, f"{file}.gz"):
+    name = PurePosixPath(file).name
+    for base in (name, f"{name}.gz"):
         if base in index:
             if sizes[index[base]] > MAX_TEXT_BYTES:
                 raise BadInputError(f"{archive}: member {base} is larger than {MAX_TEXT_BYTES >> 20} MiB.")

@@ -1,8 +1,9 @@
-"""Download single files from the official sites of TSPLIB and CVRPLIB.
+"""Download single files: from the official sites of TSPLIB and CVRPLIB, and of test sets from their authors' repositories.
 
 TSPLIB (Heidelberg) serves every file under its own name with ``.gz``. CVRPLIB (PUC-Rio) has moved: the old folders
 ``/media/com_vrp/instances/SET/`` are gone, an instance is ``download/instance/NUMBER`` and its solution
-``download/bks/NUMBER``, and the number stands beside the name on the page ``instances/1`` (CVRP). Nothing that a site
+``download/bks/NUMBER``, and the number stands beside the name on the page ``instances/1`` (CVRP). Files of test sets are
+named by repository, commit and path, and no more of one is read than the catalogue says that it has. Nothing that a site
 says becomes a file name: names come from the catalogue, and `nco_bench.datasets.pull` checks each content.
 """
 
@@ -19,15 +20,19 @@ import urllib.request
 import zlib
 from collections.abc import Callable
 from functools import cache
+from urllib.parse import quote
 
+from nco_bench.datasets import catalog
 from nco_bench.datasets.formats.reading import GZIP_MAGIC, MAX_TEXT_BYTES
 from nco_bench.errors import BadInputError
 
 SITES = {
     "tsplib": "https://comopt.ifi.uni-heidelberg.de/software/TSPLIB95/tsp",
     "cvrplib": "https://galgos.inf.puc-rio.br/cvrplib/en",
+    "testsets": "https://raw.githubusercontent.com",
 }
 """Where the official sites keep their files."""
+LIBRARIES = ("tsplib", "cvrplib")
 
 Fetch = Callable[[str, str], bytes | None]
 """Folder and file name to uncompressed content, None where the source has no such file."""
@@ -61,6 +66,8 @@ def site_files(sites: dict[str, str], timeout_s: float, pause_s: float) -> Fetch
         Between attempts at a file whose download broke off or whose server was busy.
     """
 
+    sizes = {file.address: file.size for entry in catalog.testsets() for file in entry.files}
+
     @cache
     def numbers() -> dict[str, str]:
         return _listed_numbers(f"{sites['cvrplib'].rstrip('/')}/instances/1", timeout_s, pause_s)
@@ -70,6 +77,10 @@ def site_files(sites: dict[str, str], timeout_s: float, pause_s: float) -> Fetch
         if library not in sites:
             return None
         base = sites[library].rstrip("/")
+        if library == "testsets":
+            return (
+                None if file not in sizes else _file(f"{base}/{quote(file)}", timeout_s, pause_s, sizes[file])
+            )
         if library == "tsplib":
             return _file(f"{base}/{file}.gz", timeout_s, pause_s)
         name, _, kind = file.rpartition(".")
@@ -92,8 +103,8 @@ def _listed_numbers(url: str, timeout_s: float, pause_s: float) -> dict[str, str
     return {html.unescape(name).casefold(): number for number, name in reversed(links)}
 
 
-def _file(url: str, timeout_s: float, pause_s: float) -> bytes | None:
-    content = _get(url, timeout_s, pause_s)
+def _file(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTES) -> bytes | None:
+    content = _get(url, timeout_s, pause_s, limit)
     if content is None:
         return None
     content = plain(content, url)
@@ -102,17 +113,17 @@ def _file(url: str, timeout_s: float, pause_s: float) -> bytes | None:
     return content
 
 
-def _get(url: str, timeout_s: float, pause_s: float) -> bytes | None:
+def _get(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTES) -> bytes | None:
     """Get what an address serves, None for 404; what breaks off is tried again from its start."""
     for attempt in range(1, ATTEMPTS):
         try:
-            return _get_once(url, timeout_s)
+            return _get_once(url, timeout_s, limit)
         except BrokenOffError:
             time.sleep(pause_s * attempt)
-    return _get_once(url, timeout_s)
+    return _get_once(url, timeout_s, limit)
 
 
-def _get_once(url: str, timeout_s: float) -> bytes | None:
+def _get_once(url: str, timeout_s: float, limit: int) -> bytes | None:
     request = urllib.request.Request(url, headers={"User-Agent": "nco-bench"})
     try:
         answer = urllib.request.urlopen(request, timeout=timeout_s)
@@ -120,18 +131,21 @@ def _get_once(url: str, timeout_s: float) -> bytes | None:
         if error.code == 404:
             return None
         kind = BrokenOffError if error.code in TRY_AGAIN else BadInputError
+        reason = str(error.reason).partition("\n")[0]  # a circle of redirects is told in several lines
         raise kind(
-            f"{url}: the site answered {error.code} {error.reason}; try again later, or {BY_HAND}."
+            f"{url}: the site answered {error.code} {reason}; try again later, or {BY_HAND}."
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
         reason = str(getattr(error, "reason", error)) or type(error).__name__
         raise SourceUnreachableError(f"cannot reach {url} ({reason}); when offline, {BY_HAND}.") from None
     with answer:
         try:
-            content: bytes = answer.read(MAX_TEXT_BYTES + 1)
+            content: bytes = answer.read(limit + 1)
         except (OSError, http.client.HTTPException):
             raise BrokenOffError(f"{url}: the download broke off; run the command again.") from None
         length = answer.headers.get("Content-Length", "")
+    if len(content) > limit:
+        raise BadInputError(f"{url}: the site sent more than the expected {limit} bytes; {BY_HAND}.")
     if length.isdigit() and len(content) < int(length):
         raise BrokenOffError(f"{url}: cut off after {len(content)} of {length} bytes; run the command again.")
     return content

@@ -11,10 +11,12 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import torch
 from safetensors.torch import save_file
@@ -57,6 +59,22 @@ def import_from(folder: Path, checkout: Path, commit: str, *, any_commit: bool =
     sys.path.insert(0, str(folder.resolve()))
 
 
+def absent(*names: str) -> None:
+    """Stand in for packages that the authors import at the top and that what is asked of their code never uses."""
+    for name in names:
+        if importlib.util.find_spec(name.partition(".")[0]) is None or name in sys.modules:
+            sys.modules.setdefault(name, MagicMock(name=name))
+
+
+def forget(folder: Path) -> None:
+    """Forget the modules of a folder, so that those of another may have their names."""
+    place = str(folder.resolve())
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(place):
+            del sys.modules[name]
+    sys.path.remove(place)
+
+
 def module_of(file: Path) -> ModuleType:
     """Import one file of the authors' under a name of its own, where several files have one name."""
     spec = importlib.util.spec_from_file_location("_".join(file.parts[-3:]).removesuffix(".py"), file)
@@ -89,6 +107,32 @@ def separated(make: Callable[[int], tuple[Any, float]], first: int) -> tuple[Any
         if margin > MARGIN:
             return made, seed
     sys.exit(f"no seed from {first} to {first + TRIES - 1} separates all decisions by {MARGIN:g}.")
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Let what the authors' code makes anew be float64: choices that stay the same do not hang on rounding."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def watched(name: str) -> Iterator[list[Tensor]]:
+    """Note what a function of torch is first asked about, such as ``argmin``."""
+    original, seen = getattr(torch, name), []
+
+    def noting(given: Tensor, *rest: Any, **options: Any) -> Any:
+        seen.append(given.detach().clone())
+        return original(given, *rest, **options)
+
+    setattr(torch, name, noting)
+    try:
+        yield seen
+    finally:
+        setattr(torch, name, original)
 
 
 def margin(log_p: Tensor) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 FOLDER = Path(__file__).parent
 
@@ -62,7 +62,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class TestSet:
-    """One fixed learning test set; `mean_cost` is that of its reference solutions under `convention`."""
+    """One fixed learning test set.
+
+    Attributes
+    ----------
+    mean_cost
+        Of its reference solutions under `convention`.
+    npz_sha256
+        Of the set with solutions, as a mirror has it.
+    content_sha256
+        Of the parsed instances, wherever they come from.
+    files
+        The authors' public files that it is made from; empty where there is none to name.
+    no_address
+        Why there is no public address, and the page where the set is described; empty where `files` are known.
+    """
 
     __test__ = False  # not a test for pytest to collect
 
@@ -77,6 +91,47 @@ class TestSet:
     proven: bool
     source: str
     npz_sha256: str
+    content_sha256: str
+    files: tuple[SourceFile, ...]
+    no_address: str
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One public file of a test set, at a fixed commit of its authors' repository on GitHub.
+
+    Attributes
+    ----------
+    part
+        ``instances``; ``solved`` (instances with published solutions); ``labels`` (published solutions alone).
+    repository, commit, path
+        Where it lies.
+    member
+        Name of the file within it where it is a .zip; else empty.
+    form
+        Name of its format, see `nco_bench.datasets.formats`.
+    size, sha256
+        Of the file as served, in bytes.
+    """
+
+    part: str
+    repository: str
+    commit: str
+    path: str
+    member: str
+    form: str
+    size: int
+    sha256: str
+
+    @property
+    def address(self) -> str:
+        """Its place below the site that serves files of GitHub's repositories."""
+        return f"{self.repository}/{self.commit}/{self.path}"
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the file that holds the data."""
+        return PurePosixPath(self.member or self.path).suffix
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -122,6 +177,7 @@ def _entry(library: str, row: dict[str, str], group: str, solution_file: str) ->
 @cache
 def testsets() -> tuple[TestSet, ...]:
     """All fixed test sets, by name."""
+    files = _source_files()
     return tuple(
         TestSet(
             name=row["name"],
@@ -135,6 +191,26 @@ def testsets() -> tuple[TestSet, ...]:
             proven=row["proven"] == "yes",
             source=row["source"],
             npz_sha256=row["npz_sha256"],
+            content_sha256=row["content_sha256"],
+            files=files.get(row["name"], ()),
+            no_address=row["no_address"],
         )
         for row in _rows("testsets.csv")
     )
+
+
+def _source_files() -> dict[str, tuple[SourceFile, ...]]:
+    out: dict[str, tuple[SourceFile, ...]] = {}
+    for row in _rows("testset_files.csv"):
+        file = SourceFile(
+            part=row["part"],
+            repository=row["repository"],
+            commit=row["commit"],
+            path=row["path"],
+            member=row["member"],
+            form=row["form"],
+            size=int(row["size"]),
+            sha256=row["sha256"],
+        )
+        out[row["name"]] = (*out.get(row["name"], ()), file)
+    return out

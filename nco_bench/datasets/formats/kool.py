@@ -51,6 +51,8 @@ def _cvrp(row: Any, name: str, where: str) -> CVRPInstance:
     if not isinstance(row, (list, tuple)) or len(row) not in (4, 7):
         raise BadInputError(f"{where}: expected (depot, customers, demands, capacity).")
     depot, customers, demand, capacity = row[:4]
+    if isinstance(depot, (list, tuple)) and len(depot) == 1:
+        depot = depot[0]  # [[x, y]], as MVMoE and Omni-VRP write it
     instance = cvrp_instance(name, depot, customers, demand, capacity, where)
     if len(row) == 4:
         return instance
