@@ -73,11 +73,26 @@ class Starter:
         self._process.wait()
 
 
+def _begin(arguments: list[str]) -> None:
+    """Be the command, in this fork."""
+    from nco_bench.cli.app import main as command
+
+    os.setsid()
+    errors = os.open(os.environ["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    null, told = os.open(os.devnull, os.O_RDWR), os.dup(1)
+    for number, target in ((0, null), (1, null), (2, errors)):
+        os.dup2(target, number)
+    os.write(told, b"%d\n" % os.getpid())
+    os.close(told)
+    sys.argv = ["nco-bench", *arguments]
+    command()
+
+
 def main() -> None:
     import torch
 
+    import nco_bench.cli.app
     import nco_bench.datasets.pull
-    from nco_bench.cli.app import run
 
     torch.set_num_threads(1)
     if os.environ["STARTER_SITES"]:
@@ -85,16 +100,9 @@ def main() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            os.setsid()
-            os.write(1, b"%d\n" % os.getpid())
-            errors = os.open(os.environ["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            null = os.open(os.devnull, os.O_RDWR)
-            for number, target in ((0, null), (1, null), (2, errors)):
-                os.dup2(target, number)
-            status = 1
+            status = 130
             try:
-                sys.argv = ["nco-bench", *json.loads(line)]
-                status = run(sys.argv[1:])
+                _begin(json.loads(line))
             except SystemExit as end:
                 status = int(end.code or 0)
             finally:
