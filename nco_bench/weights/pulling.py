@@ -21,6 +21,7 @@ from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.choice import how_to_get
+from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 REMEDY = (
@@ -96,7 +97,7 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
 
 def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
     target = cache_folder() / f"{entry.name}.safetensors"
-    if target.is_file():
+    if target.is_file() and manifest_path(target).is_file():  # which an import that was killed did not reach
         say(f"{entry.name}: already here")
         return verify(target)
     local = in_mirror(entry)
