@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 
 
 class Starter:
@@ -101,9 +102,22 @@ def _serve_weights_as(name: str, blob: str) -> None:
     pulling.official_weights = lambda: table
 
 
+IMPORTED = (
+    "pandas", "pyarrow.parquet", "torch._dynamo", "nco_bench.api", "nco_bench.datasets.pull", "nco_bench.runs.generating",
+    "nco_bench.runs.packing", "nco_bench.training.run", "nco_bench.training.start", "nco_bench.weights.importing",
+    "nco_bench.solvers.classical.two_opt", "nco_bench.solvers.path.decoder_only",
+)  # fmt: skip
+"""What commands import when they run."""
+
+
 def main() -> None:
     import torch
 
+    from nco_bench.cli.app import build
+
+    build()
+    for name in IMPORTED:
+        import_module(name)
     torch.set_num_threads(1)
     for line in sys.stdin:
         pid = os.fork()

@@ -27,6 +27,9 @@ from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.packing import contents
 from nco_bench.runs.records import Run, find_runs
+from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.request import RunRequest
+from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
 from nco_bench.weights.store import verify as verify_weights
 
@@ -48,7 +51,8 @@ def test_killed_training_ends_with_the_weights_of_an_uninterrupted_one(
     np.savez(tmp_path / "labels.npz", coords=coords, tours=tours)
     settings = [
         "steps=12", "batch=6", "longest=9", "longest_start=6", "log_every=1", "validation_instances=3",
-        "checkpoint_every=0", "compile=false",
+        "checkpoint_every=0", "compile=false", "model.depth=2", "model.width=32",
+        "model.heads=2", "model.ffn=64",
     ]  # fmt: skip
     command = ["train", "decoder-6x128", "--data", tmp_path / "labels.npz"]
     command += [part for setting in settings for part in ("--config", setting)]
@@ -166,30 +170,15 @@ def test_a_killed_pull_of_weights_goes_on_and_ends_whole(tmp_path: Path, starter
     assert verify_weights(kept).sha256 == expected
 
 
-SOLVER = """
-import numpy as np
-from nco_bench.solvers import register
-
-@register("plain", problems=("tsp",))
-class Plain:
-    def __init__(self, options): pass
-    def unsupported(self, dataset): return None
-    def prepare(self, dataset): pass
-    def batch_size(self, dataset): return 3
-    def solve(self, batch, *, seed, time_limit, progress):
-        return [np.random.default_rng(seed + j).permutation(i.n) for j, i in enumerate(batch)]
-"""
-
-
-@pytest.fixture
-def source(tmp_path: Path, starter: Starter) -> Path:
-    """A folder of four runs."""
-    (tmp_path / "plain.py").write_text(SOLVER)
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of four runs, beside their datasets."""
+    folder = tmp_path_factory.mktemp("source")
     for seed in range(4):
-        data = save_dataset(generate("tsp", 10, 6, "uniform", seed), tmp_path / f"set{seed}.npz")
-        run = ["run", tmp_path / "plain.py", "--data", data, "--results", tmp_path / "source"]
-        assert starter(*run) == 0
-    return tmp_path / "source"
+        data = save_dataset(generate("tsp", 10, 6, "uniform", seed), folder / f"set{seed}.npz")
+        request = RunRequest(("nearest-neighbor",), (str(data),), folder / "runs", Places(folder))
+        run(request, QuietDisplay())
+    return folder / "runs"
 
 
 def found_in(runs: list[Run]) -> dict[str, dict[str, bytes]]:
@@ -219,7 +208,7 @@ def test_a_killed_pack_leaves_the_archive_before_or_the_whole_new_one(
     assert found_in(archived_runs(out)) == expected
     assert starter("runs", "unpack", out, "--results", tmp_path / "unpacked") == 0
     assert found_in(find_runs(tmp_path / "unpacked")) == expected
-    assert [str(f) for f in verify(tmp_path / "unpacked", (), Places(tmp_path)).findings] == []
+    assert [str(f) for f in verify(tmp_path / "unpacked", (), Places(source.parent)).findings] == []
 
 
 def test_killed_merges_leave_whole_runs(source: Path, tmp_path: Path, starter: Starter) -> None:
@@ -231,14 +220,14 @@ def test_killed_merges_leave_whole_runs(source: Path, tmp_path: Path, starter: S
         assert found_in(find_runs(target)).items() <= expected.items()
     assert starter("runs", "merge", source, "--results", target) == 0
     assert found_in(find_runs(target)) == expected
-    assert [str(f) for f in verify(target, (), Places(tmp_path)).findings] == []
+    assert [str(f) for f in verify(target, (), Places(source.parent)).findings] == []
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_killed_exports_leave_whole_files_or_none(
     source: Path, tmp_path: Path, starter: Starter, ending: str
 ) -> None:
-    command = ["runs", "export", "--results", source, "--instances", tmp_path, "--out"]
+    command = ["runs", "export", "--results", source, "--instances", source.parent, "--out"]
     longest = timed(starter, *command, tmp_path / f"whole.{ending}")
     whole, rng, out = (tmp_path / f"whole.{ending}").read_bytes(), random.Random(10), tmp_path / f"o.{ending}"
     for _ in range(KILLS):
@@ -252,10 +241,10 @@ def test_killed_exports_leave_whole_files_or_none(
 def test_a_merge_of_a_longer_copy_that_ends_at_any_rename_loses_nothing(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, run = tmp_path / "target", find_runs(source)[0]
-    short = target / run.run_id
+    target, whole = tmp_path / "target", find_runs(source)[0]
+    short = target / whole.run_id
     short.mkdir(parents=True)
-    for path in run.folder.iterdir():
+    for path in whole.folder.iterdir():
         content = path.read_bytes()
         if path.name == "records.jsonl":
             content = b"".join(content.splitlines(keepends=True)[:2])
@@ -274,10 +263,10 @@ def test_a_merge_of_a_longer_copy_that_ends_at_any_rename_loses_nothing(
         left = allowed
         monkeypatch.setattr(os, "replace", dying)
         with pytest.raises(KeyboardInterrupt):
-            folders.merge([run.folder], target)
+            folders.merge([whole.folder], target)
         monkeypatch.setattr(os, "replace", rename)
         assert {*before} <= {record.key for record in Run(short).records()}
-        assert [str(f) for f in verify(target, (), Places(tmp_path)).findings] == []
-    assert folders.merge([run.folder], target).extended == (run.run_id,)
-    assert contents(Run(short)) == contents(run)
+        assert [str(f) for f in verify(target, (), Places(source.parent)).findings] == []
+    assert folders.merge([whole.folder], target).extended == (whole.run_id,)
+    assert contents(Run(short)) == contents(whole)
     assert not (target / folders.ASIDE).exists()
