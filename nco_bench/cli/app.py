@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
+import signal
 import sys
 import warnings
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ import typer
 from nco_bench import __version__
 from nco_bench.cli.heartbeat import heartbeat
 from nco_bench.cli.helping import COMPLETING, dress
+from nco_bench.interrupts import insist
 
 COMMANDS = (
     "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
@@ -119,7 +121,14 @@ def command(commands: tuple[str, ...] = COMMANDS) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    insist(signal.SIGINT, KeyboardInterrupt)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = run(given)
+    except KeyboardInterrupt:  # before or after the command itself
+        status = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is Python's own end
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.ledger_file import (
     Row,
-    exists,
+    committed,
     ledger_path,
     locked,
     old_rows,
-    opened,
     rows_by_hash,
     write,
     write_places,
@@ -271,10 +270,10 @@ def _rows_of(
         for position in positions
         if first + position in old
     }
-    if not exists(path):
-        return rows
     hashes = dataset.instance_hashes
-    with contextlib.nullcontext(ledger) if ledger is not None else opened(path) as connection:
+    with contextlib.nullcontext(ledger) if ledger is not None else committed(path) as connection:
+        if connection is None:
+            return rows
         found = rows_by_hash(connection, {hashes[position] for position in positions})
     for position in positions:
         row, old_row = found.get(hashes[position]), rows.get(position)

@@ -59,17 +59,24 @@ def ledger_path(instances_dir: Path) -> Path:
     return instances_dir / "ledger" / "references.sqlite"
 
 
-def exists(path: Path) -> bool:
-    """Whether anything was ever committed to the ledger; a writer that was killed before leaves an empty file."""
-    return path.is_file() and path.stat().st_size > 0
+@contextlib.contextmanager
+def committed(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open the ledger for reading; None where nothing was ever committed.
+
+    A first writer that was killed leaves an empty file, or pages that SQLite takes back when they are first looked at.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        yield None
+        return
+    with opened(path) as ledger:
+        yield ledger if ledger.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() else None
 
 
 def costs(hashes: Collection[str], instances_dir: Path) -> dict[str, Entry]:
     """Look up references by the hashes of their instances; those that the ledger does not know are left out."""
-    path = ledger_path(instances_dir)
-    if not hashes or not exists(path):
-        return {}
-    with opened(path) as ledger:
+    with committed(ledger_path(instances_dir)) as ledger:
+        if not hashes or ledger is None:
+            return {}
         found = ledger.execute(
             "SELECT instance, cost, solver, params, date FROM reference "
             "WHERE instance IN (SELECT value FROM json_each(?))",
@@ -95,9 +102,8 @@ def costs_at(whole: str, sha256s: Collection[str], instances_dir: Path) -> dict[
         for index, row in old_rows(sha256, instances_dir).items():
             known = row.reference
             entries[index] = Entry(known.cost, known.solver, known.params, row.date)
-    path = ledger_path(instances_dir)
-    if exists(path):
-        with opened(path) as ledger:
+    with committed(ledger_path(instances_dir)) as ledger:
+        if ledger is not None:
             found = ledger.execute(
                 "SELECT position, cost, solver, params, date FROM place JOIN reference USING (instance) WHERE whole = ?",
                 (whole,),
@@ -154,10 +160,10 @@ def _has_seals(ledger: sqlite3.Connection, table: str) -> bool:
 def faults(instances_dir: Path) -> Iterator[str]:
     """Yield what is wrong with the ledger's file: pages that do not fit together, rows that were changed."""
     path = ledger_path(instances_dir)
-    if not exists(path):
-        return
     try:
-        with opened(path) as ledger:
+        with committed(path) as ledger:
+            if ledger is None:
+                return
             yield from (
                 f"{path}: {text}" for (text,) in ledger.execute("PRAGMA integrity_check") if text != "ok"
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ PIXELS = pathfinder.SIDE**2
 SMALLEST_LISTOPS, LONGEST_LISTOPS = SMALLEST_LONGEST, LONGEST
 EXAMPLES = ("lra-listops", "lra-listops64", "lra-pathfinder", *SPLITS)
 PIECE = 2**20
+MOST_BYTES = 512 << 20
+"""Of a download; the largest has 170 MB."""
 
 
 class UnreachableError(BadInputError):
@@ -282,6 +285,10 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
                 length = answer.headers.get("Content-Length", "")
                 with opened(BYTES, int(length) if length.isdigit() else None) as level:
                     while piece := answer.read(PIECE):
+                        if out.tell() + len(piece) > MOST_BYTES:
+                            raise BadInputError(
+                                f"{url}: sends more than {MOST_BYTES >> 20} MiB; {_by_hand(target)}."
+                            )
                         out.write(piece)
                         level.reach(out.tell())
             _refuse_other(part, md5)
@@ -289,7 +296,10 @@ def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
         raise BadInputError(
             f"{url}: the site answered {error.code} {error.reason}; {_by_hand(target)}."
         ) from None
-    except OSError as error:  # URLError, timeouts, resets, a full disk
+    except (
+        OSError,
+        HTTPException,
+    ) as error:  # URLError, timeouts, resets, a full disk; chunks that stop short
         reason: Any = getattr(error, "reason", error)
         raise UnreachableError(f"cannot fetch {url} ({reason}); when offline, {_by_hand(target)}.") from None
 

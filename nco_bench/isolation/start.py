@@ -26,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from nco_bench.interrupts import interrupts_held
+
 HOLD_THREADS_OR_DEVICES = frozenset({"torch", "jax", "tensorflow", "cupy", "numba.cuda", "ray", "mpi4py"})
 """Modules after whose import this process is not forked."""
 
@@ -127,18 +129,16 @@ def fork(main: Callable[[], None], folder: Path, descriptors: tuple[int, ...]) -
     if min(descriptors) <= 2:  # this process has closed a standard stream, and theirs took its number
         return None
     # Ctrl-C in between must not find Python's handler in the fork.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads; we look for them ourselves
-            pid = os.fork()
-        if pid == 0:
-            _be_child(main, folder, descriptors)
-        process = Forked(pid)
+        with interrupts_held():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of threads; we look for them ourselves
+                pid = os.fork()
+            if pid == 0:
+                _be_child(main, folder, descriptors)
+            process = Forked(pid)
     except OSError:  # no memory for another copy of this process
         return None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     if _other_threads():
         process.kill()
         process.wait()

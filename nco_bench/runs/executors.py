@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
+from nco_bench.interrupts import ignore_interrupts, insist, interrupts_held
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
@@ -96,8 +97,9 @@ def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
     with ProcessPoolExecutor(
         request.jobs, mp_context=context, initializer=_begin_worker, initargs=(relay.told,)
     ) as pool:
-        futures = [pool.submit(run_shard, part) for part in parts]
         try:
+            with interrupts_held():  # until `_begin_worker`
+                futures = [pool.submit(run_shard, part) for part in parts]
             return _merge(_as_completed(futures, relay))
         except BaseException as error:
             # Interrupted, or a user's mistake: leaving the pool would wait until all shards are solved.
@@ -136,8 +138,9 @@ def _begin_worker(told: Any) -> None:
     global _display
     _display = WorkerDisplay(told, os.getpid())
     death_signal()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     signal.signal(signal.SIGTERM, _end_worker)
+    insist(signal.SIGTERM, SystemExit)
 
 
 def _end_worker(number: int, frame: object) -> None:

@@ -205,6 +205,7 @@ def remove(runs: Sequence[Run]) -> None:
         leaving = aside / f"{run.run_id}.old"
         try:
             aside.mkdir(exist_ok=True)
+            shutil.rmtree(leaving, ignore_errors=True)  # of a command that was killed
             os.replace(run.folder, leaving)
             _clear(leaving)
         except OSError as error:
@@ -295,9 +296,11 @@ def _files_of(run: Run) -> dict[str, bytes]:
 
 
 def _bring(run: Run, results: Path) -> None:
-    """Copy a run beside its place and rename it."""
-    target, aside = results / run.run_id, results / ASIDE
-    arriving, leaving = aside / run.run_id, aside / f"{run.run_id}.old"
+    """Copy a run beside its place and rename it; where a shorter copy stands, rename file by file, the records last.
+
+    So at no moment is the shorter copy gone and the longer one not there.
+    """
+    target, arriving = results / run.run_id, results / ASIDE / run.run_id
     try:
         shutil.rmtree(arriving, ignore_errors=True)  # of a merge that was killed
         arriving.mkdir(parents=True)
@@ -306,9 +309,11 @@ def _bring(run: Run, results: Path) -> None:
         else:
             _copy_files(run.folder, arriving)
         if target.exists():
-            os.replace(target, leaving)
-        os.replace(arriving, target)
-        _clear(leaving)
+            for name in reversed(_in_order(arriving)):
+                os.replace(arriving / name, target / name)
+        else:
+            os.replace(arriving, target)
+        _clear(arriving)
     except OSError as error:
         raise ResultsError(
             f"{target}: cannot be written ({error.strerror}); start the same command again to go on."
@@ -316,17 +321,22 @@ def _bring(run: Run, results: Path) -> None:
 
 
 def _copy_files(source: Path, arriving: Path) -> None:
-    names = [path.name for path in source.iterdir() if path.is_file()]
-    for name in sorted(names, key=lambda n: COPY_ORDER.index(n) if n in COPY_ORDER else len(COPY_ORDER)):
+    for name in _in_order(source):
         shutil.copy2(source / name, arriving / name)
 
 
-def _clear(leaving: Path) -> None:
+def _in_order(folder: Path) -> list[str]:
+    """Return the names of a run's files in the order in which they are copied."""
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    return sorted(names, key=lambda n: COPY_ORDER.index(n) if n in COPY_ORDER else len(COPY_ORDER))
+
+
+def _clear(aside: Path) -> None:
     """Delete what was put aside, and the folder for it where nothing else is in it."""
-    if leaving.exists():
-        shutil.rmtree(leaving)
+    if aside.exists():
+        shutil.rmtree(aside)
     with suppress(OSError):
-        leaving.parent.rmdir()
+        aside.parent.rmdir()
 
 
 def _writer(folder: Path) -> int | None:

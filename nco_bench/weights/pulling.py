@@ -9,6 +9,7 @@ downloads anew, reads whatever a server sends to the end, and knows no git blob 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import re
 import urllib.error
@@ -20,6 +21,7 @@ from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.choice import how_to_get
+from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
 
 REMEDY = (
@@ -29,6 +31,8 @@ REMEDY = (
 TIMEOUT_SECONDS = 30
 BLOCK = 1 << 20
 MAX_BYTES = 500 << 20
+PARTIAL, NOTHING_BEYOND = 206, 416
+"""Statuses of HTTP for an answer to a request that names a range."""
 
 
 def find(name: str, model: str, problem: str) -> WeightsFile:
@@ -93,7 +97,7 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
 
 def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
     target = cache_folder() / f"{entry.name}.safetensors"
-    if target.is_file():
+    if target.is_file() and manifest_path(target).is_file():  # which an import that was killed did not reach
         say(f"{entry.name}: already here")
         return verify(target)
     local = in_mirror(entry)
@@ -137,46 +141,76 @@ def git_blob_sha1(path: Path) -> str:
 def _check(path: Path, entry: OfficialFile) -> None:
     found = git_blob_sha1(path)
     if found != entry.git_blob_sha1:
-        raise BadWeightsError(
-            f"{path}: is not {entry.path} of {entry.repository} at {entry.commit[:12]} "
-            f"(git blob {found[:12]}, expected {entry.git_blob_sha1[:12]}); delete it and pull again."
-        )
+        raise BadWeightsError(f"{path}: {_another(found, entry)}; delete it and pull again.")
+
+
+def _another(found: str, entry: OfficialFile) -> str:
+    return (
+        f"is not {entry.path} of {entry.repository} at {entry.commit[:12]} "
+        f"(git blob {found[:12]}, expected {entry.git_blob_sha1[:12]})"
+    )
 
 
 def _download(entry: OfficialFile, say: Callable[[str], None]) -> Path:
-    """Download beside the cache, continuing a part that an earlier try left; return the checked file."""
+    """Download beside the cache, continuing a part that an earlier try left; return the checked file.
+
+    What is not the file at its commit is not kept: a part to go on from is then tried once more from its beginning.
+    """
     folder = cache_folder() / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{entry.git_blob_sha1}{Path(entry.path).suffix}"
-    if not target.is_file():
-        part = target.with_suffix(".part")
-        say(f"{entry.name}: downloading {entry.url}")
-        try:
-            _fetch(entry.url, part)
-        except (urllib.error.URLError, OSError, TimeoutError) as error:
-            cause = getattr(error, "reason", None) or error
-            raise BadWeightsError(
-                f"{entry.url}: cannot be fetched ({cause}); the part that came is kept. Try again, or put the file into "
-                f"a folder as checkpoints/{entry.repository}/{entry.path} and name that folder in NCO_BENCH_MIRROR."
-            ) from error
-        part.replace(target)
-    _check(target, entry)
+    if target.is_file() and git_blob_sha1(target) == entry.git_blob_sha1:
+        return target
+    target.unlink(missing_ok=True)
+    part = target.with_suffix(".part")
+    say(f"{entry.name}: downloading {entry.url}")
+    went_on = part.exists()
+    _fetch(entry, part)
+    if went_on and git_blob_sha1(part) != entry.git_blob_sha1:
+        part.unlink()
+        _fetch(entry, part)
+    found = git_blob_sha1(part)
+    if found != entry.git_blob_sha1:
+        part.unlink()
+        raise BadWeightsError(f"{entry.url}: what the server sent {_another(found, entry)}; it was not kept.")
+    part.replace(target)
     return target
 
 
-def _fetch(url: str, part: Path) -> None:
+def _fetch(entry: OfficialFile, part: Path) -> None:
+    try:
+        _receive(entry.url, part)
+    except (OSError, ValueError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
+        cause = getattr(error, "reason", None) or str(error) or type(error).__name__
+        raise BadWeightsError(
+            f"{entry.url}: cannot be fetched ({cause}); the part that came is kept. Try again, or put the file into "
+            f"a folder as checkpoints/{entry.repository}/{entry.path} and name that folder in NCO_BENCH_MIRROR."
+        ) from error
+
+
+def _receive(url: str, part: Path) -> None:
+    """Append what a server has beyond the part, or write the whole; raises OSError where it sends less than it says."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        resumed = response.status == 206
-        had = have if resumed else 0
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if (
+            have and error.code == NOTHING_BEYOND
+        ):  # all of it came before; the hash says whether it is the file
+            return
+        raise
+    with response:
+        had = have if response.status == PARTIAL else 0
         length = response.headers.get("Content-Length", "")
-        with (
-            part.open("ab" if resumed else "wb") as file,
-            opened(BYTES, int(length) if length.isdigit() else None) as level,
-        ):
+        expected = int(length) if length.isdigit() else None
+        with part.open("ab" if had else "wb") as file, opened(BYTES, expected) as level:
             while block := response.read(BLOCK):
                 if file.tell() + len(block) > MAX_BYTES:
+                    part.unlink()
                     raise BadWeightsError(f"{url}: larger than {MAX_BYTES >> 20} MiB; refused.")
                 file.write(block)
                 level.reach(file.tell() - had)
+            came = file.tell() - had
+    if expected is not None and came < expected:
+        raise OSError(f"cut off after {came:,} of {expected:,} bytes")

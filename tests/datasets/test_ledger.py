@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import multiprocessing
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.identity import whole_of_set
 from nco_bench.datasets.ledger import Candidate, improve, load
-from nco_bench.datasets.ledger_file import Entry, costs, costs_at, ledger_path
+from nco_bench.datasets.ledger_file import Entry, costs, costs_at, faults, ledger_path, locked
 from nco_bench.errors import BadInputError
 from nco_bench.problems import tsp
 from nco_bench.problems.cvrp import CVRPInstance
@@ -177,6 +178,33 @@ def test_a_writer_that_was_killed_leaves_an_empty_file_that_is_no_damage(tmp_pat
     ledger_path(tmp_path).touch()
     assert load(lines(1), tmp_path).references[0] is None
     assert offer(lines(1), tmp_path, BEST) == "improved"
+
+
+def _die_in_the_first_commit(folder: Path) -> None:
+    with locked(ledger_path(folder)) as ledger:
+        ledger.execute("PRAGMA cache_size = 1")  # so that pages reach the file before the commit
+        row = "x", 1.0, 0, "x", "", 1.0, "2026-01-01", bytes(9000)
+        for number in range(40):
+            ledger.execute(
+                "INSERT INTO reference VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')", (f"{number}", *row[1:])
+            )
+        os._exit(0)
+
+
+def test_a_writer_that_was_killed_in_the_first_commit_leaves_no_damage_either(tmp_path: Path) -> None:
+    for look in (
+        lambda: [r and r.cost for r in load(lines(1), tmp_path).references] == [None],
+        lambda: costs(["x"], tmp_path) == {},
+        lambda: costs_at("x", [], tmp_path) == {},
+        lambda: list(faults(tmp_path)) == [],
+        lambda: offer(lines(1), tmp_path, BEST) == "improved",
+    ):
+        ledger_path(tmp_path).unlink(missing_ok=True)
+        dying = multiprocessing.get_context("fork").Process(target=_die_in_the_first_commit, args=(tmp_path,))
+        dying.start()
+        dying.join()
+        assert ledger_path(tmp_path).stat().st_size > 0  # with a journal that takes it back
+        assert look()
 
 
 def test_a_damaged_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Commands started as forks of one process that has everything imported, so that hundreds of kills take minutes.
 
-Run as a program it reads a JSON list of arguments per line, starts the command in a process group of its own, and prints
-the group's number, then the exit status. ``STARTER_SITES`` names the address of a server in place of the official sites.
+Run as a program it reads lines of JSON, environment and arguments, starts each command in a process group of its own, and
+prints the group's number, then the exit status. In the environment ``STARTER_SITES`` names the address of a server in place
+of the official sites, ``STARTER_BLOB`` official weights with the hash that they have there.
 """
 
 from __future__ import annotations
@@ -15,32 +16,29 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+from importlib import import_module
 
 
 class Starter:
     """A process that starts commands."""
 
-    def __init__(self, errors: Path, sites: str = "") -> None:
-        environment = {
-            **os.environ,
-            "STARTER_SITES": sites,
-            "STARTER_ERRORS": str(errors),
-            "OMP_NUM_THREADS": "1",
-        }
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         self._group = 0
+        self.environment: dict[str, str] = {}
+        """Of the commands that are started from now on; ``STARTER_ERRORS`` is the file of what they print on stderr."""
 
     def start(self, arguments: Sequence[object]) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([str(a) for a in arguments]) + "\n")
+        self._process.stdin.write(json.dumps([self.environment, [str(a) for a in arguments]]) + "\n")
         self._process.stdin.flush()
         self._group = int(self._process.stdout.readline())
 
@@ -73,28 +71,60 @@ class Starter:
         self._process.wait()
 
 
+def _begin(environment: dict[str, str], arguments: list[str]) -> None:
+    """Be the command, in this fork."""
+    import nco_bench.datasets.pull
+    from nco_bench.cli.app import main as command
+
+    os.setsid()
+    os.environ.update(environment)
+    if "STARTER_SITES" in environment:
+        nco_bench.datasets.pull.SITES = {"tsplib": environment["STARTER_SITES"]}
+    if "STARTER_BLOB" in environment:
+        _serve_weights_as(*environment["STARTER_BLOB"].split("="))
+    errors = os.open(environment["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    null, told = os.open(os.devnull, os.O_RDWR), os.dup(1)
+    for number, target in ((0, null), (1, null), (2, errors)):
+        os.dup2(target, number)
+    sys.argv = ["nco-bench", *arguments]
+    os.write(told, b"%d\n" % os.getpid())
+    os.close(told)
+    command()
+
+
+def _serve_weights_as(name: str, blob: str) -> None:
+    from nco_bench import cards
+    from nco_bench.weights import pulling
+
+    cards.RAW = os.environ["STARTER_SITES"] + "/{path}"
+    known = cards.official_weights()
+    table = {name: replace(known[name], git_blob_sha1=blob)}
+    pulling.official_weights = lambda: table
+
+
+IMPORTED = (
+    "pandas", "pyarrow.parquet", "torch._dynamo", "nco_bench.api", "nco_bench.datasets.pull", "nco_bench.runs.generating",
+    "nco_bench.runs.packing", "nco_bench.training.run", "nco_bench.training.start", "nco_bench.weights.importing",
+    "nco_bench.solvers.classical.two_opt", "nco_bench.solvers.path.decoder_only",
+)  # fmt: skip
+"""What commands import when they run."""
+
+
 def main() -> None:
     import torch
 
-    import nco_bench.datasets.pull
-    from nco_bench.cli.app import run
+    from nco_bench.cli.app import build
 
+    build()
+    for name in IMPORTED:
+        import_module(name)
     torch.set_num_threads(1)
-    if os.environ["STARTER_SITES"]:
-        nco_bench.datasets.pull.SITES = {"tsplib": os.environ["STARTER_SITES"]}
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            os.setsid()
-            os.write(1, b"%d\n" % os.getpid())
-            errors = os.open(os.environ["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            null = os.open(os.devnull, os.O_RDWR)
-            for number, target in ((0, null), (1, null), (2, errors)):
-                os.dup2(target, number)
-            status = 1
+            status = 130
             try:
-                sys.argv = ["nco-bench", *json.loads(line)]
-                status = run(sys.argv[1:])
+                _begin(*json.loads(line))
             except SystemExit as end:
                 status = int(end.code or 0)
             finally:

@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.interrupts import ignore_interrupts, interrupts_held
 from nco_bench.progress import opened
 from nco_bench.reports.frame.blocks import (
     CODE_TYPES,
@@ -198,14 +199,19 @@ def decoded_by(processes: int, pieces: Sequence[Piece]) -> Iterator[Block]:
 
     done = 0
     try:
-        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-            with warnings.catch_warnings():
+        forks = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(processes, mp_context=forks, initializer=ignore_interrupts) as pool:
+            with warnings.catch_warnings(), interrupts_held():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads: `may_fork` looks for them
                 blocks = pool.map(decode, pieces)
-            for block in blocks:
-                done += 1
-                if block is not None:
-                    yield block
+            try:
+                for block in blocks:
+                    done += 1
+                    if block is not None:
+                        yield block
+            except BaseException:  # leaving the pool would wait until all pieces are decoded
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     except (BrokenProcessPool, OSError):
         yield from filter(None, map(decode, pieces[done:]))
 

@@ -1,0 +1,57 @@
+"""Ctrl-C at any moment ends a command with one line: also while its processes start, and where Python would swallow it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+AGAIN_SECONDS = 0.02
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block; processes that are started in it begin, and stay, with it held back.
+
+    A terminal sends it to all processes of a command, and one whose Python still imports would print a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that started this one, perhaps within `interrupts_held`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def insist(number: signal.Signals, raises: type[BaseException]) -> None:
+    """Let this process send itself a signal once more where Python swallows what the signal's handler raised.
+
+    An exception out of a destructor or a callback of C code goes nowhere: Python prints its traceback and goes on.
+
+    Parameters
+    ----------
+    number, raises
+        The signal, and the exception that its handler raises.
+    """
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, raises):
+            threading.Thread(target=_send, args=(number,), daemon=True).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = hook
+
+
+def _send(number: signal.Signals) -> None:
+    time.sleep(AGAIN_SECONDS)  # until the hook has returned: raised within it, it would be swallowed as well
+    os.kill(os.getpid(), number)
