@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn.device import on_cpu
+
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> Tensor:
     """Softmax attention without mask: ``softmax(scale * query key^T) value``.
@@ -89,7 +91,7 @@ def works_in_place(x: Tensor) -> bool:
 
     There a fresh tensor costs about as much as the sum that is written to it.
     """
-    return x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    return on_cpu(x.device) and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear) -> Tensor:

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 import torch
 
+from nco_bench.nn.device import on_cpu
 from nco_bench.progress import opened, tracked
 
 Part = TypeVar("Part")
@@ -54,7 +55,7 @@ def cut(batch: int, copies: int, tokens: int, device: torch.device) -> list[slic
     list of slices
         Consecutive instances, in order.
     """
-    if batch < 2 or device.type != "cpu" or tokens > LONGEST:
+    if batch < 2 or not on_cpu(device) or tokens > LONGEST:
         return [slice(0, batch)]
     parts = math.ceil(batch * copies * tokens / PART_TOKENS)
     parts = min(batch, parts if parts == 1 else math.ceil(parts / SHARES) * SHARES)

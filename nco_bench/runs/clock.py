@@ -1,6 +1,6 @@
 """Honest clocks: synchronise, clock, solve, synchronise, clock, in one place.
 
-Nothing here imports torch; a device is synchronised only if torch is already loaded and the solver runs on CUDA.
+Nothing here imports torch; an accelerator is synchronised only if torch is already loaded.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
 from nco_bench.isolation.clock import descendants
+from nco_bench.nn.device import peak_memory_mb, reset_peak_memory, synchronise
 
 T = TypeVar("T")
 CHILD_SAMPLE_SECONDS = 0.5
-
-
-def synchronise(device: str) -> None:
-    """Wait until the device has done all that was asked of it (GPU work is asynchronous)."""
-    if device.startswith("cuda") and "torch" in sys.modules:
-        sys.modules["torch"].cuda.synchronize(device)
 
 
 def timed(call: Callable[[], T], device: str) -> tuple[T, float]:
@@ -45,7 +40,7 @@ def resident_mb() -> float:
 
 
 class PeakMemory:
-    """Peak memory while solving, in MiB: of this process (and its children) and of the CUDA device.
+    """Peak memory while solving, in MiB: of this process (and its children) and of the accelerator.
 
     On Linux the kernel's high-water mark is reset at the start; elsewhere memory is sampled after each batch.
     """
@@ -57,12 +52,7 @@ class PeakMemory:
         self._peak_sampled = self._process.memory_info().rss
         self._next_sample = 0.0
         self._resettable = _reset_high_water_mark()
-        torch = self._torch()
-        if torch is not None:
-            torch.cuda.reset_peak_memory_stats(self._device)
-
-    def _torch(self) -> Any:
-        return sys.modules.get("torch") if self._device.startswith("cuda") else None
+        reset_peak_memory(device)
 
     def sample(self) -> None:
         """Look at the children's memory, at most every half second, since asking costs milliseconds."""
@@ -81,9 +71,8 @@ class PeakMemory:
         return round(((own or self._peak_sampled) + self._peak_children) / 2**20, 1)
 
     def device_mb(self) -> float | None:
-        """Peak of allocated CUDA memory, None without a GPU."""
-        torch = self._torch()
-        return None if torch is None else round(torch.cuda.max_memory_allocated(self._device) / 2**20, 1)
+        """Peak of the accelerator's allocated memory, None on the CPU."""
+        return peak_memory_mb(self._device)
 
 
 def _children_bytes(process: psutil.Process) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import CPU, CUDA, count, is_name, kind
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose
@@ -126,22 +127,21 @@ def resolve_device(name: str) -> str:
     if name == "cpu":
         return name
     try:
-        import torch
+        found = count(CUDA if name == "auto" else kind(name))
     except ImportError:
         if name == "auto":
             return "cpu"
         raise BadInputError(f"--device {name}: torch is not installed; see 'nco-bench doctor'.") from None
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return "cuda" if found else "cpu"
-    index = int(name.partition(":")[2] or 0)
-    if index >= found:
-        raise BadInputError(f"--device {name}: this machine has {found} CUDA devices; use --device cpu.")
+        return CUDA if found else CPU
+    if int(name.partition(":")[2] or 0) >= found:
+        what = "CUDA" if kind(name) == CUDA else kind(name)
+        raise BadInputError(f"--device {name}: this machine has {found} {what} devices; use --device cpu.")
     return name
 
 
 def _check_device(name: str) -> None:
-    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", name):
+    if name != "auto" and not is_name(name):
         raise BadInputError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N.")
 
 

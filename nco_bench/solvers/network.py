@@ -21,6 +21,7 @@ from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
@@ -80,6 +81,9 @@ def built(build: Callable[[], Network], weights: WeightsFile | None) -> Network:
     return network
 
 
+ONE = PerDevice(cpu=1, gpu=1)
+
+
 @dataclass(frozen=True)
 class Family:
     """What a family of networks declares beside its cards and the methods of `NetworkSolver` that differ for it.
@@ -107,7 +111,7 @@ class Family:
     refused: Mapping[str, str] = field(default_factory=dict)
     fractional: bool = False
     mixed_sizes: bool = False
-    budget: Mapping[str, int] = field(default_factory=dict)
+    budget: PerDevice = ONE
     largest_batch: int = 2**31
 
 
@@ -198,7 +202,7 @@ class NetworkSolver:
     @property
     def room(self) -> int:
         """The budget of the device."""
-        return self.family.budget[self.options.device.partition(":")[0]]
+        return self.family.budget.on(self.options.device)
 
     def cost(self, dataset: Dataset) -> int:
         """Return what one instance takes of the budget."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, distributed
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import group_backend, take_own
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,8 @@ def joined(device: str) -> Iterator[str]:
         raise BadInputError(
             f"WORLD_SIZE is {size}, but {missing[0]} is not set; start the command with torchrun."
         )
-    cuda = device.startswith("cuda")
-    if cuda:
-        device = f"cuda:{int(os.environ['LOCAL_RANK'])}"
-        torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if cuda else "gloo")
+    device = take_own(device, int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group(group_backend(device))
     try:
         yield device
     finally:
@@ -91,9 +89,7 @@ def average_gradients(parameters: Iterable[Tensor], share: float) -> None:
 
 def total(value: float, device: torch.device) -> float:
     """Return the sum of a number over all processes."""
-    tensor = torch.tensor(
-        value, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device
-    )
+    tensor = torch.tensor(value, dtype=torch.float64, device=device)
     distributed.all_reduce(tensor)
     return float(tensor)
 

@@ -13,6 +13,7 @@ import torch
 
 from nco_bench import __version__
 from nco_bench.nn.build import count_parameters
+from nco_bench.nn.device import device_name
 from nco_bench.training.trainer import Progress
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
@@ -98,9 +99,8 @@ def machine(device: torch.device) -> dict[str, str]:
         "torch": torch.__version__,
         "device": device.type,
     }
-    if device.type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name(device)
-    return facts
+    gpu = device_name(device)
+    return facts if gpu is None else {**facts, "gpu": gpu}
 
 
 def _cpu_model() -> str:

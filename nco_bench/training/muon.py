@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nco_bench.nn.device import bf16_products
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic ``a x + b x^3 + c x^5``; five steps bring singular values from 0.002 on to 0.68 to 1.14."""
 
@@ -46,7 +48,7 @@ def orthogonalised(stack: Tensor, steps: int) -> Tensor:
         ``(K, R, C)``, in bf16 on a GPU and in the given type elsewhere.
     """
     a, b, c = COEFFICIENTS
-    x = stack.bfloat16() if stack.device.type == "cuda" else stack
+    x = stack.bfloat16() if bf16_products(stack.device) else stack
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp_min(1e-7)

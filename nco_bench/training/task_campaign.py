@@ -29,6 +29,7 @@ import torch
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import write
+from nco_bench.nn.device import CPU, CUDA, count, is_name, kind
 from nco_bench.problems.tasks import TASKS
 from nco_bench.training.campaign import last_checkpoint, take_turn, weights_file
 from nco_bench.training.campaign_file import Stage, seconds
@@ -258,19 +259,18 @@ def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path
 
 def members_of(tasks: Sequence[str], networks: Sequence[str], seeds: Sequence[int]) -> list[Member]:
     """Return all combinations, seed by seed; raises `UnknownNameError`."""
-    for kind, names, known in (("task", tasks, TASKS), ("network", networks, trained_by("tasks"))):
+    for what, names, known in (("task", tasks, TASKS), ("network", networks, trained_by("tasks"))):
         for name in names:
             if name not in known:
-                raise UnknownNameError(kind, name, known)
+                raise UnknownNameError(what, name, known)
     return [Member(t, n, s) for s, t, n in itertools.product(seeds, tasks, networks)]
 
 
 def _device(name: str) -> str:
     """Return the device that a name means; raises `BadInputError` for one that is not here."""
-    here = torch.cuda.is_available()
     if name == "auto":
-        return "cuda" if here else "cpu"
-    if name != "cpu" and not (here and name.partition(":")[0] == "cuda"):
+        return CUDA if count(CUDA) else CPU
+    if not is_name(name) or count(kind(name)) <= int(name.partition(":")[2] or 0):
         raise BadInputError(f"--device {name}: not on this machine; give cpu, or auto.")
     return name
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.nn.device import precision
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -127,7 +128,7 @@ class Trainer:
             settings["lr"] = settings["peak"] * factor
         device = next(iter(self.parameters.values())).device
         try:
-            with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+            with precision(recipe.precision, device):
                 loss = self.learner.loss(progress.step, fraction)
             loss.total.backward()
             if self.group.size > 1:

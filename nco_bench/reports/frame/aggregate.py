@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
+from nco_bench.nn.device import on_cpu
 from nco_bench.reports.frame.best_known import Source, instance_places
 from nco_bench.reports.frame.columns import COUNT_PREFIX
 from nco_bench.reports.frame.load import OK, Group, ResultFrame
@@ -205,7 +206,7 @@ def asked_solves(group: Group) -> int | None:
 def hardware(environment: dict[str, Any], device: str) -> str:
     """Describe the machine in a few words: the GPU for a CUDA device, else processor and usable cores."""
     gpus = environment.get("gpu") or []
-    if device.startswith("cuda") and gpus:
+    if not on_cpu(device) and gpus:
         return str(gpus[0].get("name", "GPU"))
     cores = environment.get("cpu_affinity") or environment.get("cpu_count")
     name = str(environment.get("cpu") or "unknown processor")

@@ -17,6 +17,7 @@ import orjson
 from nco_bench import __version__
 from nco_bench.errors import BadInputError
 from nco_bench.files import write
+from nco_bench.nn.device import CUDA, count, installed
 from nco_bench.runs.cluster import slurm
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.state import root_of
@@ -163,8 +164,4 @@ def _exit_code(job: str) -> str:
 
 
 def _torch_gpus() -> int | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return count(CUDA) if installed() else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from nco_bench.datasets.identity import whole_of_set
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import CPU, CUDA, kind, on_cpu
 from nco_bench.runs import planning
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.state import Share, Task
@@ -110,13 +111,13 @@ def cut(
 def wants_gpu(plan: CellPlan, request: RunRequest, profile: Profile) -> bool:
     """Whether a solver's jobs ask for a GPU: where it can use one, the profile has one and the device is not the CPU."""
     network = plan.choice.info.kind in ("neural", "external") and bool(plan.choice.info.decodings)
-    return network and request.device != "cpu" and (profile.gpus > 0 or request.device.startswith("cuda"))
+    return network and not on_cpu(request.device) and (profile.gpus > 0 or kind(request.device) == CUDA)
 
 
 def _pieces(
     request: RunRequest, profile: Profile, claims: Claims, skipped: list[str], tell: Callable[[str], None]
 ) -> Iterator[_Piece]:
-    here = replace(request, device="cpu")  # the GPU is elsewhere
+    here = replace(request, device=CPU)  # the GPU is elsewhere
     ready, lines = usable(plan_cells(here, load_datasets(here)))
     skipped += lines
     for plan, solver in ready:
@@ -129,7 +130,7 @@ def _pieces(
         try:
             cell = describe(here, plan, solver, 0)
             if gpu:
-                options = replace(plan.choice.options, device="cuda")
+                options = replace(plan.choice.options, device=CUDA)
                 cell = describe(here, replace(plan, choice=replace(plan.choice, options=options)), solver, 0)
             claim = _claim(request, plan, gpu)
             ranges, taken, stored = _left(request, cell, plan, claims.get(claim, ()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import CUDA, kind
 from nco_bench.runs.cluster import slurm
 from nco_bench.runs.cluster.profile import Profile, read_profile
 from nco_bench.runs.cluster.sizing import Sized, cut
@@ -76,7 +77,7 @@ def submit(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Submi
     slurm.require()
     first = requests[0]
     profile = read_profile(first.cluster, first.slurm)
-    if first.device.startswith("cuda") and not profile.gpus:
+    if kind(first.device) == CUDA and not profile.gpus:
         profile = replace(profile, gpus=1)
     refuse_too_many(profile)
     parallel = first.jobs if first.jobs > 1 else profile.parallel

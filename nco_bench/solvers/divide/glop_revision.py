@@ -15,13 +15,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import mixed
 from nco_bench.solvers.decoding.search import greedy_choice, sampling
 from nco_bench.solvers.divide.glop import Choose, both_ways
 from nco_bench.solvers.stepwise.am import Am
 
-NODES_AT_A_TIME = {"cpu": 2**13, "cuda": 2**21}
+NODES_AT_A_TIME = PerDevice(cpu=2**13, gpu=2**21)
 """Nodes of segments, flips included, that a reviser sees together."""
 
 FLIPS = 4
@@ -135,7 +136,7 @@ def new_orders(
         ``(S, n)`` int64 orders; first and last node stay.
     """
     count, length, _ = segments.shape
-    block = max(1, NODES_AT_A_TIME.get(segments.device.type, 2**16) // (length * (FLIPS if augment else 1)))
+    block = max(1, NODES_AT_A_TIME.on(segments.device) // (length * (FLIPS if augment else 1)))
     orders = torch.arange(length, device=segments.device).repeat(count, 1)
     for rows in (slice(start, start + block) for start in range(0, count, block)):
         if deadline is not None and time.perf_counter() >= deadline:

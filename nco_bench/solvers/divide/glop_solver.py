@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
@@ -94,7 +95,7 @@ class GlopSolver(NetworkSolver):
         refused=dict.fromkeys(
             ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
         ),
-        budget={"cpu": 20_000, "cuda": 2_000_000},
+        budget=PerDevice(cpu=20_000, gpu=2_000_000),
     )
 
     def __init__(self, options: SolverOptions) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
+from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
 from nco_bench.solvers.divide.htsp import Htsp, LowerModel
 from nco_bench.solvers.stepwise.glimpse import Factors, factored
@@ -29,10 +30,10 @@ METRES = 1000.0
 """The official code keeps distances of coordinates times 1,000 in float32."""
 
 ROWS_AT_A_TIME = 512
-SCORES_AT_A_TIME = {"cpu": 2**16, "cuda": 2**26}
+SCORES_AT_A_TIME = PerDevice(cpu=2**16, gpu=2**26)
 """Scores (fragments x trajectories x cities) that are decoded together: on a CPU as many as its cache holds."""
 
-FRAGMENTS_AT_A_TIME = {"cpu": 1, "cuda": 32}
+FRAGMENTS_AT_A_TIME = PerDevice(cpu=1, gpu=32)
 Ints = NDArray[np.int64]
 
 
@@ -335,7 +336,7 @@ def solve_paths(lower: LowerModel, points: Tensor, first: Tensor | None = None) 
     seen = eight(coords)
     source = torch.zeros(len(seen), dtype=torch.int64, device=points.device)
     target = source + size - 1
-    block = max(1, SCORES_AT_A_TIME.get(points.device.type, 2**20) // (len(first) * size))
+    block = max(1, SCORES_AT_A_TIME.on(points.device) // (len(first) * size))
     parts = zip(seen.split(block), source.split(block), target.split(block), strict=True)
     tours = torch.cat([path_tours(lower, *part, first).tours for part in parts])
     lengths = path_lengths(seen, tours, source, target).view(8, count, -1).transpose(0, 1).flatten(1)
@@ -363,7 +364,7 @@ def improve_at(
     device = next(lower.parameters()).device
     for size in sorted({len(f.cities) for f in fragments}):
         rows = [i for i, f in enumerate(fragments) if len(f.cities) == size]
-        block = FRAGMENTS_AT_A_TIME.get(device.type, 1)
+        block = FRAGMENTS_AT_A_TIME.on(device)
         for part in (rows[i : i + block] for i in range(0, len(rows), block)):
             points = np.stack([episodes[i].coords[fragments[i].cities] for i in part])
             order = solve_paths(lower, torch.from_numpy(points).to(device))[0].cpu().numpy()

@@ -15,6 +15,7 @@ import torch
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
@@ -34,7 +35,7 @@ class HtspSolver(NetworkSolver):
         refused=dict.fromkeys(
             ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
         ),
-        budget={"cpu": 1, "cuda": 64},
+        budget=PerDevice(cpu=1, gpu=64),
     )
 
     def __init__(self, options: SolverOptions) -> None:

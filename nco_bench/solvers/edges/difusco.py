@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.nn.device import PerDevice
 
 KINDS = {"categorical": 2, "gaussian": 1}
 """Kinds of diffusion, and the number of outputs per edge."""
@@ -35,7 +36,7 @@ NOISES = ("linear", "cosine")
 SCHEDULES = ("cosine", "linear")
 GROUPS = 32
 LONGEST_PERIOD = 10_000.0
-ENTRIES_AT_A_TIME = {"cpu": 2**19, "cuda": 2**26}
+ENTRIES_AT_A_TIME = PerDevice(cpu=2**19, gpu=2**26)
 """Floats of the edges worked on together: they fit the cache of a CPU."""
 
 
@@ -256,7 +257,7 @@ class Difusco(nn.Module):
         h = self.node_embed(waves(2 * math.pi * graph.coords, width // 2).flatten(-2))
         moment = self.time_embed(time_waves(time, width))
         moment = moment[:, None] if time.dim() == 1 else moment
-        entries = ENTRIES_AT_A_TIME.get(state.device.type, 2**19)
+        entries = ENTRIES_AT_A_TIME.on(state.device)
         rows = max(1, entries // (state.shape[0] * state.shape[2] * width))
         edges = [self.edge_embed(waves(part, width)) for part in state.split(rows, dim=1)]
         for layer in self.layers:

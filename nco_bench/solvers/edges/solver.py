@@ -20,6 +20,7 @@ from torch import nn
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.progress import tracked
@@ -72,7 +73,7 @@ class DifuscoSolver(NetworkSolver):
         },
         choices={"schedule": SCHEDULES, "improve": ("none", "two-opt", "mcts")},
         refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
-        budget={"cpu": 0, "cuda": 2**30},  # floats of all edges (4 GiB); on a CPU one heat map at a time
+        budget=PerDevice(cpu=0, gpu=2**30),  # floats of all edges (4 GiB); on a CPU one heat map at a time
         largest_batch=256,
     )
 

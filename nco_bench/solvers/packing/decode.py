@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems.bpp3d import ORIENTATIONS
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.search import sampling
@@ -24,7 +25,7 @@ from nco_bench.solvers.decoding.search import sampling
 Choose = Callable[[Tensor, int], Tensor]
 """Picks from ``(B, P, A)`` logits at a step, ``(B, P)``."""
 
-CELLS_AT_A_TIME = {"cpu": 2**20, "cuda": 2**27}
+CELLS_AT_A_TIME = PerDevice(cpu=2**20, gpu=2**27)
 """Cells of height maps that are decoded together, to bound memory."""
 
 
@@ -186,7 +187,7 @@ def decode_packing(policy: Any, sides: Tensor, seeds: Tensor, samples: int | Non
     if samples is None:
         return roll_out(policy, encoded, sides, best_choice)
     cells = len(sides) * policy.config.bin_length * policy.config.bin_width
-    group = max(1, CELLS_AT_A_TIME.get(device.type, 2**20) // cells)
+    group = max(1, CELLS_AT_A_TIME.on(device) // cells)
     best: Packed | None = None
     for begin in tracked(range(0, samples, group), "group"):
         count = min(group, samples - begin)

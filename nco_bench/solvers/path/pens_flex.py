@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from nco_bench.nn.device import compiled_attention
+
 
 @cache
 def _compiled() -> Callable[..., Any]:
@@ -40,5 +42,5 @@ def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Te
         across, up = x[b, q] - x[b, k], y[b, q] - y[b, k]
         return logit - slopes[h] * torch.sqrt(across * across + up * up)
 
-    kernel = _compiled() if query.is_cuda else cast("Callable[..., Any]", flex_attention)
+    kernel = _compiled() if compiled_attention(query.device) else cast("Callable[..., Any]", flex_attention)
     return kernel(query, key, value, score_mod=minus_distance, scale=scale)

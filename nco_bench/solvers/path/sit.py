@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.device import on_cpu
 from nco_bench.nn.layers import FeedForward, SelfAttention, add_linear, attend, with_column
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.nn.threads import one_thread
@@ -216,7 +217,7 @@ class Sit(nn.Module, PathPolicy):
             scores = self._scores(
                 self._representatives(state), state.features[:, 1:-1], self._scale(tokens, state)
             )
-        elif state.features.device.type != "cpu":
+        elif not on_cpu(state.features.device):
             scores = self._streamed(state, tokens, 1)
         else:
             with one_thread() as threads:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-CHUNK_TOKENS = {"cpu": 1024, "cuda": 2**18}
+CHUNK_TOKENS = PerDevice(cpu=1024, gpu=2**18)
 """Tokens that pass a layer together; more than there are representatives, which the first chunk holds. On the CPU a hidden
 layer of 1024 tokens takes 2 MB: twice as many were 14 % slower, half as many no faster.
 """
-GROUP_TOKENS = {"cpu": 2**13, "cuda": 2**18}
+GROUP_TOKENS = PerDevice(cpu=2**13, gpu=2**18)
 """Tokens of the instances whose representatives are computed together: few make small products, which are slow."""
 
 
@@ -155,8 +156,8 @@ def scores(
         How many share the tokens, on the CPU.
     """
     batch, tokens, _ = raw.inputs.shape
-    device = raw.inputs.device.type
-    size = max(1, GROUP_TOKENS.get(device, 2**18) // tokens) if tokens <= _chunk(raw.inputs) else 1
+    device = raw.inputs.device
+    size = max(1, GROUP_TOKENS.on(device) // tokens) if tokens <= _chunk(raw.inputs) else 1
     parts = [
         _scores(
             layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale, threads
@@ -167,7 +168,7 @@ def scores(
 
 
 def _chunk(tokens: Tensor) -> int:
-    return CHUNK_TOKENS.get(tokens.device.type, 2**18)
+    return CHUNK_TOKENS.on(tokens.device)
 
 
 def _pieces(tokens: Tensor, few: Tensor, start: int = 0) -> list[Piece]:
@@ -190,7 +191,7 @@ def _for_each(
     work: Callable[[Piece], Result], pieces: Sequence[Piece], tokens: Tensor, threads: int
 ) -> list[Result]:
     """Do the work for each piece; on the CPU in so many threads."""
-    if tokens.device.type != "cpu":
+    if not on_cpu(tokens.device):
         return [work(piece) for piece in pieces]
     return in_threads(lambda piece, stopped: work(piece), pieces, threads)
 

@@ -11,6 +11,7 @@ from torch import nn
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import count_parameters
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import RANDOM_WEIGHTS, Family, NetworkSolver, to_tensors
 from nco_bench.solvers.path.decode import Trace, decode_path
@@ -30,7 +31,7 @@ class PathSolver(NetworkSolver):
 
     family = Family(
         params={"precision": (str, "fp32"), "attention": (str, "blocks")},
-        budget={"cpu": 20_000, "cuda": 400_000},  # keeps the device busy, fits its memory
+        budget=PerDevice(cpu=20_000, gpu=400_000),  # keeps the device busy, fits its memory
         largest_batch=1024,
     )
 

@@ -15,11 +15,12 @@ from threading import Event
 import torch
 from torch import Tensor
 
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import Move
 from nco_bench.solvers.path.policy import PathPolicy, PathState
 from nco_bench.solvers.path.problem import PathProblem, shares
 
-TOKENS_PER_CALL = {"cpu": 2**12, "cuda": 2**20}
+TOKENS_PER_CALL = PerDevice(cpu=2**12, gpu=2**20)
 """How many tokens the network is given at once; larger batches are cut, which keeps them in the processor's cache."""
 
 
@@ -90,7 +91,7 @@ def action_scores(
     source = torch.arange(problem.nodes.coords.shape[0], device=frontier.rows.device)
     source = source.repeat_interleave(total // source.shape[0])
     width = tokens if limit is None else min(tokens, limit + 2)
-    size = max(1, TOKENS_PER_CALL.get(frontier.rows.device.type, 2**20) // width)
+    size = max(1, TOKENS_PER_CALL.on(frontier.rows.device) // width)
     if size >= total:
         return _score(policy, problem, features, frontier, source, limit)
     parts = []

@@ -10,6 +10,7 @@ import torch
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadWeightsError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.lra import LRAInstance, LRATask
 from nco_bench.solvers.network import Family, NetworkSolver
@@ -29,7 +30,7 @@ class LRASolver(NetworkSolver):
             "--logit-scale and --coordinate-scale are for routing models; leave them out.",
         ),
         mixed_sizes=True,
-        budget={"cpu": 16_000, "cuda": 16_000},
+        budget=PerDevice(cpu=16_000, gpu=16_000),
         largest_batch=64,
     )
 

@@ -53,7 +53,7 @@ def score_network(
     _, network = load_network(name, task, weights)
     network = network.to(device).eval()
     tokens = batch.inputs.shape[1]
-    each = max(1, min(LARGEST_BATCH, SCORES_PER_BATCH[device.partition(":")[0]] // tokens**2))
+    each = max(1, min(LARGEST_BATCH, SCORES_PER_BATCH.on(device) // tokens**2))
     parts = torch.from_numpy(batch.inputs).split(each)
     answers = torch.cat([network(part.to(device)).float().cpu() for part in parts])
     return score_of(task, answers.numpy(), batch.targets)

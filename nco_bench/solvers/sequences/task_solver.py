@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.algorithmic import TaskInstance
 from nco_bench.problems.algorithmic_regression import as_stored
@@ -25,7 +26,7 @@ from nco_bench.solvers.protocol import Outcome
 from nco_bench.solvers.sequences.task_networks import TaskNetwork, build_task_network
 from nco_bench.weights.store import SUFFIX, WeightsFile, resolve
 
-SCORES_PER_BATCH = {"cpu": 2**22, "cuda": 2**27}
+SCORES_PER_BATCH = PerDevice(cpu=2**22, gpu=2**27)
 """Attention scores (instances x tokens x tokens) of a head per batch with ``--batch-size auto``."""
 
 LARGEST_BATCH = 500

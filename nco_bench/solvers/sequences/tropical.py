@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-BLOCK_ENTRIES = {"cpu": 2**22, "cuda": 2**26}
+from nco_bench.nn.device import PerDevice, on_cpu
+
+BLOCK_ENTRIES = PerDevice(cpu=2**22, gpu=2**26)
 """Differences ``q_ic - k_jc`` that the torch path holds at once."""
 
 KERNELS = importlib.util.find_spec("numba") is not None
@@ -21,7 +23,7 @@ KERNELS = importlib.util.find_spec("numba") is not None
 
 
 def _block_entries(x: Tensor) -> int:
-    return BLOCK_ENTRIES.get(x.device.type, BLOCK_ENTRIES["cpu"])
+    return BLOCK_ENTRIES.on(x.device)
 
 
 FLOOR = torch.finfo(torch.float32).tiny
@@ -103,7 +105,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, symmetric: bool = True) -> Tensor:
 def _compiled(*tensors: Tensor) -> bool:
     """Tell whether the compiled loops take these: float32 on the CPU, inner dimension a multiple of 8."""
     return KERNELS and all(
-        t.device.type == "cpu" and t.dtype == torch.float32 and t.shape[-1] % 8 == 0 for t in tensors
+        on_cpu(t.device) and t.dtype == torch.float32 and t.shape[-1] % 8 == 0 for t in tensors
     )
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import mixed, scaled, streams, uniform
 from nco_bench.solvers.decoding.inputs import check_instances
@@ -48,16 +49,16 @@ from nco_bench.solvers.stepwise.problem import (
 )
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
-NODES_AT_A_TIME = {"cpu": 2**12, "cuda": 2**20}
+NODES_AT_A_TIME = PerDevice(cpu=2**12, gpu=2**20)
 """Nodes that are encoded and decoded together: on a CPU as many as its cache holds."""
 
-ENTRIES_AT_A_TIME = {"cpu": 5 * 2**13, "cuda": 2**25}
+ENTRIES_AT_A_TIME = PerDevice(cpu=5 * 2**13, gpu=2**25)
 """Scores (instances x trajectories x nodes) that are held at once."""
 
-ROWS_AT_A_TIME = {"cpu": 64, "cuda": 4096}
+ROWS_AT_A_TIME = PerDevice(cpu=64, gpu=4096)
 """Local views: partial solutions that are built together: on a CPU as many as its cache holds."""
 
-VIEWED_AT_A_TIME = {"cpu": 2**22, "cuda": 2**27}
+VIEWED_AT_A_TIME = PerDevice(cpu=2**22, gpu=2**27)
 """Local views: partial solutions x nodes that are held at once."""
 
 NAMES = ("greedy", "sample", "multistart", "beam")
@@ -139,8 +140,8 @@ def decode_encode_once(
     task = _Task(
         lambda problem: EncodeOnce(network, problem, network.encode(problem.nodes())),
         decoding,
-        max(1, ENTRIES_AT_A_TIME.get(device.type, 2**20) // nodes),
-        NODES_AT_A_TIME.get(device.type, 2**16) // nodes,
+        max(1, ENTRIES_AT_A_TIME.on(device) // nodes),
+        NODES_AT_A_TIME.on(device) // nodes,
     )
     versions = symmetries(seen) if copies > 1 else seen
     own = seeds[:, None] * SYMMETRIES + torch.arange(copies, device=device)
@@ -195,7 +196,7 @@ def decode_local_views(
     if demand is not None and capacity is not None:
         demands = cvrp_demands(demand.to(device), capacity.to(device))
     seeds = (torch.arange(len(coords)) if seeds is None else seeds).to(device)
-    rows = min(ROWS_AT_A_TIME.get(device.type, 1024), VIEWED_AT_A_TIME.get(device.type, 2**26) // nodes)
+    rows = min(ROWS_AT_A_TIME.on(device), VIEWED_AT_A_TIME.on(device) // nodes)
     task = _Task(
         lambda problem: LocalViews(network, problem, problem.nodes()), decoding, max(1, rows), double=True
     )

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn.device import fused_attention
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes, take
 
@@ -133,7 +134,7 @@ def _mixed(glimpse: Glimpse, state: RouteState) -> Tensor:
     batch, trajectories, _ = query.shape
     heads = query.unflatten(2, (glimpse.keys.shape[1], -1)).transpose(1, 2)  # (B, H, P, K)
     blocked = state.blocked[:, None]
-    if trajectories >= MANY_TRAJECTORIES or query.is_cuda:
+    if trajectories >= MANY_TRAJECTORIES or fused_attention(query.device):
         mixed = F.scaled_dot_product_attention(
             heads, glimpse.keys, glimpse.values, attn_mask=blocked, scale=1.0
         )
@@ -161,7 +162,7 @@ def factored(encoded: Any, state: RouteState) -> Any:
     trajectories, nodes = state.blocked.shape[1:]
     # On a GPU the fused kernel is fast, and looking for underflow would make it wait.
     worth = trajectories >= MANY_TRAJECTORIES and nodes <= FACTORED_NODES
-    if not worth or torch.is_grad_enabled() or encoded.keys.is_cuda:
+    if not worth or torch.is_grad_enabled() or fused_attention(encoded.keys.device):
         return encoded
     batch, heads = encoded.keys.shape[:2]
     first = take(encoded.first, state.first)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
@@ -26,7 +27,7 @@ class EncodeOnceSolver(NetworkSolver):
         choices={"loads": ("exact", "float32"), "axes": ("together", "apart")},
         refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
         fractional=True,
-        budget={"cpu": 2**22, "cuda": 2**28},  # scores; decoding cuts them further
+        budget=PerDevice(cpu=2**22, gpu=2**28),  # scores; decoding cuts them further
         largest_batch=1024,
     )
 

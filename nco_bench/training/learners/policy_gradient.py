@@ -27,6 +27,7 @@ from scipy.stats import ttest_rel
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
 from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
@@ -37,7 +38,7 @@ from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
 DEMANDS = ("integer", "unit")
-EVALUATION_NODES = {"cpu": 2**12, "cuda": 2**18}
+EVALUATION_NODES = PerDevice(cpu=2**12, gpu=2**18)
 """Nodes that are decoded together where no gradient is needed: on a CPU as many as its cache holds."""
 
 
@@ -303,7 +304,7 @@ def p_value(candidate: NDArray[np.float64], baseline: NDArray[np.float64]) -> fl
 def greedy_costs(policy: nn.Module, problem: RoutingProblem) -> Tensor:
     """Return the costs of greedy solutions, ``(B,)`` float64; POMO starts at its first node."""
     network, costs = cast("EncodeOncePolicy", policy), []
-    group = max(1, EVALUATION_NODES.get(problem.coords.device.type, 2**15) // problem.coords.shape[1])
+    group = max(1, EVALUATION_NODES.on(problem.coords.device) // problem.coords.shape[1])
     for begin in range(0, len(problem.coords), group):
         part = problem.take(slice(begin, begin + group))
         starts = None

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, count_parameters
+from nco_bench.nn.device import PerDevice
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.edges import difusco
@@ -142,7 +143,7 @@ def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
     state = (torch.rand(1, 30, 7, generator=torch.Generator().manual_seed(2)) < 0.5).float()
     with torch.inference_mode():
         whole = model(EdgeGraph(coords, near), state, torch.tensor([500.0]))
-        monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", {"cpu": 4 * 7 * 32})
+        monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", PerDevice(cpu=4 * 7 * 32, gpu=1))
         parts = model(EdgeGraph(coords, near), state, torch.tensor([500.0]))
     assert torch.allclose(whole, parts, atol=1e-3)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.path import sit, sit_streaming
 from nco_bench.solvers.path.policy import path_state
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
@@ -47,7 +48,7 @@ def test_a_layer_is_two_textbook_attentions() -> None:
 def test_inference_computes_the_plain_network_however_tokens_are_cut(
     problem: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", chunk)
+    monkeypatch.setattr(sit_streaming, "CHUNK_TOKENS", PerDevice(cpu=chunk, gpu=chunk))
     monkeypatch.setattr(sit, "STREAMED_FROM", 0)
     torch.manual_seed(0)
     policy = build_path_policy("sit", problem, width=24, heads=3, head_dim=8, ffn=32, layers=3)
@@ -73,7 +74,7 @@ def test_scores_are_the_same_bit_for_bit_with_any_number_of_threads(
     batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sit, "STREAMED_FROM", 0)
-    monkeypatch.setitem(sit_streaming.CHUNK_TOKENS, "cpu", 80)
+    monkeypatch.setattr(sit_streaming, "CHUNK_TOKENS", PerDevice(cpu=80, gpu=80))
     torch.manual_seed(0)
     policy = build_path_policy("sit", width=24, heads=3, head_dim=8, ffn=32, layers=3)
     task = tsp_problem(torch.rand(batch, 60 if batch > 1 else 400, 2))

@@ -7,6 +7,7 @@ import torch
 
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems.lra import lra_task
 from nco_bench.solvers.sequences import lra, tropical
 from nco_bench.solvers.sequences.lra import LRAClassifier, LRAConfig, lra_config, masked_layer
@@ -42,7 +43,7 @@ def test_blocks_of_queries_give_what_the_whole_gives(attention: str, monkeypatch
     tokens = torch.randint(0, 16, (2, 30))
     tokens[:, 0] = 5
     whole = model(tokens)
-    monkeypatch.setitem(tropical.BLOCK_ENTRIES, "cpu", 700)
+    monkeypatch.setattr(tropical, "BLOCK_ENTRIES", PerDevice(cpu=700, gpu=700))
     monkeypatch.setattr(lra, "ADAPTIVE_ENTRIES", 300)
     torch.testing.assert_close(model(tokens), whole)
     torch.testing.assert_close(model.float()(tokens), whole.float(), rtol=1e-4, atol=1e-4)

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
 from nco_bench.cards import trained_by
+from nco_bench.nn.device import PerDevice
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.sequences import tropical
 from nco_bench.solvers.sequences.task_networks import build_task_network, step_signal
@@ -117,7 +118,7 @@ def test_algorithm_1_has_gradients_where_a_token_has_no_positive_channel() -> No
 def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = (draw(2, 30, 5, seed=s).double() for s in range(3))
     whole = aggregate(hilbert_scores(q, k), v)
-    monkeypatch.setitem(tropical.BLOCK_ENTRIES, "cpu", 700)
+    monkeypatch.setattr(tropical, "BLOCK_ENTRIES", PerDevice(cpu=700, gpu=700))
     assert torch.equal(attend(q, k, v), whole)
     assert torch.equal(aggregate(hilbert_scores(q, k), v), whole)
 

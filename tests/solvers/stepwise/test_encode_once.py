@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.cvrp import score as cvrp_score
 from nco_bench.problems.cvrp import violations as cvrp_violations
@@ -132,7 +133,9 @@ def test_solutions_depend_on_neither_batch_nor_groups(
         solve("pomo", problem, decoding, tuple(t[i : i + 1] for t in batch), seeds=seeds[i : i + 1])[0]
         for i in range(3)
     ]
-    monkeypatch.setitem(multistart.ENTRIES_AT_A_TIME, "cpu", 25)  # two trajectories at a time
+    monkeypatch.setattr(
+        multistart, "ENTRIES_AT_A_TIME", PerDevice(cpu=25, gpu=25)
+    )  # two trajectories at a time
     grouped = solve("pomo", problem, decoding, seeds=seeds)
     for a, b, c in zip(together, alone, grouped, strict=True):
         assert np.array_equal(a, b)

@@ -1,0 +1,190 @@
+"""What a device is and does: the only module that knows the CPU from a GPU.
+
+There are two kinds: the CPU, and accelerators, which are CUDA devices and whatever device torch was extended by. Nothing
+here imports torch before a device other than the CPU is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+
+CPU, CUDA = "cpu", "cuda"
+PRECISIONS = ("fp32", "tf32", "bf16")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class PerDevice:
+    """How much suits a device at once, in units of whoever asks.
+
+    Attributes
+    ----------
+    cpu
+        As much as the processor's cache holds, about.
+    gpu
+        As much as keeps an accelerator busy and fits its memory.
+    """
+
+    cpu: int
+    gpu: int
+
+    def on(self, device: torch.device | str) -> int:
+        """Return the number for a device."""
+        return self.cpu if on_cpu(device) else self.gpu
+
+
+def kind(device: torch.device | str) -> str:
+    """Return a device without its index, such as ``cuda``."""
+    return device.partition(":")[0] if isinstance(device, str) else device.type
+
+
+def on_cpu(device: torch.device | str) -> bool:
+    """Whether a device is the CPU, whose own threads, caches and compiled loops count."""
+    return kind(device) == CPU
+
+
+def accelerators() -> tuple[str, ...]:
+    """Return the kinds of device that ``--device`` knows beside the CPU: ``cuda``, and one that torch was extended by."""
+    torch = sys.modules.get("torch")
+    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", lambda: None)()
+    return (CUDA,) if current is None or current.type == CUDA else (CUDA, current.type)
+
+
+def count(name: str) -> int:
+    """Return how many devices of a kind there are; raises ImportError without torch."""
+    import torch
+
+    if name == CPU:
+        return 1
+    module = torch.get_device_module(name)
+    return int(module.device_count()) if module.is_available() else 0
+
+
+def installed() -> bool:
+    """Whether torch is installed, without importing it."""
+    return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+
+
+def is_name(name: str) -> bool:
+    """Whether a text names a device, ``cpu``, ``cuda`` or ``cuda:N``; it need not be there.
+
+    Torch is imported only for another name, which may be that of a device that torch was extended by.
+    """
+    match = re.fullmatch(r"([a-z]+)(:[0-9]{1,3})?", name)
+    if match is None or match[1] == CUDA:
+        return match is not None
+    if name == CPU:
+        return True
+    if installed():
+        import torch  # noqa: F401
+    return match[1] in accelerators()
+
+
+def _module(device: torch.device | str) -> Any:
+    """Return torch's module of an accelerator; None for the CPU, or as long as nobody imported torch."""
+    torch = None if on_cpu(device) else sys.modules.get("torch")
+    return None if torch is None else torch.get_device_module(kind(device))
+
+
+def synchronise(device: torch.device | str) -> None:
+    """Wait until the device has done all that was asked of it (an accelerator's work is asynchronous)."""
+    module = _module(device)
+    if module is not None:
+        module.synchronize(device)
+
+
+def reset_peak_memory(device: torch.device | str) -> None:
+    """Count the device's memory from here on."""
+    module = _module(device)
+    if module is not None:
+        module.reset_peak_memory_stats(device)
+
+
+def peak_memory_mb(device: torch.device | str) -> float | None:
+    """Return the most device memory that was held since `reset_peak_memory`, in MiB; None on the CPU."""
+    module = _module(device)
+    return None if module is None else round(module.max_memory_allocated(device) / 2**20, 1)
+
+
+def device_name(device: torch.device | str) -> str | None:
+    """Return what an accelerator calls itself; None on the CPU."""
+    module = _module(device)
+    return None if module is None else str(module.get_device_name(device))
+
+
+def take_own(device: str, index: int) -> str:
+    """Make the accelerator of an index this process's own; returns its name. The CPU is everybody's."""
+    if on_cpu(device):
+        return device
+    own = f"{kind(device)}:{index}"
+    _module(own).set_device(own)
+    return own
+
+
+def group_backend(device: str) -> str:
+    """Return torch.distributed's backend for a device."""
+    return "nccl" if kind(device) == CUDA else "gloo"
+
+
+def fused_attention(device: torch.device | str) -> bool:
+    """Whether attention of few queries is fastest in one kernel, without a look at the values before."""
+    return not on_cpu(device)
+
+
+def compiled_attention(device: torch.device | str) -> bool:
+    """Whether `flex_attention` is compiled; elsewhere it runs operation by operation."""
+    return kind(device) == CUDA
+
+
+def bf16_products(device: torch.device | str) -> bool:
+    """Whether products that tolerate it (Muon's) are faster in bfloat16."""
+    return not on_cpu(device)
+
+
+@contextmanager
+def precision(name: str, device: torch.device | str) -> Iterator[None]:
+    """Compute matrix products in a named precision, on the device's tensors, as long as the context lasts.
+
+    Parameters
+    ----------
+    name
+        ``fp32``; ``tf32``, products of float32 with 10 bits of mantissa, on accelerators; ``bf16``, autocast to bfloat16.
+    device
+        Where.
+    """
+    if name == "fp32":
+        yield
+        return
+    import torch
+
+    if name == "bf16":
+        with torch.autocast(kind(device), torch.bfloat16):
+            yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def why_not_precision(name: str, device: torch.device | str) -> str | None:
+    """Return why a named precision can't be had on a device, or None."""
+    if name == "tf32" and on_cpu(device):
+        return "the CPU has no tf32; use --device cuda, or bf16"
+    return None
+
+
+def why_not_graphs(device: torch.device | str) -> str | None:
+    """Return why a device can't record graphs of operations, or None."""
+    return None if kind(device) == CUDA else f"graphs are recorded on CUDA devices, not on {kind(device)}"
