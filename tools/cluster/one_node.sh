@@ -31,20 +31,28 @@ PY
 )
 control_port=${ports% *} node_port=${ports#* }
 
+daemons=()
+command_pid= keeper=
+alive() { [ -e "/proc/$1/stat" ] && [[ "$(<"/proc/$1/stat")" != *") Z "* ]]; }
+end() {  # end SIGNAL-TARGET ID HALF-SECONDS: ask, wait, kill
+    kill -TERM -- "$1" 2>/dev/null || return 0
+    for ((i = 0; i < $3; i++)); do alive "$2" || break; sleep 0.5; done
+    kill -KILL -- "$1" 2>/dev/null || true
+}
+take_down() {  # the command, what SLURM still runs, then its daemons and munge, the last one first
+    [ -z "$command_pid" ] || end "-$command_pid" "$command_pid" 20
+    timeout 5 scancel --quiet --state=PENDING,RUNNING,SUSPENDED 2>/dev/null || true
+    for ((i = 0; i < 20; i++)); do [ -z "$(timeout 5 squeue -h 2>/dev/null)" ] && break; sleep 0.5; done
+    for ((k = ${#daemons[@]} - 1; k >= 0; k--)); do end "${daemons[k]}" "${daemons[k]}" 20; done
+}
 down() {
-    trap - EXIT INT TERM
-    scancel --quiet --state=PENDING,RUNNING,SUSPENDED 2>/dev/null || true
-    for ((i = 0; i < 20; i++)); do [ -z "$(squeue -h 2>/dev/null)" ] && break; sleep 0.5; done
-    for name in slurmd slurmctld munged; do
-        [ -s "$here/$name.pid" ] || continue
-        pid=$(cat "$here/$name.pid")
-        kill "$pid" 2>/dev/null || true
-        for ((i = 0; i < 40; i++)); do kill -0 "$pid" 2>/dev/null || break; sleep 0.25; done
-        kill -9 "$pid" 2>/dev/null || true
-    done
+    trap '' HUP INT QUIT TERM
+    trap - EXIT
+    take_down
+    [ -z "$keeper" ] || kill "$keeper" 2>/dev/null || true
 }
 trap down EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' HUP INT QUIT TERM  # bash takes a signal while it waits, not while a command holds its foreground
 
 rm -rf "$here"/{state,spool}
 mkdir -p "$here"/{state,spool,gpus}
@@ -99,10 +107,16 @@ PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=9
 END
 dd if=/dev/urandom of="$here/munge.key" bs=128 count=1 status=none
 chmod 400 "$here/munge.key"
-munged --force --key-file="$here/munge.key" --socket="$here/munge.socket" --pid-file="$here/munged.pid" \
+start() {  # in a session of its own, so that no Ctrl-C reaches it, and by an id that is known without a file
+    setsid "$@" >>"$here/daemons.log" 2>&1 </dev/null &
+    daemons+=($!)
+}
+start munged --foreground --force --key-file="$here/munge.key" --socket="$here/munge.socket" --pid-file="$here/munged.pid" \
     --log-file="$here/munged.log" --seed-file="$here/munged.seed"
-slurmctld -f "$SLURM_CONF"
-slurmd -f "$SLURM_CONF"
+for ((i = 0; i < 40; i++)); do [ -S "$here/munge.socket" ] && break; sleep 0.25; done
+start slurmctld -D -f "$SLURM_CONF"
+start slurmd -D -f "$SLURM_CONF"
+
 for ((i = 0; i < 60; i++)); do
     [ "$(sinfo -h -o %T 2>/dev/null | head -1)" = idle ] && break
     sleep 0.5
@@ -112,6 +126,16 @@ done
     echo "one_node.sh: the node did not come up" >&2
     exit 1
 }
+set -m  # a process group of its own for the command
+"$@" &
+command_pid=$!
+set +m
+
+# Where this script is killed outright, its keeper takes everything down.
+export -f alive end take_down
+setsid bash -c "command_pid=$command_pid; daemons=(${daemons[*]}); while kill -0 $$; do sleep 1; done; take_down" \
+    >/dev/null 2>&1 </dev/null &
+keeper=$!
 status=0
-"$@" || status=$?
+wait "$command_pid" || status=$?
 exit "$status"
