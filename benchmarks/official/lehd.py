@@ -1,0 +1,40 @@
+"""LEHD against github.com/CIAM-Group/NCO_code (`single_objective/LEHD`): greedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from official.checkouts import first_on_path
+from official.ciam import stepwise, whole
+from official.engine import Case, Pair, separated
+from official.instances import Instances
+from official.partial import path_pair
+
+CASES = tuple(
+    Case("lehd", problem, size, "greedy", batch, points)
+    for problem in ("tsp", "cvrp")
+    for size, batch, points in ((100, 16, 6), (500, 4, 5), (1000, 2, 5))
+)
+SIZES = {
+    "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "decoder_layer_num": 6, "qkv_dim": 16, "head_num": 8,
+    "ff_hidden_dim": 512, "mode": "test",
+}  # fmt: skip
+
+
+def pair(case: Case, checkout: Path) -> Pair:
+    """Prepare both sides."""
+    name = "TSP" if case.problem == "tsp" else "VRP"
+    first_on_path([checkout / "single_objective/LEHD" / case.problem.upper()])
+    model = separated(getattr(__import__(f"{name}Model"), f"{name}Model")(**SIZES), 1.3)
+
+    def decide(known: Any, some: Instances, visited: Tensor, remaining: Tensor | None) -> Tensor:
+        if some.capacity is None:
+            return model.decoder(known, visited)
+        return model.decoder(known, visited, float(some.capacity[0]), remaining)
+
+    return path_pair(
+        case, model, lambda partial: stepwise(model, decide, partial), lambda some: whole(model, decide, some)
+    )
