@@ -1,4 +1,4 @@
-"""AM against github.com/wouterkool/attention-learn-to-route: greedy and sampling."""
+"""AM against github.com/wouterkool/attention-learn-to-route: greedy, sampling, and an update of the first epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from nco_bench.solvers.stepwise.decode import decode_encode_once
 from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn, routes
+from official.updates import sampled_update
 
 CASES = (
     *(Case("am", problem, size, "greedy", 128) for problem in ("tsp", "cvrp") for size in (20, 50, 100)),
     Case("am", "tsp", 50, "sample:1280", 1),
     Case("am", "cvrp", 50, "sample:1280", 1),
+    Case("am", "tsp", 50, "update", 64),
+    Case("am", "cvrp", 50, "update", 64),
 )
 
 
@@ -25,6 +28,8 @@ def pair(case: Case, checkout: Path) -> Pair:
     """Prepare both sides."""
     first_on_path([checkout])
     theirs = separated(network(case.problem), 1.5)
+    if case.decoding == "update":
+        return Pair([update(theirs, case)], sampled_update(case, theirs.state_dict()), None)
     ours = build_path_policy("am", case.problem)
     load_official(ours, "am", theirs.state_dict())
     some, decoding = drawn(case.problem, case.size, case.batch), parse_decoding(case.decoding)
@@ -82,3 +87,24 @@ def sampled(model: Any, some: Instances, count: int) -> Side:
             return model.sample_many(as_official(some), batch_rep=count, iter_rep=1)
 
     return solve
+
+
+def update(model: Any, case: Case) -> Side:
+    """Do what the official `train_batch` does in its first epoch, whose baseline is a moving average of costs."""
+    some = drawn(case.problem, case.size, case.batch)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    average: list[float] = []
+
+    def step() -> float:
+        model.train()
+        model.set_decode_type("sampling")
+        cost, log_likelihood = model(as_official(some))
+        average[:] = [0.8 * average[0] + 0.2 * float(cost.mean()) if average else float(cost.mean())]
+        loss = ((cost - average[0]) * log_likelihood).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return float(loss)
+
+    return step

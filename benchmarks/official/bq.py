@@ -1,4 +1,4 @@
-"""BQ against github.com/naver/bq-nco: greedy and beam search."""
+"""BQ against github.com/naver/bq-nco: greedy, beam search, and an update."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, separated
 from official.instances import Instances
 from official.partial import Chosen, Partial, path_pair
+from official.updates import supervised_pair
 
 CASES = (
     *(Case("bq", problem, size, "greedy", batch, points)
       for problem in ("tsp", "cvrp") for size, batch, points in ((100, 8, 5), (500, 2, 5), (1000, 1, 5))),
     Case("bq", "tsp", 20, "beam:16", 1, 0),
     Case("bq", "cvrp", 20, "beam:16", 1, 0),
+    Case("bq", "tsp", 100, "update", 32),
 )  # fmt: skip
 
 
@@ -36,6 +39,10 @@ def pair(case: Case, checkout: Path) -> Pair:
     model_of = importlib.import_module("model.model").BQModel
     features = 2 if case.problem == "tsp" else 4
     model = separated(model_of(features, 192, 512, "relu", 9, 12, "softmax", 0.0, False, case.problem), 1.3)
+    if case.decoding == "update":
+        return supervised_pair(
+            case, model, lambda coords: cross_entropy(model(coords), torch.ones(len(coords)).long())
+        )
     width = int(case.decoding.removeprefix("beam:")) if "beam" in case.decoding else 1
     return path_pair(
         case,

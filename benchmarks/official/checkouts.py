@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import types
@@ -47,3 +48,13 @@ def checkout_of(name: str, family: types.ModuleType, folder: Path, any_commit: b
 def first_on_path(folders: Sequence[Path]) -> None:
     """Let the authors' modules be imported by their own names."""
     sys.path[:0] = [str(folder) for folder in folders]
+
+
+def module_of(file: Path) -> types.ModuleType:
+    """Import one file of the authors' under a name of its own, where several files have one name."""
+    spec = importlib.util.spec_from_file_location("_".join(file.parts[-3:]).removesuffix(".py"), file)
+    if spec is None or spec.loader is None:
+        raise LookupError(f"no {file}.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

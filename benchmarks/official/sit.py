@@ -1,23 +1,28 @@
-"""SIT against github.com/CIAM-Group/SIL: greedy."""
+"""SIT against github.com/CIAM-Group/SIL: greedy, and an update along one decision."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from official.checkouts import first_on_path
+from official.checkouts import first_on_path, module_of
 from official.ciam import problems_of, stepwise, whole
 from official.engine import Case, Pair, separated
 from official.instances import Instances
 from official.partial import path_pair
+from official.updates import supervised_pair
 
 COMMIT = "9ec783e90a1631f7b95f84eb20f8f9751cb45c10"
-CASES = tuple(
-    Case("sit", problem, size, "greedy", batch, points)
-    for problem in ("tsp", "cvrp")
-    for size, batch, points in ((100, 16, 6), (1000, 2, 5), (10_000, 1, 2))
+CASES = (
+    *(
+        Case("sit", problem, size, "greedy", batch, points)
+        for problem in ("tsp", "cvrp")
+        for size, batch, points in ((100, 16, 6), (1000, 2, 5), (10_000, 1, 2))
+    ),
+    Case("sit", "tsp", 100, "update", 32),
 )
 SIZES = {
     "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "encoder_layer_num": 6, "qkv_dim": 16, "head_num": 8,
@@ -31,6 +36,11 @@ def pair(case: Case, checkout: Path) -> Pair:
     first_on_path([checkout / case.problem.upper() / "Test_All"])
     model = separated(getattr(__import__(f"{name}Model"), f"{name}Model")(**SIZES), 1.3)
 
+    if case.decoding == "update":
+        trained = module_of(checkout / "TSP/Train/TSPModel.py").TSPModel(**SIZES)
+        trained.load_state_dict(model.state_dict())
+        return supervised_pair(case, trained, loss_of(trained), clip=10.0)
+
     def decide(known: Any, some: Instances, visited: Tensor, remaining: Tensor | None) -> Tensor:
         count, nodes, _ = some.coords.shape
         step = visited.shape[1]
@@ -43,3 +53,17 @@ def pair(case: Case, checkout: Path) -> Pair:
     return path_pair(
         case, model, lambda partial: stepwise(model, decide, partial), lambda some: whole(model, decide, some)
     )
+
+
+def loss_of(model: Any) -> Any:
+    """Return the official loss of one decision: the last node of a piece is its destination, the first its origin."""
+
+    def loss(coords: Tensor) -> Tensor:
+        visited = torch.tensor([coords.shape[1] - 1, 0]).expand(len(coords), -1)
+        ends = coords[:, [-1, 0]]
+        probs = model.decoder(
+            model.encoder(coords), coords, ends[:, :1], ends[:, 1:], visited, 2, *coords.shape[:2]
+        )
+        return -probs[:, 1].to(torch.float64).log().mean()
+
+    return loss
