@@ -1,0 +1,267 @@
+"""Two sides in turns: the authors' code and ours, with the same weights and instances, and the floor of ours.
+
+The floor is the time of our matrix products alone: every product that our side hands to the library is written down once
+(which, of which shapes and strides) and called again on operands of these shapes, in the same run. What lies between it
+and our time is all that is not a product; a product that could be left out is in the floor too. Fused attention counts
+as a product, with the softmax in it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+Side = Callable[[], Any]
+
+ROUNDS = 5
+"""Of theirs, ours, floor, ours, theirs."""
+SECONDS = 6.0
+"""Of processor time that the rounds of one case may take, about; there is at least one."""
+
+aten = torch.ops.aten
+PRODUCTS = {
+    aten.linear, aten.matmul, aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_, aten._addmm_activation,
+    aten.mv, aten.addmv, aten.scaled_dot_product_attention, aten._scaled_dot_product_flash_attention_for_cpu,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward, aten.mkldnn_linear, aten.convolution,
+    aten.convolution_backward,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Attributes
+    ----------
+    model, problem, size, decoding
+        As nco-bench calls them; ``update`` in place of a decoding is one step of training.
+    batch
+        Instances that one call is given.
+    points
+        Whole constructions if 0; else steps at so many evenly spread lengths of the partial solution, and the time of all
+        steps follows from their mean. Long constructions would take the official code hours.
+    """
+
+    model: str
+    problem: str
+    size: int
+    decoding: str
+    batch: int
+    points: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.model}-{self.problem}{self.size}-{self.decoding}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What is timed.
+
+    Attributes
+    ----------
+    theirs
+        The official code; of several ways to call it (sizes of batches) the fastest counts.
+    ours
+        Our code.
+    same
+        The share of choices that agree, given what both returned; None where both draw at random.
+    scale
+        What times are multiplied by, see `Case.points`.
+    """
+
+    theirs: Sequence[Side]
+    ours: Side
+    same: Callable[[Any, Any], float] | None
+    scale: float = 1.0
+
+
+class Products(TorchDispatchMode):
+    """Writes down matrix products, and replays them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, Any, Any]] = []
+        self.operations = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.overloadpacket not in PRODUCTS:
+            with self:
+                made = func.decompose(*args, **kwargs)
+            return func(*args, **kwargs) if made is NotImplemented else made
+        made = func(*args, **kwargs)
+        self.calls.append(
+            (func, tree_map_only(Tensor, _shape_of, args), tree_map_only(Tensor, _shape_of, kwargs))
+        )
+        self.operations += _operations(func.overloadpacket, args, made)
+        return made
+
+    def replay(self) -> Side:
+        """Return what calls the products again, one after the other, on operands that are always in place."""
+        known: dict[Any, Any] = {}
+        buffers: dict[tuple[int, torch.dtype], Tensor] = {}
+        for extent, dtype, index in _extents(self.calls):
+            if buffers.get((index, dtype), torch.empty(0)).numel() < extent:
+                buffers[index, dtype] = torch.rand(extent).to(dtype)
+        ready = []
+        for func, args, kwargs in self.calls:
+            key = (func, repr(args), repr(kwargs))
+            if key not in known:
+                place = count()
+
+                def operand(shape: _Shape, place: count[int] = place) -> Tensor:
+                    whole = buffers[next(place), shape.dtype]  # operands of one product never share memory
+                    return whole.as_strided(shape.size, shape.stride)
+
+                known[key] = (
+                    func,
+                    tree_map_only(_Shape, operand, args),
+                    tree_map_only(_Shape, operand, kwargs),
+                )
+            ready.append(known[key])
+
+        def run() -> None:
+            with torch.inference_mode():
+                for func, args, kwargs in ready:
+                    func(*args, **kwargs)
+
+        return run
+
+
+@dataclass(frozen=True)
+class _Shape:
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def extent(self) -> int:
+        return (
+            1 + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+            if 0 not in self.size
+            else 1
+        )
+
+
+def _shape_of(tensor: Tensor) -> _Shape:
+    return _Shape(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def _extents(calls: Sequence[tuple[Any, Any, Any]]) -> list[tuple[int, torch.dtype, int]]:
+    """Return how long the operand at each place must be."""
+    found: list[tuple[int, torch.dtype, int]] = []
+    for _, args, kwargs in calls:
+        shapes: list[_Shape] = []
+        tree_map_only(_Shape, shapes.append, (args, kwargs))
+        found += [(one.extent, one.dtype, index) for index, one in enumerate(shapes)]
+    return found
+
+
+def _operations(packet: Any, args: tuple[Any, ...], made: Any) -> int:
+    """Return the floating-point operations of a product; backward passes of fused attention count 2.5 times."""
+    tensors = [one for one in args if isinstance(one, Tensor)]
+    if "attention" in str(packet):
+        backward = "backward" in str(packet)
+        query, key = tensors[1:3] if backward else tensors[:2]
+        return int(4 * query.numel() * key.shape[-2] * (2.5 if backward else 1))
+    if "convolution" in str(packet):
+        weight = tensors[2] if "backward" in str(packet) else tensors[1]
+        out = tensors[0] if "backward" in str(packet) else made
+        return 2 * out.numel() * weight[0].numel() * (2 if "backward" in str(packet) else 1)
+    left = tensors[1] if "add" in str(packet) else tensors[0]
+    return 2 * made.numel() * left.shape[-1]
+
+
+def recorded(side: Side) -> tuple[Any, Side, int]:
+    """Call a side, which warms it up; return its result, what replays its products, and their operations."""
+    with Products() as products:
+        found = side()
+    return found, products.replay(), products.operations
+
+
+def timed(side: Side) -> tuple[float, float]:
+    """Return processor and wall seconds of one call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    side()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def peak() -> float:
+    """Operations per processor second of a product of two 1024 x 1024 matrices; the best of five."""
+    left, right = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    return 2 * 1024**3 / min(timed(lambda: torch.mm(left, right))[0] for _ in range(5))
+
+
+def measure(case: Case, pair: Pair) -> dict[str, Any]:
+    """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`."""
+    ours, floor, counted = recorded(pair.ours)
+    warm = [(*recorded(side), side) for side in pair.theirs]
+    turns = [timed(side)[0] for *_, side in warm] if len(warm) > 1 else [0.0]
+    found, _, theirs_counted, theirs = warm[turns.index(min(turns))]
+    same = None if pair.same is None else round(float(pair.same(found, ours)), 4)
+    sides = {"theirs": theirs, "ours": pair.ours, "floor": floor}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    best, begun = peak(), time.process_time()
+    while len(taken["floor"]) < ROUNDS:
+        for name in ("theirs", "ours", "floor", "ours", "theirs"):
+            taken[name].append(timed(sides[name]))
+        best = max(best, peak())
+        if (time.process_time() - begun) * (1 + 1 / len(taken["floor"])) > SECONDS:
+            break
+    counts = {"ours": counted, "theirs": theirs_counted}
+    row: dict[str, Any] = {**asdict(case), "same": same}
+    for name, times in taken.items():
+        for place, clock in enumerate(("cpu", "wall")):
+            values = [one[place] * pair.scale for one in times]
+            row[f"{name}_{clock}"] = round(statistics.median(values), 6)
+            row[f"{name}_{clock}_spread"] = [round(min(values), 6), round(max(values), 6)]
+    row |= {f"{name}_gflop": round(found * pair.scale / 1e9, 4) for name, found in counts.items()}
+    return row | {"peak_gflops": round(best / 1e9, 1), "turns": len(taken["ours"]), "machine": machine()}
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    processor = platform.processor()
+    try:
+        with open("/proc/cpuinfo") as file:
+            processor = next((line.split(":")[1].strip() for line in file if "model name" in line), processor)
+    except OSError:
+        pass
+    return {
+        "processor": processor, "cores": os.cpu_count(), "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1), "torch": torch.__version__, "day": time.strftime("%Y-%m-%d"),
+    }  # fmt: skip
+
+
+def same_rows(theirs: Sequence[Any], ours: Sequence[Any]) -> float:
+    """Return the share of instances whose solutions are equal."""
+    pairs = list(zip(theirs, ours, strict=True))
+    return sum([int(x) for x in a] == [int(x) for x in b] for a, b in pairs) / len(pairs)
+
+
+def separated(model: torch.nn.Module, scale: float, seed: int = 0, bias: float = 0.2) -> torch.nn.Module:
+    """Enlarge the maps of a fresh network and draw its biases, so that its choices are no near-ties; ReZero scalars too."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("alpha"):
+                parameter.fill_(0.5)
+            elif parameter.dim() > 1:
+                parameter.mul_(scale)
+            elif name.endswith("bias"):
+                parameter.uniform_(-bias, bias, generator=generator)
+    return model.eval()

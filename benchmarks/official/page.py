@@ -1,0 +1,139 @@
+"""From stored measurements to ``docs/speed.md``: every figure on the page comes from a row."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Speed against the official code
+
+One table of every model that has official code: the authors' code and ours, with the same weights and the same instances, timed in
+turns in one process. Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this page from
+`benchmarks/official/measured`.
+
+{conditions}
+
+- **ours**, **theirs**: processor seconds of one call on the whole batch, the median of all turns; steps of long constructions are
+  measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
+- **ratio**: theirs by ours.
+- **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The floor shows
+  what is left to gain without leaving products out.
+- **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
+  ours by floor cannot be had.
+- **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides. Sampling draws
+  on both sides from other random numbers, and has none.
+"""
+COLUMNS = (
+    "model",
+    "problem",
+    "size",
+    "batch",
+    "decoding",
+    "ours",
+    "theirs",
+    "ratio",
+    "floor",
+    "reached",
+    "products",
+    "same",
+)
+
+
+def write_page(measured: Path, page: Path) -> None:
+    """Write the page from all rows; without rows nothing is written."""
+    order = (
+        "am",
+        "pomo",
+        "elg",
+        "invit-3v",
+        "invit-2v",
+        "dgl",
+        "lehd",
+        "bq",
+        "sit",
+        "sigd",
+        "tropical",
+        "difusco",
+        "glop",
+        "h-tsp",
+    )
+    rows = [row for file in sorted(measured.glob("*.json")) for row in json.loads(file.read_text())]
+    if not rows:
+        return
+    place = {name: i for i, name in enumerate(order)}
+    rows.sort(
+        key=lambda row: (
+            place.get(row["model"], 99),
+            row["model"],
+            row["decoding"],
+            row["problem"] != "tsp",
+            row["size"],
+        )
+    )
+    parts = [HEAD.format(conditions=conditions(rows))]
+    solving = [row for row in rows if row["decoding"] != "update"]
+    training = [row for row in rows if row["decoding"] == "update"]
+    for title, some in (("Solving", solving), ("One training update", training)):
+        if some:
+            parts.append(f"## {title}\n\n{summary(some)}\n\n{table(some)}\n")
+    page.write_text("\n".join(parts))
+
+
+def conditions(rows: list[dict[str, Any]]) -> str:
+    """Say in one paragraph on what machine, and in what state, this was measured."""
+    machines = [row["machine"] for row in rows]
+    loads = [machine["load"] for machine in machines]
+    peaks = [row["peak_gflops"] for row in rows]
+    return (
+        f"Machine: {_one_of(machines, 'processor')}, {_one_of(machines, 'cores')} cores shared with other work (load average"
+        f" {min(loads):.0f} to {max(loads):.0f} while measuring, so processor time is compared and wall time left out), one thread,"
+        f" PyTorch {_one_of(machines, 'torch')}, {_one_of(machines, 'day')}. A product of two 1024 x 1024 matrices reached"
+        f" {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s between the turns (median {statistics.median(peaks):.0f})."
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Count rows by their ratio."""
+    ratios = [_ratio(row) for row in rows]
+    slow = [row for row in rows if _ratio(row) < 2]
+    bound = [row for row in slow if row["floor_cpu"] / row["ours_cpu"] >= 0.85]
+    text = f"{len(rows)} rows: {sum(r >= 2 for r in ratios)} at 2 times or more, {sum(r < 1 for r in ratios)} below 1;"
+    return f"{text} the median is {statistics.median(ratios):.1f}. Of the {len(slow)} below 2, {len(bound)} are at 85 % of their floor or above."
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows in Markdown."""
+    lines = [_line(COLUMNS), _line("---" for _ in COLUMNS)]
+    return "\n".join(lines + [_line(cells(row)) for row in rows])
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return one row as text."""
+    about = "≈ " if row["points"] else ""
+    floor = row["floor_cpu"]
+    products = row["theirs_gflop"] / row["ours_gflop"] if row["ours_gflop"] else 0.0
+    return [
+        row["model"], row["problem"], f"{row['size']:,}", str(row["batch"]), row["decoding"],
+        about + _seconds(row["ours_cpu"]), about + _seconds(row["theirs_cpu"]), f"{_ratio(row):.2f}",
+        about + _seconds(floor) if floor else "none", f"{floor / row['ours_cpu']:.0%}" if floor else "",
+        f"{products:.2f}" if products else "", "" if row["same"] is None else f"{row['same']:.3g}",
+    ]  # fmt: skip
+
+
+def _ratio(row: dict[str, Any]) -> float:
+    return float(row["theirs_cpu"] / row["ours_cpu"])
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _line(some: Iterable[str]) -> str:
+    return "| " + " | ".join(some) + " |"
+
+
+def _one_of(machines: list[dict[str, Any]], key: str) -> str:
+    return " and ".join(sorted({str(machine[key]) for machine in machines}))
