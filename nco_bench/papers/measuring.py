@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nco_bench.reports.frame.aggregate import gap_of_means, hardware, mean_by, summarise
+from nco_bench.reports.frame.aggregate import gap_of_means, mean_by, summarise
 from nco_bench.reports.frame.best_known import gap_percents
 from nco_bench.reports.frame.load import OK, Group, ResultFrame
 from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
+from nco_bench.reports.frame.summary import hardware
 from nco_bench.reports.frame.training_set import calibrated_on_test, distribution_label, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell
 

@@ -13,17 +13,8 @@ from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.divide.htsp import LOWER, Htsp, build, config_of, from_official
-from nco_bench.solvers.divide.htsp_episode import (
-    Episode,
-    Sizes,
-    begin,
-    eight,
-    improve_at,
-    path_lengths,
-    path_tours,
-    solve_paths,
-    state_of,
-)
+from nco_bench.solvers.divide.htsp_episode import Episode, Sizes, begin, improve_at, state_of
+from nco_bench.solvers.divide.htsp_paths import eight, path_lengths, path_tours, solve_paths
 from nco_bench.solvers.stepwise.policy import RouteState
 
 

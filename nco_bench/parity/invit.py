@@ -14,7 +14,9 @@ from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
 from nco_bench.solvers.decoding.search import Choose, Trajectories, construct, greedy_choice
 from nco_bench.solvers.decoding.turns import turned
-from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, InvitConfig, build, from_official, in_box
+from nco_bench.solvers.stepwise.invit import DECODER_LAYERS, Invit, build, in_box
+from nco_bench.solvers.stepwise.invit_official import from_official
+from nco_bench.solvers.stepwise.invit_views import InvitConfig
 from nco_bench.solvers.stepwise.local_steps import LocalViews
 from nco_bench.solvers.stepwise.policy import Options, RoutingNodes, Walk
 from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, trajectory_lengths

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from run_folders import Results, make_cell, make_records
 
-from nco_bench.reports.frame.aggregate import CellSummary, summarise
+from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.summary import CellSummary
 
 
 def summary_of(results: Results, costs: list[Any], references: list[Any], **facts: Any) -> CellSummary:

@@ -38,10 +38,10 @@ from nco_bench.reports.figures.style import (
     look,
     wide_log_scale,
 )
-from nco_bench.reports.frame.aggregate import hardware as hardware_of
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import settings_by_group
+from nco_bench.reports.frame.summary import hardware as hardware_of
 
 FIGURES = ("2a", "2b", "2c", "3", "4a", "4b", "5", "6")
 """One law for all (also Figure 1's points), a law per depth, a law per width; samples; compute by width and by depth; gap

@@ -23,10 +23,11 @@ from nco_bench.reports.figures.style import (
     solver_looks,
     wide_log_scale,
 )
-from nco_bench.reports.frame.aggregate import CellSummary, summarise
+from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.compare import compare, dataset_rows, instance_values, of_dataset, winners
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange
+from nco_bench.reports.frame.summary import CellSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from nco_bench.cards import cards
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
-from nco_bench.reports.frame.aggregate import CellSummary, mean_by, summarise
+from nco_bench.reports.frame.aggregate import mean_by, summarise
 from nco_bench.reports.frame.load import OK, ResultFrame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.frame.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
+from nco_bench.reports.frame.summary import CellSummary
 
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""

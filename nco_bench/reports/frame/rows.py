@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nco_bench.reports.frame.aggregate import CellSummary
 from nco_bench.reports.frame.naming import plain_name
+from nco_bench.reports.frame.summary import CellSummary
 
 SECTIONS = {
     "exact": "classical",

@@ -11,9 +11,9 @@ import pandas as pd
 
 from nco_bench import files
 from nco_bench.errors import BadInputError, MissingDependencyError
-from nco_bench.reports.frame.aggregate import hardware
 from nco_bench.reports.frame.columns import COUNT_PREFIX
 from nco_bench.reports.frame.load import Group, ResultFrame
+from nco_bench.reports.frame.summary import hardware
 from nco_bench.runs.records import STATUSES
 
 FORMATS = (".csv", ".parquet")

@@ -19,11 +19,12 @@ from nco_bench import __version__
 from nco_bench.datasets.places import Places
 from nco_bench.reports.figures.plots import only_of_one_size, scaling_panels, timed_gaps
 from nco_bench.reports.figures.style import NOISE_PERCENT
-from nco_bench.reports.frame.aggregate import CellSummary, summarise
+from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.columns import COUNT_PREFIX
 from nco_bench.reports.frame.compare import outlying_instances
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import MethodRow, arrange, row_names
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.html.pictures import Picture, best_and_worst
 from nco_bench.reports.html.plots import (
     Look,

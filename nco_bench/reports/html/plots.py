@@ -17,10 +17,10 @@ import numpy as np
 from nco_bench.errors import MissingDependencyError
 from nco_bench.reports.figures.plots import pareto_front, partly, scaling_panels, timed_gaps
 from nco_bench.reports.figures.style import LEAST_RATIO, NOISE_PERCENT, solver_looks
-from nco_bench.reports.frame.aggregate import CellSummary
 from nco_bench.reports.frame.compare import instance_values
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow
+from nco_bench.reports.frame.summary import CellSummary
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure

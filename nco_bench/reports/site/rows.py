@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from nco_bench.reports.frame.aggregate import CellSummary
 from nco_bench.reports.frame.rows import DatasetColumn, arrange
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.runs.records import STATUSES
 
 CHANGING = ("date", "load_average", "command")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nco_bench.reports.frame.aggregate import CellSummary
 from nco_bench.reports.frame.best_known import Source
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from nco_bench.reports.frame.aggregate import CellSummary, mean_by, summarise
+from nco_bench.reports.frame.aggregate import mean_by, summarise
 from nco_bench.reports.frame.load import OK, ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import caption, remarks
 from nco_bench.reports.tables.presets import cost_decimals, cost_header
 from nco_bench.reports.tables.table import DASH, Column, Notes, Number, Row, Table, Text, Value, rank_values

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nco_bench.reports.frame.aggregate import CellSummary, summarise
+from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import arrange
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import brief, caption, remarks
 from nco_bench.reports.tables.table import (
     DASH,

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports.frame.aggregate import CellSummary, summarise
+from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.pooled import MEANING, METRICS
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange, column_identity
+from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import caption, remarks
 from nco_bench.reports.tables.presets import cell_marks, failure_word
 from nco_bench.reports.tables.table import DASH, Column, Notes, Number, Row, Table, Text, Value, rank_values

@@ -25,12 +25,10 @@ from nco_bench.solvers.divide.htsp_episode import (
     fragment_at,
     improve,
     nearest_lists,
-    path_lengths,
-    path_tours,
     replace_stretch,
-    solve_paths,
     state_of,
 )
+from nco_bench.solvers.divide.htsp_paths import path_lengths, path_tours, solve_paths
 
 
 @pytest.mark.parametrize("name", ["glop-tsp", "glop-cvrp", "htsp-tsp"])

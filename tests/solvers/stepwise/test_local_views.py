@@ -14,8 +14,8 @@ from nco_bench.parity import check_fixture
 from nco_bench.solvers.decoding.search import construct, greedy_choice
 from nco_bench.solvers.stepwise.dgl import DglConfig, distances_to, normalised, relative_demand
 from nco_bench.solvers.stepwise.dgl import build as build_dgl
-from nco_bench.solvers.stepwise.invit import InvitConfig
 from nco_bench.solvers.stepwise.invit import build as build_invit
+from nco_bench.solvers.stepwise.invit_views import InvitConfig
 from nco_bench.solvers.stepwise.local_steps import LocalViews
 from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands
 

@@ -1,0 +1,191 @@
+"""One cell of a table: what the records of a solver configuration on a dataset come to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nco_bench.nn.device import on_cpu
+from nco_bench.reports.frame.best_known import Source
+from nco_bench.reports.frame.load import Group
+from nco_bench.reports.frame.naming import method_name
+from nco_bench.reports.frame.pooled import Pooled
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """One cell of a table: a solver configuration on a dataset.
+
+    Repeats are averaged per instance first, then instances are averaged, as PENS does with five solves per
+    instance. Failed solves (infeasible, timeout, out of memory, crashed) are counted and left out of all means but
+    the times.
+
+    Attributes
+    ----------
+    group
+        Facts, runs and environments.
+    instances, instances_of_column
+        Instances in this cell; instances that any solver has on this dataset.
+    solves, failed_solves, failed
+        Records; records that are not ok; instances with at least one such record.
+    statuses
+        Number of records per status.
+    repeats
+        Repeats found.
+    mean_cost, mean_reference
+        Over instances with at least one ok repeat; the reference over those that have one.
+    mean_gap_percent
+        Mean of per-instance gaps; None without references.
+    gap_of_means_percent
+        100 (mean cost - mean reference) / mean reference over the same instances.
+    gap_std_percent
+        Sample standard deviation of per-instance gaps (n - 1); None below two.
+    gap_low, gap_high
+        95 % bootstrap interval of `mean_gap_percent` over instances.
+    gap_instances, undefined_gaps
+        Instances with a gap; solved instances whose reference is 0, where the gap is undefined.
+    seconds_total
+        Time for one pass over the set: sum over instances of the mean over repeats; failed solves took time too.
+    sizes
+        Smallest and largest n.
+    distribution_label
+        ``in-distribution``, ``size-OOD``, ``distribution-OOD``, ``size-OOD, distribution-OOD``; None without
+        weights or where their manifest does not say.
+    trained_on_test
+        Whether the weights' manifest lists this dataset among its training data.
+    calibrated_on_test
+        Whether the coordinate scale was calibrated on this dataset.
+    pooled
+        Metrics that are pooled over instances, by name; empty for problems without.
+    asked
+        Solves that the commands asked for; None where the records do not say it.
+    references
+        Where the references come from, with the number of instances; the most frequent first.
+    """
+
+    group: Group
+    instances: int
+    instances_of_column: int
+    solves: int
+    failed_solves: int
+    failed: int
+    statuses: dict[str, int]
+    repeats: int
+    mean_cost: float | None
+    mean_reference: float | None
+    mean_gap_percent: float | None
+    gap_of_means_percent: float | None
+    gap_std_percent: float | None
+    gap_low: float | None
+    gap_high: float | None
+    gap_instances: int
+    undefined_gaps: int
+    seconds_total: float
+    sizes: tuple[int, int]
+    distribution_label: str | None
+    trained_on_test: bool
+    calibrated_on_test: bool
+    pooled: dict[str, Pooled] = field(default_factory=dict)
+    asked: int | None = None
+    references: tuple[tuple[Source, int], ...] = ()
+
+    @property
+    def reference_solver(self) -> str | None:
+        """Who found most of the references."""
+        return self.references[0][0].solver if self.references else None
+
+    @property
+    def seconds_per_instance(self) -> float:
+        """Mean time of one instance: throughput, where a batch was solved at once."""
+        return self.seconds_total / self.instances
+
+    @property
+    def complete(self) -> bool:
+        """Whether all instances of the column were solved, so that the means can be ranked against others."""
+        return self.failed_solves == 0 and self.instances == self.instances_of_column and not self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a run was stopped before it had solved what it was asked for."""
+        return self.asked is not None and self.solves < self.asked
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether nothing was solved."""
+        return self.failed_solves == self.solves
+
+    @property
+    def method(self) -> str:
+        """Label, decoding and chosen settings, as a table prints them."""
+        return method_name(self.group.cell)
+
+    @property
+    def hardware(self) -> str:
+        """Processor or GPU that the cell ran on; several where its runs were on several machines."""
+        return " / ".join(dict.fromkeys(hardware(e, self.group.cell.device) for e in self.group.environments))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``run --json`` and ``report --json``."""
+        cell = self.group.cell
+        weights = cell.weights or {}
+        return {
+            "solver": cell.solver,
+            "label": cell.label,
+            "decoding": cell.decoding,
+            "kind": cell.kind,
+            "solver_version": cell.solver_version,
+            "dataset": cell.dataset,
+            "dataset_sha256": cell.dataset_sha256,
+            "problem": cell.problem,
+            "problem_version": cell.problem_version,
+            "objective": cell.objective,
+            "n_min": self.sizes[0],
+            "n_max": self.sizes[1],
+            "instances": self.instances,
+            "failed": self.failed,
+            "failed_solves": self.failed_solves,
+            "asked_solves": self.asked,
+            "solves": self.solves,
+            "statuses": self.statuses,
+            "repeats": self.repeats,
+            "mean_cost": self.mean_cost,
+            "mean_reference": self.mean_reference,
+            "mean_gap_percent": self.mean_gap_percent,
+            "gap_low_percent": self.gap_low,
+            "gap_high_percent": self.gap_high,
+            "gap_of_means_percent": self.gap_of_means_percent,
+            "gap_std_percent": self.gap_std_percent,
+            "gap_instances": self.gap_instances,
+            "seconds_total": self.seconds_total,
+            "seconds_per_instance": self.seconds_per_instance,
+            "latency_seconds": self.group.latency_seconds,
+            "peak_memory_mb": self.group.peak_memory_mb,
+            "peak_device_memory_mb": self.group.peak_device_memory_mb,
+            "device": cell.device,
+            "hardware": self.hardware,
+            "batch_size": cell.batch_size,
+            "convention": cell.convention,
+            "reference_solver": self.reference_solver,
+            "references": [{**asdict(source), "instances": count} for source, count in self.references],
+            "seed": cell.seed,
+            "weights": weights.get("name"),
+            "weights_sha256": weights.get("sha256"),
+            "config_sha256": cell.config_sha256,
+            "options": cell.options,
+            "distribution_label": self.distribution_label,
+            "trained_on_test": self.trained_on_test,
+            "calibrated_on_test": self.calibrated_on_test,
+            "pooled": {name: metric.as_dict() for name, metric in self.pooled.items()},
+            "notes": list(cell.notes),
+            "runs": list(self.group.runs),
+        }
+
+
+def hardware(environment: dict[str, Any], device: str) -> str:
+    """Describe the machine in a few words: the GPU for a CUDA device, else processor and usable cores."""
+    gpus = environment.get("gpu") or []
+    if not on_cpu(device) and gpus:
+        return str(gpus[0].get("name", "GPU"))
+    cores = environment.get("cpu_affinity") or environment.get("cpu_count")
+    name = str(environment.get("cpu") or "unknown processor")
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}" if cores else name
