@@ -22,7 +22,9 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.logit_scale import LogitScale, none
+from nco_bench.solvers.stepwise.invit_official import from_official as from_official
 from nco_bench.solvers.stepwise.invit_views import DecoderLayer, InvitConfig, View, ViewEncoder
+from nco_bench.solvers.stepwise.invit_views import config_for as config_for
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
     Memory,
