@@ -163,7 +163,8 @@ def _check_chains(fixture: Fixture, model: Difusco, checks: Checks) -> None:
 def _check_tours(fixture: Fixture, checks: Checks) -> None:
     """Merge and improve the official heat maps; then the tours that the official code improves together."""
     points = fixture.input("points").double().numpy()
-    most = fixture.option("two_opt_iterations")
+    asked = fixture.wants(*TOURS) or fixture.groups(r"batch2opt_tours_(?:\d+|full)")
+    most = fixture.option("two_opt_iterations") if asked else 0
     if fixture.wants(*TOURS):
         graph = _graph(fixture, fixture.input("points"), slice(None))
         heat = _by_edge(fixture.expected("heatmap"), graph).numpy()

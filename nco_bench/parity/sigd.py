@@ -102,9 +102,12 @@ def _cvrp_logits(fixture: Fixture, group: str, policy: Sigd | SigdLehd, items: T
 def _check_cvrp(fixture: Fixture, policy: Sigd | SigdLehd, checks: Checks) -> None:
     if fixture.wants("step"):
         checks.close("step.logits", cvrp_logits(fixture, "step", policy), fixture.expected("step.logits"))
+    names = fixture.groups("(?:greedy|beam)(?:_knn)?")
+    if not names:
+        return
     coords, demand, capacity = (fixture.input(name) for name in ("coords", "demands", "capacities"))
     problem = cvrp_problem(coords, demand.long(), capacity.long())
-    for name in fixture.groups("(?:greedy|beam)(?:_knn)?"):
+    for name in names:
         beams = 1 if name.startswith("greedy") else fixture.option("beam")
         knn = fixture.option("nearest_k") if name.endswith("_knn") else None
         path = beam(policy, problem, beams, knn=knn)

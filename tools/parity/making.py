@@ -62,8 +62,10 @@ def import_from(folder: Path, checkout: Path, commit: str, *, any_commit: bool =
 def absent(*names: str) -> None:
     """Stand in for packages that the authors import at the top and that what is asked of their code never uses."""
     for name in names:
-        if importlib.util.find_spec(name.partition(".")[0]) is None or name in sys.modules:
-            sys.modules.setdefault(name, MagicMock(name=name))
+        top = name.partition(".")[0]
+        stood_in = isinstance(sys.modules.get(top), MagicMock)
+        if stood_in or (top not in sys.modules and importlib.util.find_spec(top) is None):
+            sys.modules[name] = MagicMock(name=name)
 
 
 def forget(folder: Path) -> None:
