@@ -10,11 +10,14 @@ import hashlib
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 LINE_MARK = b',"crc":"'
 _DIGITS = len(b'00000000"}\n')
 _LINE_END = len(LINE_MARK) + _DIGITS
+_BARE_END, _BARE_DIGITS = _LINE_END - 1, _DIGITS - 1
+"""Without the newline."""
 BLANK = b"0" * 16
 _DOCUMENT_END = re.compile(rb'"seal": "([0-9a-f]{16})"\s*\}\s*\Z')
 
@@ -43,6 +46,23 @@ def unseal_line(line: bytes) -> bytes:
     if b'%08x"}\n' % zlib.crc32(body) != line[-_DIGITS:]:
         raise BrokenSealError("it does not have its checksum")
     return body + b"}\n"
+
+
+def first_broken(lines: Sequence[bytes]) -> int | None:
+    """Return the index of the first line, without its newline, that does not have its checksum; None where all are sound.
+
+    A file is written by one version: where the first or the last line has a checksum, so must all between.
+    """
+    if not lines or LINE_MARK not in (
+        lines[0][-_BARE_END:-_BARE_DIGITS],
+        lines[-1][-_BARE_END:-_BARE_DIGITS],
+    ):
+        return None
+    crc32 = zlib.crc32
+    for number, line in enumerate(lines):
+        if line[-_BARE_END:] != b',"crc":"%08x"}' % crc32(line[:-_BARE_END]):
+            return number
+    return None
 
 
 def is_sealed(line: bytes) -> bool:

@@ -14,13 +14,13 @@ Its text is kept with the records of every run that it makes.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.toml_file import read_toml_text
 
 if TYPE_CHECKING:
     from nco_bench.runs.request import RunRequest
@@ -172,15 +172,11 @@ def read_study(path: Path) -> dict[str, Any]:
     Raises
     ------
     BadInputError
-        For a file that is no TOML, or a value of the wrong kind.
+        For a file that is no TOML or beyond the bounds of `read_toml_text`, or a value of the wrong kind.
     UnknownNameError
         For a key that is no option.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{path}: not readable as TOML ({error}).") from error
+    text, document = read_toml_text(path)
     known = [one.name for one in fields(Study) if one.name != "source"]
     found: dict[str, Any] = {}
     for key, value in document.items():

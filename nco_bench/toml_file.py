@@ -16,12 +16,20 @@ DEEPEST = 32
 
 LARGEST = 2**63
 STRINGS = re.compile(
-    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+    r'"""(?:[^\\]|\\.?)*?(?:"""|\Z)|\'\'\'.*?(?:\'\'\'|\Z)|"(?:[^"\\\n]|\\.)*"?|\'[^\'\n]*\'?|#[^\n]*',
+    re.DOTALL,
 )
+"""Strings and comments; one that is not closed goes on to the end, so that no search for its end is made twice."""
+BETWEEN_KEYS = re.compile(r"[=,{}\[\]]")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a small TOML file.
+    """Read a small TOML file; see `read_toml_text`."""
+    return read_toml_text(path)[1]
+
+
+def read_toml_text(path: Path) -> tuple[str, dict[str, Any]]:
+    """Read a small TOML file: its text, and the values in it.
 
     Raises
     ------
@@ -35,22 +43,22 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise BadInputError(f"{path}: {size:,} bytes; at most {MOST_BYTES:,} are read.")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: cannot be read ({error}).") from error
+        reason = getattr(error, "strerror", None) or error
+        raise BadInputError(f"{path}: cannot be read ({reason}).") from error
     _bound(path, STRINGS.sub("s", text))
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not TOML ({error}).") from error
     _check(path, values, "")
-    return values
+    return text, values
 
 
 def _bound(path: Path, bare: str) -> None:
     """Refuse what is too deep, looking at the text without its strings and comments."""
     depth = 0
     for number, line in enumerate(bare.split("\n"), 1):
-        key = line.partition("=")[0]
-        if key.count(".") > DEEPEST:
+        if line.count(".") > DEEPEST and any(part.count(".") > DEEPEST for part in BETWEEN_KEYS.split(line)):
             raise BadInputError(f"{path}:{number}: a key of more than {DEEPEST} parts.")
         for character in line:
             depth += (character in "[{") - (character in "]}")

@@ -138,6 +138,8 @@ class Archive:
             raise ResultsError(f"{path}: damaged, or no Parquet file ({_first_line(error)}).") from error
         self.is_archive = any(key in metadata for key in (FACTS, RUNS, HASH))
         if not self.is_archive:
+            if HASH in data:
+                raise ResultsError(f"{path}: damaged: it has lost what it says of itself; fetch it again.")
             return
         if not _is_sound(data, metadata.get(HASH)):
             raise ResultsError(f"{path}: damaged: its content is not what its SHA-256 says; fetch it again.")

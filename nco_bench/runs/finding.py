@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
 from nco_bench.runs.stored_run import Run
 
 
-def find_runs(results: Path) -> list[Run]:
+def find_runs(results: Path, damaged: Callable[[Path, ResultsError], object] | None = None) -> list[Run]:
     """Return all runs below a results folder, by name; an absent folder has none.
 
     Runs are folders with a ``run.json``, or stand in archives (``*.parquet``) that lie in the folder; `results` may be an
     archive itself. A run that stands in several places counts once, as a folder first: there it may have gone on.
+
+    Parameters
+    ----------
+    results
+        The folder, or an archive.
+    damaged
+        Called with each run or archive that cannot be read; None raises.
 
     Raises
     ------
     ResultsError
         If a run or an archive is damaged, or of an unknown schema.
     """
+
+    def refuse(path: Path, error: ResultsError) -> None:
+        if damaged is None:
+            raise error
+        damaged(path, error)
+
     found: dict[str, Run] = {}
     for path in sorted(results.glob("*/run.json")) if results.is_dir() else ():
         try:
             found[path.parent.name] = Run(path.parent)
-        except ResultsError:
+        except ResultsError as error:
             # Another process takes its folder away when it finds nothing to do.
             if path.exists():
-                raise
+                refuse(path.parent, error)
     alone = results.suffix == ".parquet" and results.is_file()
     archives = sorted(results.glob("*.parquet")) if results.is_dir() else [results] if alone else []
     for path in archives:
-        from nco_bench.runs.archives import archived_runs  # only where there is an archive to read
+        from nco_bench.runs.archives import archived_runs
 
-        for run in archived_runs(path, named=path == results):
-            found.setdefault(run.run_id, run)
+        try:
+            runs = archived_runs(path, named=path == results)
+        except ResultsError as error:
+            refuse(path, error)
+        else:
+            for run in runs:
+                found.setdefault(run.run_id, run)
     return [found[name] for name in sorted(found)]

@@ -44,7 +44,7 @@ class Verified:
 
 
 def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
-    """Check runs.
+    """Check runs; one that cannot be read, or an archive, is a finding beside the others.
 
     Parameters
     ----------
@@ -60,17 +60,20 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
     ResultsError
         For an unknown run id or an empty folder.
     """
-    runs = find_runs(results)
+    unread: dict[str, Finding] = {}
+    runs = find_runs(
+        results, lambda path, error: unread.update({path.name: Finding(path.name, "the whole", str(error))})
+    )
     if names:
         known = {run.run_id: run for run in runs}
         for name in names:
-            if name not in known:
+            if name not in known and name not in unread:
                 raise ResultsError(f"{results}: no run {name!r}; it holds {', '.join(known) or 'none'}.")
-        runs = [known[name] for name in names]
-    if not runs:
+        runs = [known[name] for name in names if name in known]
+    findings = [finding for name, finding in unread.items() if not names or name in names]
+    if not runs and not findings:
         raise ResultsError(f"{results}: no runs to verify; 'nco-bench run' makes them.")
     cache: dict[tuple[str, str], Dataset | str] = {}
-    findings: list[Finding] = []
     count = 0
     lines = [1 + run.count() for run in runs]
     for run, total in zip(tracked(runs, "run", lines), lines, strict=False):

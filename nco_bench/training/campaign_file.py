@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.toml_file import read_toml
 from nco_bench.training.options import checked_options, model_options
 from nco_bench.training.recipes import LoopRecipe, Recipe, batch_now
 
@@ -107,12 +107,7 @@ def read_networks(file: Path) -> list[Stage]:
 
 def _entries(file: Path, table: str) -> list[dict[str, Any]]:
     """Return the tables of a file that holds nothing else."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{file}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{file}: no valid TOML ({error}).") from error
+    content = read_toml(file)
     entries = content.get(table)
     if not isinstance(entries, list) or not entries or set(content) != {table}:
         raise BadInputError(f"{file}: expected a list of [[{table}]] tables and nothing else.")

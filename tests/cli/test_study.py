@@ -100,7 +100,7 @@ def test_settings_of_solvers_come_as_a_table(nco_bench: Command) -> None:
     ("text", "said"),
     [
         ("solver = ['lkh3']", "Unknown key of study.toml 'solver'. Did you mean 'solvers'"),
-        ("solvers = [", "study.toml: not readable as TOML"),
+        ("solvers = [", "study.toml: not TOML"),
         ("solvers = [1]", "study.toml: solvers is [1]; expected a name or a list of names."),
         ("solvers = []", "study.toml: solvers is []"),
         ("seed = 'one'", "study.toml: seed is 'one'; expected a whole number or a list of them."),
@@ -123,7 +123,7 @@ def test_a_file_that_is_wrong_is_one_line(nco_bench: Command, text: str, said: s
 
 def test_a_file_that_is_absent_is_one_line(nco_bench: Command) -> None:
     _, error = nco_bench("run", "--config", "absent.toml", status=2)
-    assert error.startswith("error: absent.toml: not readable")
+    assert error.startswith("error: absent.toml: cannot be read")
 
 
 def test_a_dry_run_writes_nothing_and_says_what_a_run_then_does(nco_bench: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +20,20 @@ from nco_bench.datasets.ledger_file import faults, ledger_path
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.packing import pack
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
 from nco_bench.seals import unseal_document, unseal_line
-from nco_bench.weights.manifest import read_manifest, to_json
 from nco_bench.weights.store import SHIPPED
 from nco_bench.weights.store import verify as verify_weights
 
-FLIPS = amount(100, 5000)
+FLIPS = amount(100, 500)
+"""Of each of twelve kinds of file: some 5,000 together, and none of them may go unnoticed."""
 SOLVER = """
 import numpy as np
 from nco_bench.solvers import Solved, register
@@ -68,6 +72,8 @@ def findings(folder: Path) -> list[str]:
 def unnoticed(path: Path, check: Callable[[], object], flips: int = FLIPS) -> list[tuple[int, int]]:
     """Flip bytes one at a time, every one at least once where there are more flips; return those that `check` lets pass.
 
+    The count of all is printed (`pytest -s`).
+
     `check` returns something true, or raises an error of ours, where it sees a fault.
     """
     content, rng, missed = path.read_bytes(), random.Random(20), []
@@ -89,6 +95,7 @@ def unnoticed(path: Path, check: Callable[[], object], flips: int = FLIPS) -> li
                 missed.append((place, change))
     finally:
         path.write_bytes(content)
+    print(f"{path.name}: {len(chosen):,} flips, {len(missed)} unnoticed")
     return missed
 
 
@@ -98,6 +105,35 @@ def unnoticed(path: Path, check: Callable[[], object], flips: int = FLIPS) -> li
 def test_a_flipped_byte_of_a_run_is_named(stored: Path, name: str) -> None:
     [path] = (stored / "runs").glob(f"*/{name}")
     assert unnoticed(path, lambda: findings(stored)) == []
+
+
+def test_a_flipped_byte_of_records_is_named_by_a_report_too(stored: Path) -> None:
+    [path] = (stored / "runs").glob("*/records.jsonl")
+    assert not load_frame(stored / "runs", instances=stored).records.empty
+    missed = unnoticed(path, lambda: load_frame(stored / "runs", instances=stored) is None)
+    # A last line without its end is one that a killed run did not finish: only `verify` tells the two apart.
+    assert {place for place, _ in missed} <= {path.stat().st_size - 1}
+
+
+def test_a_flipped_byte_of_an_archive_is_a_finding_beside_the_others(stored: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "runs"
+    shutil.copytree(stored / "runs", folder)
+    out = folder / "packed.parquet"
+    pack(find_runs(folder), out, {})
+    [name] = {run.name for run in folder.iterdir() if run.is_dir()}
+    assert found_by_verify(folder, stored) == []
+    assert unnoticed(out, lambda: found_by_verify(folder, stored)) == []
+    (folder / name / "records.jsonl").write_bytes(b"{}\n")
+    out.write_bytes(out.read_bytes()[:-1])
+    found = found_by_verify(folder, stored)
+    assert {text.partition(":")[0] for text in found} == {"packed.parquet", name}
+    (folder / name / "run.json").write_bytes(b"{")
+    assert {text.partition(":")[0] for text in found_by_verify(folder, stored)} == {"packed.parquet", name}
+
+
+def found_by_verify(folder: Path, stored: Path) -> list[str]:
+    return [str(f) for f in verify(folder, (), Places(stored)).findings]
 
 
 @pytest.mark.parametrize("name", ["set.npz", "set.json"])
@@ -156,11 +192,20 @@ def test_a_ledger_of_before_is_read_and_gets_its_seals_when_it_is_written(tmp_pa
     assert "was changed after it was written" in fault
 
 
+def test_every_shipped_manifest_is_sealed() -> None:
+    unsealed = [
+        p.name
+        for p in SHIPPED.glob("*.json")
+        if unseal_document(p.read_bytes()) == json.loads(p.read_bytes())
+    ]
+    assert unsealed == [], "python tools/seal_manifests.py seals them"
+
+
 @pytest.mark.parametrize("suffix", ["safetensors", "json"])
-def test_a_flipped_byte_of_weights_is_named(tmp_path: Path, suffix: str) -> None:
+def test_a_flipped_byte_of_shipped_weights_is_named(tmp_path: Path, suffix: str) -> None:
     source = min(SHIPPED.glob("*.safetensors"), key=lambda path: path.stat().st_size)
-    (tmp_path / "w.safetensors").write_bytes(source.read_bytes())
-    (tmp_path / "w.json").write_text(to_json(read_manifest(source.with_suffix(".json"))))
+    for ending in (".safetensors", ".json"):
+        (tmp_path / f"w{ending}").write_bytes(source.with_suffix(ending).read_bytes())
 
     def check() -> bool:
         verify_weights(tmp_path / "w.safetensors")

@@ -187,13 +187,13 @@ def test_a_killed_search_for_references_leaves_a_sound_ledger(tmp_path: Path, st
     command = ["reference", data, "--solver", "two-opt", "--instances"]
     longest = timed(starter, *command, tmp_path / "whole", *jobs(0))
     expected = [r and r.cost for r in load_dataset(str(data), Places(tmp_path / "whole")).references]
-    assert all(expected)
+    assert sum(map(bool, expected)) == 15  # one tour is refused: random insertion has a shorter one
     rng = random.Random(4)
     for turn in range(KILLS):
         fresh = tmp_path / f"parts-{turn // 4}"
         starter.killed(rng, longest * (1 + turn % 5 // 4), *command, fresh, *jobs(turn))
         known = load_dataset(str(data), Places(fresh)).references
-        assert {r.cost for r in known if r} <= set(expected)
+        assert {r.cost for r in known if r} <= {*expected}
         assert list(faults(fresh)) == []
         stored(fresh / "references")
     assert starter(*command, fresh, *jobs(0)) == 0

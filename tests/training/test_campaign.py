@@ -51,7 +51,7 @@ config = { batch = 2, longest = 5, longest_start = 5, validation_instances = 2 }
         ("[[stage]]\nmodel = 'bq'\nslice = '9m'\nturn = 2\n", "unknown key 'turn'"),
         ("[[stage]]\nmodel = 'bq'\nslice = '9m'\nturns = 0\n", "whole number above 0"),
         ("[[stage]]\nmodel = 'bq'\nslice = '9m'\n" * 2, "two stages are called 'bq'"),
-        ("[[stage]\n", "no valid TOML"),
+        ("[[stage]\n", "not TOML"),
     ],
 )
 def test_a_wrong_campaign_is_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -94,7 +94,7 @@ def test_a_network_is_started_once_killed_and_continued(campaign: tuple[Path, St
         ("[[network]]\nmodel = 'sit'", "labels is missing or unknown"),
         (CONFIG + "sede = 3", "sede is missing or unknown"),
         ("[[stage]]\nmodel = 'sit'", "expected a list of"),
-        ("[[network", "no valid TOML"),
+        ("[[network", "not TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, cause: str) -> None:

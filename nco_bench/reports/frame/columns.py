@@ -39,6 +39,7 @@ from nco_bench.reports.frame.blocks import (
     counted,
 )
 from nco_bench.runs.stored_run import Run
+from nco_bench.seals import first_broken
 
 PIECE_BYTES = 4 << 20
 """Of a file that are decoded at a time; larger pieces gain nothing and hold more at once."""
@@ -231,10 +232,13 @@ def decode(piece: Piece) -> Block | None:
     except OSError as error:
         raise ResultsError(f"{piece.path}: cannot be read ({error.strerror}).") from error
     lines = data.split(b"\n")
+    broken = first_broken(lines[:-1])
+    if broken is not None:
+        raise _damaged("it does not have its checksum", piece, broken)
     try:
         return _block(lines[:-1], piece, data) if len(lines) > 1 else None
     except orjson.JSONDecodeError:
-        raise _damaged(lines, piece) from None
+        raise _not_json(lines, piece) from None
     except (KeyError, TypeError, ValueError) as error:
         raise ResultsError(
             f"{piece.path}: a record does not fit its run ({type(error).__name__}: {error}); "
@@ -242,18 +246,22 @@ def decode(piece: Piece) -> Block | None:
         ) from error
 
 
-def _damaged(lines: Sequence[bytes], piece: Piece) -> ResultsError:
+def _not_json(lines: Sequence[bytes], piece: Piece) -> ResultsError:
     """Name the first line that is no JSON."""
-    with piece.path.open("rb") as file:
-        before = file.read(piece.start).count(b"\n")
-    for number, line in enumerate(lines, start=before + 1):
+    for number, line in enumerate(lines):
         try:
             orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return ResultsError(
-                f"{piece.path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
-            )
+            return _damaged(str(error), piece, number)
     raise AssertionError("a damaged line is among them")
+
+
+def _damaged(cause: str, piece: Piece, index: int) -> ResultsError:
+    with piece.path.open("rb") as file:
+        number = file.read(piece.start).count(b"\n") + index + 1
+    return ResultsError(
+        f"{piece.path}:{number}: damaged record ({cause}); remove the line, or move the run's folder away."
+    )
 
 
 def _block(lines: Sequence[bytes], piece: Piece, data: bytes) -> Block:

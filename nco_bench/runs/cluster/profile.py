@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.settings import parse
+from nco_bench.toml_file import read_toml
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,8 @@ def _path_of(name: str) -> Path:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{path}: not readable as TOML ({error}).") from error
     found = {}
-    for written, value in document.items():
+    for written, value in read_toml(path).items():
         key = written.replace("-", "_")
         if key not in KEYS:
             raise UnknownNameError(f"key of {path}", written, KEYS)
