@@ -43,6 +43,8 @@ take_down() {  # the command, what SLURM still runs, then its daemons and munge,
     [ -z "$command_pid" ] || end "-$command_pid" "$command_pid" 20
     timeout 5 scancel --quiet --state=PENDING,RUNNING,SUSPENDED 2>/dev/null || true
     for ((i = 0; i < 20; i++)); do [ -z "$(timeout 5 squeue -h 2>/dev/null)" ] && break; sleep 0.5; done
+    again=$(cat "$here/slurmd.pid" 2>/dev/null || true)  # a test kills slurmd and starts another
+    [ -z "$again" ] || [[ "$(tr '\0' ' ' <"/proc/$again/cmdline" 2>/dev/null)" != *slurmd* ]] || end "$again" "$again" 20
     for ((k = ${#daemons[@]} - 1; k >= 0; k--)); do end "${daemons[k]}" "${daemons[k]}" 20; done
 }
 down() {
@@ -133,7 +135,7 @@ set +m
 
 # Where this script is killed outright, its keeper takes everything down.
 export -f alive end take_down
-setsid bash -c "command_pid=$command_pid; daemons=(${daemons[*]}); while kill -0 $$; do sleep 1; done; take_down" \
+setsid bash -c "here=$here; command_pid=$command_pid; daemons=(${daemons[*]}); while kill -0 $$; do sleep 1; done; take_down" \
     >/dev/null 2>&1 </dev/null &
 keeper=$!
 status=0
