@@ -105,6 +105,6 @@ def update(model: Any, case: Case) -> Side:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step

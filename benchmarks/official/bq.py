@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, separated
 from official.instances import Instances
 from official.partial import Chosen, Partial, path_pair
+from official.stubs import without
 from official.updates import supervised_pair
 
 CASES = (
@@ -31,10 +29,7 @@ CASES = (
 def pair(case: Case, checkout: Path) -> Pair:
     """Prepare both sides."""
     first_on_path([checkout])
-    # Imported there, used only by a variant of its attention.
-    if importlib.util.find_spec("entmax") is None:
-        sys.modules["entmax"] = types.ModuleType("entmax")
-        sys.modules["entmax"].entmax15 = None  # type: ignore[attr-defined]
+    without("entmax", entmax15=None)  # only a variant of its attention uses it
     decoding = importlib.import_module(f"learning.{case.problem}.decoding")
     model_of = importlib.import_module("model.model").BQModel
     features = 2 if case.problem == "tsp" else 4

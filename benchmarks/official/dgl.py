@@ -18,7 +18,7 @@ from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn
 from official.stubs import torch_cluster, without
 
-CASES = tuple(Case("dgl", "tsp", size, "greedy", batch) for size, batch in ((100, 16), (1000, 2), (5000, 1)))
+CASES = tuple(Case("dgl", "tsp", size, "greedy", batch) for size, batch in ((100, 2), (1000, 1)))
 FEATURES = [True, True, True, False, True, True, False, False, False, False, False]
 SIZES = {
     "mode": "test", "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "decoder_layer_num": 3, "qkv_dim": 16,
@@ -38,7 +38,7 @@ def pair(case: Case, checkout: Path) -> Pair:
         "sklearn.manifold",
         "tqdm",
     ):
-        without(name, preprocessing=None, PCA=None, TSNE=None, tqdm=None, timezone=None)
+        without(name, preprocessing=None, PCA=None, TSNE=None, tqdm=None, timezone=lambda name: None)
     package = types.ModuleType("utils")
     package.__path__ = [str(checkout / "utils")]  # type: ignore[attr-defined]
     sys.modules["utils"] = package

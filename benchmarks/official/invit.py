@@ -20,8 +20,8 @@ CARD = "invit-3v"
 CASES = tuple(
     Case("invit-3v", problem, size, "greedy", batch)
     for problem, sizes in (
-        ("tsp", ((100, 16), (1000, 2), (5000, 2))),
-        ("cvrp", ((50, 16), (500, 2), (1000, 2))),
+        ("tsp", ((100, 2), (1000, 2))),
+        ("cvrp", ((50, 2), (500, 2))),
     )
     for size, batch in sizes
 )

@@ -112,6 +112,6 @@ def update(environment: Any, model: Any, case: Case) -> Side:
         model.zero_grad()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step

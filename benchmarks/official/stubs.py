@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import sys
 import types
@@ -14,9 +15,11 @@ from torch import Tensor
 def without(*names: str, **values: Any) -> None:
     """Let missing packages be imported; `values` are what is asked of the last of them."""
     for name in names:
-        if name in sys.modules or importlib.util.find_spec(name.split(".")[0]) is not None:
+        whole = name.split(".")[0]
+        if name in sys.modules or (whole not in sys.modules and importlib.util.find_spec(whole) is not None):
             continue
         module = types.ModuleType(name)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)  # who looks for the package must not stumble
         module.__path__ = []  # type: ignore[attr-defined]
         for key, value in values.items():
             setattr(module, key, value)
@@ -32,11 +35,12 @@ def torch_cluster() -> None:
 
 
 def knn(points: Tensor, queries: Tensor, count: int, batch: Tensor, query_batch: Tensor) -> Tensor:
-    """Return numbers of queries and of their nearest points, nearest first; all batches have equally many points."""
-    instances = len(queries)
-    table = points.view(instances, -1, points.shape[1])
-    distance = (table - queries[:, None]).square().sum(-1)
-    near = distance.topk(count, dim=1, largest=False).indices
-    offset = torch.arange(instances)[:, None]
-    rows = offset.expand_as(near)
-    return torch.stack([rows.reshape(-1), (near + offset * table.shape[1]).reshape(-1)])
+    """Return numbers of queries and of their nearest points, nearest first; one query per batch, batches in order."""
+    sizes = torch.bincount(batch, minlength=len(queries)).tolist()
+    found, first = [], 0
+    for number, size in enumerate(sizes):
+        distance = (points[first : first + size] - queries[number]).square().sum(-1)
+        near = distance.topk(min(count, size), largest=False).indices + first
+        found.append(torch.stack([torch.full_like(near, number), near]))
+        first += size
+    return torch.cat(found, dim=1)

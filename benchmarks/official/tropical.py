@@ -62,7 +62,7 @@ def update(network: Any, x: Tensor) -> Side:
         loss = mse_loss(network(x).reshape(goal.shape), goal)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return run
 

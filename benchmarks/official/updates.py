@@ -75,7 +75,7 @@ def supervised_pair(
         if clip:
             nn.utils.clip_grad_norm_(official.parameters(), clip)
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return Pair([update], lambda: trainer.update(0.0)[0], close)
 
