@@ -1,0 +1,122 @@
+"""Every way of learning, calibration, checkpoints and resuming on a device that is not the CPU."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import second
+import torch
+from safetensors.torch import load_file
+
+from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.runs.calibrating import calibrate
+from nco_bench.training.run import train
+from nco_bench.weights.manifest import Manifest, TrainingData
+from nco_bench.weights.store import export
+
+SMALL = {"model.width": "16", "model.heads": "2", "model.ffn": "16"}
+SIT = {**SMALL, "model.head_dim": "8", "model.layers": "2"}
+LABELLED = {
+    "batch": "3", "longest": "6", "longest_start": "4", "validation_instances": "2", "compile": "false", "model.depth": "1",
+}  # fmt: skip
+SELF = {
+    "learner": "self-improved", "size": "5", "instances": "3", "batch": "3", "rounds_updates": "1", "iterations": "1",
+    "longest": "6", "longest_start": "6", "validation_instances": "2", "judged_updates": "1", "schedule": "constant",
+}  # fmt: skip
+GRADIENT = {
+    "size": "5", "batch": "4", "evaluation": "4", "epoch_steps": "1", "validation_instances": "2", "model.layers": "1",
+    **SMALL,
+}  # fmt: skip
+PACKING = {
+    "boxes": "3",
+    "batch": "2",
+    "samples": "2",
+    "bin": "60x50",
+    "validation_instances": "2",
+    "warmup": "0",
+}
+LRA = {"width": "16", "layers": "1", "heads": "2", "batch": "4", "validation_instances": "4"}
+WAYS: dict[str, tuple[str, list[str] | None, dict[str, str], str | None]] = {
+    "supervised": ("decoder-6x128", None, LABELLED, None),
+    "supervised, muon": ("decoder-6x128", None, {**LABELLED, "optimizer": "muon"}, None),
+    "supervised, bf16": ("decoder-6x128", None, {**LABELLED, "precision": "bf16"}, None),
+    "self-improved by re-construction, tsp": ("sit", [], {**SELF, **SIT}, "tsp"),
+    "self-improved by re-construction, cvrp": ("sit", [], {**SELF, **SIT}, "cvrp"),
+    "self-improved by samples": ("sigd", [], {**SELF, **SMALL, "model.blocks": "1"}, "tsp"),
+    "policy gradient, tsp": ("am", [], GRADIENT, "tsp"),
+    "policy gradient, cvrp": ("am", [], GRADIENT, "cvrp"),
+    "policy gradient, shared baseline": ("pomo", [], {**GRADIENT, "baseline": "shared", "tours": "3"}, "tsp"),
+    "packing": ("attend2pack", [], PACKING, None),
+    "lra": ("lra-tropical", ["lra-listops16"], LRA, None),
+    "tasks": ("tropical", ["quickselect"], {"batch": "4"}, None),
+}
+EVERY = {"log_every": "1", "checkpoint_every": "0"}
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> list[Path]:
+    """Labelled instances of 8 nodes on a circle, whose optimal tour is their order by angle."""
+    angles = np.random.default_rng(0).random((12, 8)) * 2 * np.pi
+    coords = 0.5 + 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    np.savez(tmp_path / "labels.npz", coords=coords, tours=np.argsort(angles, axis=1))
+    return [tmp_path / "labels.npz"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_update_is_that_of_the_cpu(way: str, labels: list[Path], tmp_path: Path) -> None:
+    model, data, config, problem = WAYS[way]
+
+    def update(device: str) -> tuple[list[float], dict[str, torch.Tensor]]:
+        done = train(
+            model, labels if data is None else data, {**config, **EVERY, "steps": "1"},
+            out=tmp_path / device, problem=problem, device=device, progress="silent",
+        )  # fmt: skip
+        with done.log.open() as log:
+            line = next(csv.DictReader(log))
+        return [float(line["loss"]), float(line["grad_norm"])], load_file(done.weights)
+
+    here, weights = update("cpu")
+    with second.watching() as watch:
+        there, others = update(second.NAME)
+    assert not watch.hidden, "indices on the CPU into tensors of the device"
+    assert there == pytest.approx(here, rel=0.1 if "bf16" in way else 1e-3, abs=1e-6)
+    assert weights.keys() == others.keys()
+    assert all(value.isfinite().all() for value in others.values())
+
+
+def test_a_run_resumes_on_the_device_and_goes_on_elsewhere(labels: list[Path], tmp_path: Path) -> None:
+    def steps(
+        count: int, out: str, device: str = second.NAME, *, resume: bool = False
+    ) -> dict[str, torch.Tensor]:
+        done = train(
+            "decoder-6x128", labels, {**LABELLED, **EVERY, "steps": str(count)},
+            out=tmp_path / out, device=device, resume=resume, adopt=resume, progress="silent",
+        )  # fmt: skip
+        assert done.steps == count
+        return load_file(done.weights)
+
+    whole = steps(3, "whole")
+    steps(1, "cut")
+    cut = steps(3, "cut", resume=True)
+    assert all(torch.equal(value, cut[name]) for name, value in whole.items())
+    steps(4, "cut", "cpu", resume=True)
+    steps(5, "cut", resume=True)
+
+
+def test_a_model_is_calibrated(tmp_path: Path) -> None:
+    config = dataclasses.asdict(dataclasses.replace(model_config("pens-a"), layers=1))
+    torch.manual_seed(0)
+    policy = build_path_policy("pens-a", **config)
+    manifest = Manifest(
+        "pens-a", "pens-a", config, "tsp", count_parameters(policy), "", 0, 0, TrainingData("uniform", 100, 0), {}, 0, 0.0,
+        {}, "test",
+    )  # fmt: skip
+    weights = str(export(policy.state_dict(), manifest, tmp_path / "pens-a.safetensors").path)
+    grid = (0.8, 1.0, 1.2)
+    (here,) = calibrate("pens-a", [5], weights=weights, instances=2, grid=grid)
+    (there,) = calibrate("pens-a", [5], weights=weights, instances=2, grid=grid, device=second.NAME)
+    assert (there.factor, there.mean_lengths) == (here.factor, here.mean_lengths)
