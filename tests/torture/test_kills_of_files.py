@@ -25,12 +25,12 @@ from nco_bench.datasets.pull import verify as verify_instances
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs
-from nco_bench.runs.packing import contents
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.stored_run import Run
+from nco_bench.runs.packing import contents
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
+from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
 from nco_bench.weights.store import verify as verify_weights
 

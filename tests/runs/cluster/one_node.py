@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nco_bench.runs.records import find_runs
+from nco_bench.runs.finding import find_runs
 
 PATIENCE = 150.0
 """Seconds that something may take on a busy machine before a test fails."""
