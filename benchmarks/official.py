@@ -3,9 +3,10 @@
     python benchmarks/official.py --checkouts FOLDER [MODEL ...] [--problem tsp] [--size N] [--decoding greedy]
     python benchmarks/official.py --page
 
-FOLDER holds checkouts of the official repositories under their own names (``POMO``, ``bq-nco``, ...), each at the commit that
-the model's card names; one that is missing is skipped with a line. Each model and problem has a process of its own with one thread;
-both sides are timed in turns, theirs first and last; processor time is compared, since other work on the machine moves wall time.
+FOLDER holds checkouts of the official repositories under their own names (``POMO``, ``bq-nco``, ...), each at the commit
+that the model's card names; one that is missing is skipped with a line. Each model and problem has a process of its own with
+one thread; both sides are timed in turns, theirs first and last; processor time is compared, since other work on the machine
+moves wall time.
 Results are kept in ``benchmarks/official/measured``, one file per model, and ``--page`` writes ``docs/speed.md`` from them.
 """
 
@@ -129,9 +130,10 @@ def these(options: argparse.Namespace) -> None:
 def line_of(row: dict[str, Any]) -> str:
     """Return a row in one line."""
     floor = f"floor {row['floor_cpu']:.3f} s ({row['floor_cpu'] / row['ours_cpu']:.0%} reached)"
+    cpu, wall = row["theirs_cpu"] / row["ours_cpu"], row["theirs_wall"] / row["ours_wall"]
     return (
-        f"{row['model']:8} {row['problem']}{row['size']} x{row['batch']} {row['decoding']}: ours {row['ours_cpu']:.3f} s, theirs"
-        f" {row['theirs_cpu']:.3f} s, {row['theirs_cpu'] / row['ours_cpu']:.2f}x (wall {row['theirs_wall'] / row['ours_wall']:.2f}x);"
+        f"{row['model']:8} {row['problem']}{row['size']} x{row['batch']} {row['decoding']}: ours {row['ours_cpu']:.3f} s,"
+        f" theirs {row['theirs_cpu']:.3f} s, {cpu:.2f}x (wall {wall:.2f}x);"
         f" {floor}; products {row['theirs_gflop']:.2f} to {row['ours_gflop']:.2f} GFLOP; same {row['same']}"
     )
 

@@ -6,14 +6,14 @@ import importlib
 from pathlib import Path
 
 import torch
-from official.checkouts import first_on_path
-from official.engine import Case, Pair, separated
-from official.instances import drawn
-from official.stubs import without
 from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.edges.difusco import EdgeGraph
+from official.checkouts import first_on_path
+from official.engine import Case, Pair, separated
+from official.instances import drawn
+from official.stubs import without
 
 COMMIT = "65eb3b7bde76097c0d3438ce743fa6769baf9ce5"
 CASES = (Case("difusco", "tsp", 50, "denoise", 1), Case("difusco", "tsp", 100, "denoise", 1))
@@ -23,7 +23,9 @@ def pair(case: Case, checkout: Path) -> Pair:
     """Prepare both sides."""
     without("torch_sparse", SparseTensor=None, sum=None, mean=None, max=None)  # sparse graphs only
     first_on_path([checkout / "difusco"])
-    official = importlib.import_module("models.gnn_encoder").GNNEncoder(12, 256, out_channels=2, aggregation="sum")
+    official = importlib.import_module("models.gnn_encoder").GNNEncoder(
+        12, 256, out_channels=2, aggregation="sum"
+    )
     for parameter in official.parameters():
         if not parameter.any():  # each layer's output begins at zero
             torch.nn.init.normal_(parameter, std=0.05)

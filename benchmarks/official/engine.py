@@ -31,7 +31,8 @@ SECONDS = 6.0
 
 aten = torch.ops.aten
 PRODUCTS = {
-    aten.linear, aten.matmul, aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_, aten._addmm_activation,
+    aten.linear, aten.matmul, aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_,
+    aten._addmm_activation,
     aten.mv, aten.addmv, aten.scaled_dot_product_attention, aten._scaled_dot_product_flash_attention_for_cpu,
     aten._scaled_dot_product_flash_attention_for_cpu_backward, aten.mkldnn_linear, aten.convolution,
     aten.convolution_backward,

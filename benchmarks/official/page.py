@@ -10,21 +10,21 @@ from typing import Any
 
 HEAD = """# Speed against the official code
 
-One table of every model that has official code: the authors' code and ours, with the same weights and the same instances, timed in
-turns in one process. Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this page from
+One table of every model that has official code: the authors' code and ours, with the same weights and the same instances,
+timed in turns in one process. Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this page from
 `benchmarks/official/measured`.
 
 {conditions}
 
-- **ours**, **theirs**: processor seconds of one call on the whole batch, the median of all turns; steps of long constructions are
-  measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
+- **ours**, **theirs**: processor seconds of one call on the whole batch, the median of all turns; steps of long
+  constructions are measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
 - **ratio**: theirs by ours.
-- **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The floor shows
-  what is left to gain without leaving products out.
+- **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
+  floor shows what is left to gain without leaving products out.
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
   ours by floor cannot be had.
-- **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides. Sampling draws
-  on both sides from other random numbers, and has none.
+- **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides.
+  Sampling draws on both sides from other random numbers, and has none.
 """
 COLUMNS = (
     "model",
@@ -89,7 +89,8 @@ def conditions(rows: list[dict[str, Any]]) -> str:
     peaks = [row["peak_gflops"] for row in rows]
     return (
         f"Machine: {_one_of(machines, 'processor')}, {_one_of(machines, 'cores')} cores shared with other work (load average"
-        f" {min(loads):.0f} to {max(loads):.0f} while measuring, so processor time is compared and wall time left out), one thread,"
+        f" {min(loads):.0f} to {max(loads):.0f} while measuring, so processor time is compared and wall time left out),"
+        " one thread,"
         f" PyTorch {_one_of(machines, 'torch')}, {_one_of(machines, 'day')}. A product of two 1024 x 1024 matrices reached"
         f" {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s between the turns (median {statistics.median(peaks):.0f})."
     )
@@ -101,7 +102,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
     slow = [row for row in rows if _ratio(row) < 2]
     bound = [row for row in slow if row["floor_cpu"] / row["ours_cpu"] >= 0.85]
     text = f"{len(rows)} rows: {sum(r >= 2 for r in ratios)} at 2 times or more, {sum(r < 1 for r in ratios)} below 1;"
-    return f"{text} the median is {statistics.median(ratios):.1f}. Of the {len(slow)} below 2, {len(bound)} are at 85 % of their floor or above."
+    text = f"{text} the median is {statistics.median(ratios):.1f}."
+    return f"{text} Of the {len(slow)} below 2, {len(bound)} are at 85 % of their floor or above."
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -25,7 +25,8 @@ CASES = (
     Case("sit", "tsp", 100, "update", 32),
 )
 SIZES = {
-    "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "encoder_layer_num": 6, "decoder_layer_num": 6, "qkv_dim": 16, "head_num": 8,
+    "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "encoder_layer_num": 6, "decoder_layer_num": 6, "qkv_dim": 16,
+    "head_num": 8,
     "ff_hidden_dim": 512, "logit_clipping": 10, "mode": "test", "use_k_nearest": False, "k_nearest_num": 1000,
 }  # fmt: skip
 

@@ -19,7 +19,9 @@ def without(*names: str, **values: Any) -> None:
         if name in sys.modules or (whole not in sys.modules and importlib.util.find_spec(whole) is not None):
             continue
         module = types.ModuleType(name)
-        module.__spec__ = importlib.machinery.ModuleSpec(name, None)  # who looks for the package must not stumble
+        module.__spec__ = importlib.machinery.ModuleSpec(
+            name, None
+        )  # who looks for the package must not stumble
         module.__path__ = []  # type: ignore[attr-defined]
         for key, value in values.items():
             setattr(module, key, value)
