@@ -20,7 +20,8 @@ import typer
 
 from nco_bench import __version__
 from nco_bench.cli.heartbeat import heartbeat
-from nco_bench.cli.helping import COMPLETING, dress
+from nco_bench.cli.helping import dress
+from nco_bench.cli.options import COMPLETING
 from nco_bench.interrupts import insist
 
 COMMANDS = (

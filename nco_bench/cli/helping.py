@@ -6,9 +6,7 @@ import os
 from typing import Any
 
 from nco_bench.cli.examples import EXAMPLES
-
-COMPLETING = "_NCO_BENCH_COMPLETE"
-"""Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""
+from nco_bench.cli.options import COMPLETING
 
 TYPES = {
     "data": "DATASET", "solvers": "SOLVER", "solver_a": "SOLVER", "solver_b": "SOLVER", "reference": "SOLVER",

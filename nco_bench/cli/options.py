@@ -46,3 +46,6 @@ TimeLimit = Annotated[
 DEFAULT_RESULTS = Path("results/runs")
 DEFAULT_FOLDERS = [DEFAULT_RESULTS]
 DEFAULT_INSTANCES = Path("instances")
+
+COMPLETING = "_NCO_BENCH_COMPLETE"
+"""Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""

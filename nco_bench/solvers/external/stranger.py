@@ -1,7 +1,7 @@
 """Solvers of a user's file or of an installed package, in a process of their own.
 
-`StrangerSolver` follows the solver's protocol here and calls the real one there (`isolation.foreign`). A crash, an exit or a
-hang costs the instance in hand; the process is then started anew.
+`StrangerSolver` follows the solver's protocol here and calls the real one there (`room`, through `isolation.foreign`). A
+crash, an exit or a hang costs the instance in hand; the process is then started anew.
 """
 
 from __future__ import annotations
@@ -17,69 +17,15 @@ from nco_bench.cards import Card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.isolation.foreign import ChildDiedError, ForeignProcess
-from nco_bench.isolation.transport import pack_instances, unpack_instances
+from nco_bench.isolation.transport import pack_instances
 from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
 
-MAKER = f"{__name__}:Room"
+MAKER = "nco_bench.solvers.external.room:Room"
 IMPORT_SECONDS = 300.0
 CLOSE_SECONDS = 5.0
 GRACE = (1.1, 2.0)
 """How much longer than its time limit a batch may take before it is killed: factor and seconds."""
-
-Described = list[dict[str, Any]]
-
-
-class Room:
-    """What lives in the child: the file (or the installed package) and, once it is made, the solver.
-
-    Parameters
-    ----------
-    file
-        The user's file; empty for a solver of an installed package.
-    """
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._solver: Any = None
-        self._dataset: Any = None
-
-    def describe(self) -> Described:
-        """Import the file and tell what solvers it registers."""
-        from nco_bench.solvers.registry import import_file
-
-        cards = import_file(Path(self._file)).values()
-        return [
-            {key: getattr(one, key) for key in ("name", "problems", "paper", "version", "decodings")}
-            for one in cards
-        ]
-
-    def create(self, name: str, options: Any) -> None:
-        """Make the solver; its options say that it is in its own process."""
-        from nco_bench.solvers import registry
-
-        info = registry.import_file(Path(self._file))[name] if self._file else registry.find(name)
-        choice = registry.SolverChoice(info, options, name)
-        self._solver = registry.create(choice, alone=True)
-
-    def look(self, dataset: Dataset) -> None:
-        """Take the dataset that later calls are about."""
-        self._dataset = dataset
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the solver."""
-        return getattr(self._solver, method)(*arguments)
-
-    def ask_of_dataset(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the solver with the dataset."""
-        return getattr(self._solver, method)(self._dataset, *arguments)
-
-    def solve(self, block: Any, seed: int, time_limit: float | None, progress: Progress) -> Sequence[Outcome]:
-        """Solve instances that `pack_instances` packed."""
-        return self._solver.solve(
-            unpack_instances(block), seed=seed, time_limit=time_limit, progress=progress
-        )
-
 
 _loaded: dict[str, ForeignProcess] = {}
 """Processes that have imported a file to describe it, by file, until the first solver of it takes one over."""
