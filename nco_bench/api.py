@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from nco_bench.datasets import formats
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset, load_path
 from nco_bench.problems import Instance
@@ -351,6 +350,8 @@ def score(
         path = Path(instance)
         instance = load_path(path) if path.is_file() or path.suffix else load(instance)
     if isinstance(solution, str | Path):
+        from nco_bench.datasets import formats
+
         solution = formats.read_solution(Path(solution), only(instance))
     return score_instance(instance, solution, convention)
 

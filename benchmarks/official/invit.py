@@ -10,7 +10,7 @@ import torch
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.stepwise.decode import decode_local_views
+from nco_bench.solvers.stepwise.local_steps import decode_local_views
 from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn, routes

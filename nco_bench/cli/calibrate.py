@@ -32,7 +32,7 @@ def calibrate(
     from nco_bench.runs.calibrating import calibrate as fit
     from nco_bench.runs.request import resolve_device
     from nco_bench.weights.calibration import calibration_path, write_calibration
-    from nco_bench.weights.pulling import find
+    from nco_bench.weights.choice import find
 
     wanted = whole_numbers("--sizes", sizes, least=2)
     tried = None if grid is None else factors("--grid", grid)

@@ -3,10 +3,11 @@
 Looked up in this order:
 
 1. a path to any supported file;
-2. a library or test-set name (``tsplib``, ``tsplib/berlin52``, ``cvrplib:X``, ``fu_tsp500``);
-3. a generated name (``tsp100``, ``tsp10000:clustered:seed=7:count=16``, ``kool-tsp100``), which means the same instances
+2. a generated name (``tsp100``, ``tsp10000:clustered:seed=7:count=16``, ``kool-tsp100``), which means the same instances
    whatever is stored. They are read from a stored set that begins with them, else generated on the spot, and have the
-   references of all stored sets of their stream.
+   references of all stored sets of their stream;
+3. a library or test-set name (``tsplib``, ``tsplib/berlin52``, ``cvrplib:X``, ``fu_tsp500``). None of them is a generated
+   name as well, so that what reads libraries is only loaded for theirs.
 
 Whatever it is, the reference ledger's better solutions are laid over it.
 """
@@ -17,10 +18,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from nco_bench.datasets import formats, ledger
+from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate_spec
-from nco_bench.datasets.libraries import library_names, resolve_library
 from nco_bench.datasets.names import TASKS, GenerationSpec, examples, generated_aliases, parse_generated
 from nco_bench.datasets.places import Places
 from nco_bench.datasets.storage import load_saved
@@ -51,27 +51,32 @@ def _find(name: str, places: Places) -> Dataset:
         (".", "/")
     ):
         raise BadInputError(f"{name}: {'is a folder, not a file' if path.is_dir() else 'no such file'}.")
-    found = resolve_library(name, places.instances, places.mirror)
-    if found is None and name.startswith("lra-"):
+    if name.startswith("lra-"):
         from nco_bench.datasets import lra
 
         found = lra.resolve(name, places.instances, places.mirror)
-    if found is not None:
-        return found
+        if found is not None:
+            return found
     spec = parse_generated(name)
-    if spec is None:
+    return _generated(spec, places.instances) if spec is not None else _published(name, places)
+
+
+def _published(name: str, places: Places) -> Dataset:
+    from nco_bench.datasets.libraries import library_names, resolve_library
+
+    found = resolve_library(name, places.instances, places.mirror)
+    if found is None:
         known = [*examples(), *generated_aliases(), *library_names()]
-        hint = (
-            "It is a folder; name a file in it."
-            if name and path.is_dir()
-            else "See 'nco-bench list datasets'."
-        )
+        is_folder = name and Path(name).is_dir()
+        hint = "It is a folder; name a file in it." if is_folder else "See 'nco-bench list datasets'."
         raise UnknownNameError("dataset", name, known, hint)
-    return _generated(spec, places.instances)
+    return found
 
 
 def load_path(path: Path) -> Dataset:
     """Read a file: our own npz (with its manifest beside it), or any format of `nco_bench.datasets.formats`."""
+    from nco_bench.datasets import formats
+
     if path.suffix == ".npz" and (_has_manifest(path) or formats.detect(path) == OWN_FORMAT):
         return load_saved(path)
     return formats.read_file(path)

@@ -27,7 +27,7 @@ from nco_bench.reports.figures.networks import wilson
 from nco_bench.runs.references import ReferenceRun, compute_references
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.solvers.stepwise.policy import RoutingNodes
-from nco_bench.weights.pulling import find
+from nco_bench.weights.choice import find
 from nco_bench.weights.store import WeightsFile, load_into
 
 FloatArray = NDArray[np.float64]

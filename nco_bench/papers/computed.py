@@ -117,7 +117,7 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
     """
     from nco_bench.errors import BadWeightsError
     from nco_bench.weights.calibration import read_calibration
-    from nco_bench.weights.pulling import find
+    from nco_bench.weights.choice import find
 
     found: dict[tuple[str, str], Judged] = {}
     for row in table.rows:

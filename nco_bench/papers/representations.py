@@ -23,7 +23,7 @@ from nco_bench.reports.figures.networks import AttentionPanel, Features, Sighted
 from nco_bench.solvers.network import RANDOM_WEIGHTS, to_unit_square
 from nco_bench.solvers.path.policy import PathNodes, PathState, gather_rows
 from nco_bench.solvers.registry import choose
-from nco_bench.weights.pulling import find
+from nco_bench.weights.choice import find
 from nco_bench.weights.store import load_into
 
 FIRST_STEP = 1

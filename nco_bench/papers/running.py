@@ -199,8 +199,7 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
         What they are for.
     """
     from nco_bench.cards import card
-    from nco_bench.weights.choice import default_weights
-    from nco_bench.weights.pulling import find
+    from nco_bench.weights.choice import default_weights, find
 
     info = card(name)
     if info.kind != "neural" or weights == "random" or problem not in info.problems:

@@ -21,8 +21,8 @@ from nco_bench.runs.solving import solve_batch
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated
+from nco_bench.weights.choice import find
 from nco_bench.weights.manifest import Manifest, names_seed
-from nco_bench.weights.pulling import find
 
 COARSE, FINE = 0.2, 0.05
 """Steps of the search where no grid is given: around 1, on to where lengths rise again, then finer around the best."""

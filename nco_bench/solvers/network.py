@@ -26,8 +26,7 @@ from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
-from nco_bench.weights.choice import at_hand, default_weights, how_to_get
-from nco_bench.weights.pulling import find
+from nco_bench.weights.choice import at_hand, default_weights, find, how_to_get
 from nco_bench.weights.store import WeightsFile, load_into
 
 RANDOM_WEIGHTS = "random"

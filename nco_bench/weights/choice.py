@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.cards import Card, network_card, official_weights, weights_owner
-from nco_bench.weights.store import INSTALL, SUFFIX, cache_folder, is_separate, weights_folders
+from nco_bench.errors import BadWeightsError
+from nco_bench.weights.store import (
+    INSTALL,
+    SUFFIX,
+    WeightsFile,
+    cache_folder,
+    is_separate,
+    resolve,
+    weights_folders,
+)
 
 LABELS = "labels.npz"
 LABELLED = {
@@ -124,3 +133,38 @@ def _kept(name: str) -> str:
     path = cache_folder() / f"{name}{SUFFIX}"
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def find(name: str, model: str, problem: str) -> WeightsFile:
+    """Find weights by name or path; official ones that a mirror holds are imported on the way.
+
+    ``official-tsp100`` means ``MODEL-official-tsp100``.
+
+    Raises
+    ------
+    BadWeightsError
+        When they are missing, damaged, changed, or for another model.
+    """
+    table = official_weights()
+    full = next((n for n in (name, f"{model}-{name}", f"{weights_owner(model)}-{name}") if n in table), None)
+    if full is None:
+        by_default = name in (model, f"{model}-{problem}")
+        return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")
+    if not (cache_folder() / f"{full}.safetensors").is_file():
+        from nco_bench.weights.pulling import in_mirror, pull
+
+        if in_mirror(table[full]) is None:
+            raise BadWeightsError(
+                f"The official weights {full} are not here; get them with 'nco-bench weights pull {full}'."
+            )
+        pull(full, lambda _: None)
+    return resolve(full, model, problem)
+
+
+def _remedy(model: str, problem: str) -> str:
+    """Say which command gets weights of a model, for the end of a message."""
+    advice = how_to_get(model, problem)
+    verb = {"pull": "get official ones with", "train": "make them with"}.get(
+        advice.state, f"{advice.before} and run"
+    )
+    return f"{verb} '{advice.command}'"

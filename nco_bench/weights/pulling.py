@@ -17,12 +17,11 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from nco_bench.cards import OfficialFile, cards, official_weights, weights_owner
+from nco_bench.cards import OfficialFile, cards, official_weights
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.progress import BYTES, opened, tracked
-from nco_bench.weights.choice import how_to_get
 from nco_bench.weights.manifest import manifest_path
-from nco_bench.weights.store import WeightsFile, cache_folder, resolve, verify
+from nco_bench.weights.store import WeightsFile, cache_folder, verify
 
 REMEDY = (
     "Others are made by 'nco-bench train MODEL', or downloaded from their authors and read by "
@@ -33,39 +32,6 @@ BLOCK = 1 << 20
 MAX_BYTES = 500 << 20
 PARTIAL, NOTHING_BEYOND = 206, 416
 """Statuses of HTTP for an answer to a request that names a range."""
-
-
-def find(name: str, model: str, problem: str) -> WeightsFile:
-    """Find weights by name or path; official ones that a mirror holds are imported on the way.
-
-    ``official-tsp100`` means ``MODEL-official-tsp100``.
-
-    Raises
-    ------
-    BadWeightsError
-        When they are missing, damaged, changed, or for another model.
-    """
-    table = official_weights()
-    full = next((n for n in (name, f"{model}-{name}", f"{weights_owner(model)}-{name}") if n in table), None)
-    if full is None:
-        by_default = name in (model, f"{model}-{problem}")
-        return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")
-    if not (cache_folder() / f"{full}.safetensors").is_file():
-        if in_mirror(table[full]) is None:
-            raise BadWeightsError(
-                f"The official weights {full} are not here; get them with 'nco-bench weights pull {full}'."
-            )
-        pull(full, lambda _: None)
-    return resolve(full, model, problem)
-
-
-def _remedy(model: str, problem: str) -> str:
-    """Say which command gets weights of a model, for the end of a message."""
-    advice = how_to_get(model, problem)
-    verb = {"pull": "get official ones with", "train": "make them with"}.get(
-        advice.state, f"{advice.before} and run"
-    )
-    return f"{verb} '{advice.command}'"
 
 
 def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:

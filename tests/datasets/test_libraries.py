@@ -12,6 +12,7 @@ import pytest
 
 from nco_bench.datasets import catalog
 from nco_bench.datasets.libraries import library_entries, library_names, resolve_library, select
+from nco_bench.datasets.names import parse_generated
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import problem
 
@@ -170,3 +171,9 @@ def test_a_changed_test_set_is_refused(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "testsets" / "fu_tsp500.npz").write_bytes(bytes(content))
     with pytest.raises(BadInputError, match=r"not .*; run 'nco-bench instances pull fu_tsp500'"):
         resolve_library("fu_tsp500", tmp_path)
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_no_name_of_a_library_is_that_of_a_generated_set(name: str) -> None:
+    """Generated names are asked first (`load_dataset`), so a library's must not look like one."""
+    assert parse_generated(name) is None

@@ -51,6 +51,7 @@ def test_weights_that_ship_stand_in_where_the_official_ones_are_not_at_hand(
     monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
     monkeypatch.setattr("nco_bench.weights.store.cache_folder", lambda: tmp_path)
     monkeypatch.setattr("nco_bench.weights.pulling.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("nco_bench.weights.choice.cache_folder", lambda: tmp_path)
     weights_missing.cache_clear()
     assert weights_at_hand("lehd", ("official-tsp100", "lehd"), "tsp") == (("lehd",), "")
     chosen, reason = weights_at_hand("lehd", ("official-tsp100", "lehd-of-nobody"), "tsp")

@@ -14,6 +14,7 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.seals import unseal_document
 from nco_bench.solvers.sequences.task_networks import build_task_network
+from nco_bench.weights.choice import find
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
     Manifest,
@@ -23,7 +24,6 @@ from nco_bench.weights.manifest import (
     read_manifest,
     sha256_of,
 )
-from nco_bench.weights.pulling import find
 from nco_bench.weights.store import (
     SHIPPED,
     WeightsFile,

@@ -7,7 +7,7 @@ from pathlib import Path
 from nco_bench.reports.figures.networks import ScaleCurve, coordinate_scales
 from nco_bench.reports.figures.style import checked_target
 from nco_bench.weights.calibration import read_calibration
-from nco_bench.weights.pulling import find
+from nco_bench.weights.choice import find
 
 
 def draw_calibration(model: str, weights: str | None, out: Path) -> Path:

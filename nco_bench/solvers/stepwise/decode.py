@@ -1,6 +1,6 @@
 """From raw instances to solutions, with any stepwise policy and any decoding that fits it.
 
-`decode_encode_once` is for policies that see all nodes, `decode_local_views` for those that see a few. Instances, copies
+`decode_encode_once` is for policies that see all nodes; those that see a few have theirs in `local_steps`. Instances, copies
 of them, starts and samples are cut into groups, so that memory stays bounded; an instance is encoded once (eight times
 with ``x8``). Which samples are drawn does not depend on the groups.
 
@@ -22,7 +22,6 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
-from nco_bench.solvers.decoding.draws import mixed, scaled, streams, uniform
 from nco_bench.solvers.decoding.inputs import check_instances
 from nco_bench.solvers.decoding.search import (
     Choose,
@@ -36,9 +35,7 @@ from nco_bench.solvers.decoding.search import (
 )
 from nco_bench.solvers.decoding.spec import Decoding
 from nco_bench.solvers.decoding.symmetries import SYMMETRIES, best_of, symmetries
-from nco_bench.solvers.decoding.turns import turns
-from nco_bench.solvers.stepwise.local_steps import LocalViews
-from nco_bench.solvers.stepwise.policy import EncodeOncePolicy, LocalViewPolicy
+from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import (
     Demands,
     RoutingProblem,
@@ -55,15 +52,7 @@ NODES_AT_A_TIME = PerDevice(cpu=2**12, gpu=2**20)
 ENTRIES_AT_A_TIME = PerDevice(cpu=5 * 2**13, gpu=2**25)
 """Scores (instances x trajectories x nodes) that are held at once."""
 
-ROWS_AT_A_TIME = PerDevice(cpu=64, gpu=4096)
-"""Local views: partial solutions that are built together: on a CPU as many as its cache holds."""
-
-VIEWED_AT_A_TIME = PerDevice(cpu=2**22, gpu=2**27)
-"""Local views: partial solutions x nodes that are held at once."""
-
 NAMES = ("greedy", "sample", "multistart", "beam")
-START_STEP = 1 << 20
-"""A step number that no angle is drawn with."""
 
 
 def check_decoding(decoding: Decoding, copies: int | None = None) -> None:
@@ -137,7 +126,7 @@ def decode_encode_once(
         count = float32_demands if float32_loads else cvrp_demands
         demands = count(demand.to(device), capacity.to(device))
     seeds = (torch.arange(len(coords)) if seeds is None else seeds).to(device)
-    task = _Task(
+    task = Task(
         lambda problem: EncodeOnce(network, problem, network.encode(problem.nodes())),
         decoding,
         max(1, ENTRIES_AT_A_TIME.on(device) // nodes),
@@ -145,75 +134,10 @@ def decode_encode_once(
     )
     versions = symmetries(seen) if copies > 1 else seen
     own = seeds[:, None] * SYMMETRIES + torch.arange(copies, device=device)
-    return _shortest(task, coords.to(device), versions, demands, own.flatten())
+    return shortest(task, coords.to(device), versions, demands, own.flatten())
 
 
-@torch.inference_mode()
-def decode_local_views(
-    policy: nn.Module,
-    coords: Tensor,
-    demand: Tensor | None = None,
-    capacity: Tensor | None = None,
-    *,
-    decoding: Decoding,
-    seeds: Tensor | None = None,
-    copies: int = 1,
-) -> list[NDArray[np.int64]]:
-    """Solve a batch of instances of one size.
-
-    Parameters
-    ----------
-    policy
-        A local-view policy in evaluation mode; its ``problem`` decides what is expected. Work is done on its device.
-    coords
-        ``(B, N, 2)`` floats; for the CVRP row 0 is the depot.
-    demand, capacity
-        CVRP: ``(B, N)`` whole numbers with 0 for the depot, and ``(B,)``.
-    decoding
-        ``greedy``, ``sample:K``, ``beam:K``, ``multistart[:K]``, each also with ``+x8``. Policies that do not choose their
-        first node start at node 0 (CVRP: customer 1); sample c of theirs starts at node c, turned copies at random ones.
-    seeds
-        ``(B,)`` int64, one per instance, for samples and turns; 0, 1, ... if None.
-    copies
-        Turned copies of each instance, the original among them, see `nco_bench.solvers.decoding.turns`; the best one counts.
-
-    Returns
-    -------
-    list of arrays
-        TSP: permutations of 0 ... N - 1. CVRP: customers 1 ... N - 1 with 0 for each depot visit, at both ends too.
-
-    Raises
-    ------
-    BadInputError
-        If the tensors do not fit the policy's problem or each other, or the decoding does not fit these policies.
-    """
-    check_decoding(decoding, copies)
-    check_instances(str(policy.problem), coords, demand, capacity, whole_numbers=True)
-    network, like = cast("LocalViewPolicy", policy), next(policy.parameters())
-    device, nodes = like.device, coords.shape[1]
-    seen = coords.to(device, like.dtype)
-    demands = None
-    if demand is not None and capacity is not None:
-        demands = cvrp_demands(demand.to(device), capacity.to(device))
-    seeds = (torch.arange(len(coords)) if seeds is None else seeds).to(device)
-    rows = min(ROWS_AT_A_TIME.on(device), VIEWED_AT_A_TIME.on(device) // nodes)
-    task = _Task(
-        lambda problem: LocalViews(network, problem, problem.nodes()), decoding, max(1, rows), double=True
-    )
-    if decoding.augmentation > 1:
-        copies, versions = SYMMETRIES, symmetries(seen)
-    else:
-        versions = turns(seen, copies, seeds) if copies > 1 else seen
-    number = torch.arange(copies, device=device)
-    own = (mixed(seeds)[:, None] + number).flatten()
-    shift = None
-    if decoding.augmentation == 1 and decoding.name != "multistart":
-        random = scaled(uniform(streams(own, 0, 1), START_STEP), nodes - (demands is not None))
-        shift = torch.where(number.repeat(len(seeds))[:, None] > 0, random, 0)
-    return _shortest(task, coords.to(device), versions, demands, own, shift)
-
-
-class _Policy(Steps[Any, Any], Protocol):
+class Policy(Steps[Any, Any], Protocol):
     """A policy at work."""
 
     @property
@@ -229,7 +153,7 @@ class _Policy(Steps[Any, Any], Protocol):
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """What stays the same during one call.
 
     Attributes
@@ -244,15 +168,15 @@ class _Task:
         As in `sampling`.
     """
 
-    at_work: Callable[[RoutingProblem], _Policy]
+    at_work: Callable[[RoutingProblem], Policy]
     decoding: Decoding
     rows: int
     instances: int = 2**20
     double: bool = False
 
 
-def _shortest(
-    task: _Task,
+def shortest(
+    task: Task,
     coords: Tensor,
     versions: Tensor,
     demands: Demands | None,
@@ -277,7 +201,7 @@ def _shortest(
 
 
 def _groups(
-    task: _Task, policy: _Policy, seeds: Tensor, shift: Tensor | None, total: int
+    task: Task, policy: Policy, seeds: Tensor, shift: Tensor | None, total: int
 ) -> Iterator[Trajectories]:
     """Yield the trajectories of some versions, ``(V, P, T)``, group by group."""
     starts = _starts(task.decoding, policy, shift, total)
@@ -294,7 +218,7 @@ def _groups(
         yield construct(policy, begun, choose)
 
 
-def _starts(decoding: Decoding, policy: _Policy, shift: Tensor | None, total: int) -> Tensor | None:
+def _starts(decoding: Decoding, policy: Policy, shift: Tensor | None, total: int) -> Tensor | None:
     """Return the first nodes that are given, ``(V, P)``, moved on by ``(V, 1)``; None where the policy chooses them."""
     problem = policy.problem
     cvrp, device = problem.demands is not None, problem.coords.device

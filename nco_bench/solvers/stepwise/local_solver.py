@@ -16,7 +16,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors
 from nco_bench.solvers.protocol import Outcome, SolverOptions
-from nco_bench.solvers.stepwise.decode import ROWS_AT_A_TIME, check_decoding, decode_local_views, trajectories
+from nco_bench.solvers.stepwise.decode import check_decoding, trajectories
+from nco_bench.solvers.stepwise.local_steps import ROWS_AT_A_TIME, decode_local_views
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy
 
 

@@ -1,4 +1,4 @@
-"""One step of local-view policies (INViT, DGL), as the loops of `nco_bench.solvers.decoding.search` take it (`LocalViews`).
+"""Decoding of local-view policies (INViT, DGL), and their step as the loops of `decoding.search` take it (`LocalViews`).
 
 Loads are whole numbers.
 
@@ -9,13 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from nco_bench.nn.device import PerDevice
+from nco_bench.solvers.decoding.draws import mixed, scaled, streams, uniform
+from nco_bench.solvers.decoding.inputs import check_instances
 from nco_bench.solvers.decoding.search import Move
+from nco_bench.solvers.decoding.spec import Decoding
+from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
+from nco_bench.solvers.decoding.turns import turns
+from nco_bench.solvers.stepwise.decode import Task, check_decoding, shortest
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy, Options, RoutingNodes, Walk
-from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands
+
+ROWS_AT_A_TIME = PerDevice(cpu=64, gpu=4096)
+"""Local views: partial solutions that are built together: on a CPU as many as its cache holds."""
+
+VIEWED_AT_A_TIME = PerDevice(cpu=2**22, gpu=2**27)
+"""Local views: partial solutions x nodes that are held at once."""
+
+START_STEP = 1 << 20
+"""A step number that no angle is drawn with."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +166,68 @@ def _loaded(
     used = torch.where(home, torch.zeros_like(used), used) + added
     capacity = demands.capacity.repeat_interleave(len(node) // batch)
     return used, (capacity - used).to(like.dtype) / capacity.to(like.dtype)
+
+
+@torch.inference_mode()
+def decode_local_views(
+    policy: nn.Module,
+    coords: Tensor,
+    demand: Tensor | None = None,
+    capacity: Tensor | None = None,
+    *,
+    decoding: Decoding,
+    seeds: Tensor | None = None,
+    copies: int = 1,
+) -> list[NDArray[np.int64]]:
+    """Solve a batch of instances of one size.
+
+    Parameters
+    ----------
+    policy
+        A local-view policy in evaluation mode; its ``problem`` decides what is expected. Work is done on its device.
+    coords
+        ``(B, N, 2)`` floats; for the CVRP row 0 is the depot.
+    demand, capacity
+        CVRP: ``(B, N)`` whole numbers with 0 for the depot, and ``(B,)``.
+    decoding
+        ``greedy``, ``sample:K``, ``beam:K``, ``multistart[:K]``, each also with ``+x8``. Policies that do not choose their
+        first node start at node 0 (CVRP: customer 1); sample c of theirs starts at node c, turned copies at random ones.
+    seeds
+        ``(B,)`` int64, one per instance, for samples and turns; 0, 1, ... if None.
+    copies
+        Turned copies of each instance, the original among them, see `nco_bench.solvers.decoding.turns`; the best one counts.
+
+    Returns
+    -------
+    list of arrays
+        TSP: permutations of 0 ... N - 1. CVRP: customers 1 ... N - 1 with 0 for each depot visit, at both ends too.
+
+    Raises
+    ------
+    BadInputError
+        If the tensors do not fit the policy's problem or each other, or the decoding does not fit these policies.
+    """
+    check_decoding(decoding, copies)
+    check_instances(str(policy.problem), coords, demand, capacity, whole_numbers=True)
+    network, like = cast("LocalViewPolicy", policy), next(policy.parameters())
+    device, nodes = like.device, coords.shape[1]
+    seen = coords.to(device, like.dtype)
+    demands = None
+    if demand is not None and capacity is not None:
+        demands = cvrp_demands(demand.to(device), capacity.to(device))
+    seeds = (torch.arange(len(coords)) if seeds is None else seeds).to(device)
+    rows = min(ROWS_AT_A_TIME.on(device), VIEWED_AT_A_TIME.on(device) // nodes)
+    task = Task(
+        lambda problem: LocalViews(network, problem, problem.nodes()), decoding, max(1, rows), double=True
+    )
+    if decoding.augmentation > 1:
+        copies, versions = SYMMETRIES, symmetries(seen)
+    else:
+        versions = turns(seen, copies, seeds) if copies > 1 else seen
+    number = torch.arange(copies, device=device)
+    own = (mixed(seeds)[:, None] + number).flatten()
+    shift = None
+    if decoding.augmentation == 1 and decoding.name != "multistart":
+        random = scaled(uniform(streams(own, 0, 1), START_STEP), nodes - (demands is not None))
+        shift = torch.where(number.repeat(len(seeds))[:, None] > 0, random, 0)
+    return shortest(task, coords.to(device), versions, demands, own, shift)

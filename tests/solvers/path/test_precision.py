@@ -10,7 +10,7 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path.decode import decode_path
 from nco_bench.solvers.path.precision import at_precision
-from nco_bench.weights.pulling import find
+from nco_bench.weights.choice import find
 from nco_bench.weights.store import load_into
 
 

@@ -13,7 +13,7 @@ from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.decoding.turns import turned, turns
 from nco_bench.solvers.path.problem import tour_lengths
-from nco_bench.solvers.stepwise.decode import decode_local_views
+from nco_bench.solvers.stepwise.local_steps import decode_local_views
 
 SMALL = {
     "invit-3v": {"width": 16, "heads": 2, "ffn": 16, "candidates": 4, "middle": 6, "widest": 8},
