@@ -13,16 +13,13 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-from safetensors.torch import load_file  # noqa: E402
+
+from official_layouts import FIXTURES, checkpoint, random_state  # noqa: E402
 
 from nco_bench import cards  # noqa: E402
 from nco_bench.cli.app import run  # noqa: E402
 from nco_bench.errors import BadWeightsError  # noqa: E402
 from nco_bench.weights import pulling  # noqa: E402
-
-NAME = "dgl-official-tsp100"
-SIZES = {48: 128, 96: 512}
-"""Sizes of the fixture -> those of the published model."""
 
 
 @pytest.fixture
@@ -39,41 +36,26 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         http.shutdown()
 
 
+@pytest.mark.parametrize("name", FIXTURES)
 def test_an_official_file_comes_through_byte_for_byte_and_runs(
-    server: Path, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, server: Path, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generator = torch.Generator().manual_seed(0)
-    state = {
-        key.removeprefix("state_dict."): torch.randn(
-            [SIZES.get(n, n) for n in value.shape], generator=generator
-        )
-        / 16
-        for key, value in load_file(shared / "parity" / "dgl-tsp.safetensors").items()
-        if key.startswith("state_dict.")
-    }
-    entry = cards.official_weights()[NAME]
+    entry = cards.official_weights()[name]
     file = server / entry.repository / entry.path
     file.parent.mkdir(parents=True)
-    torch.save({"model_state_dict": state}, file)
+    state = random_state(name, shared / "parity")
+    torch.save(checkpoint(name, state), file)
     with pytest.raises(BadWeightsError, match=r"is not .* expected " + entry.git_blob_sha1[:12]):
-        pulling.pull(NAME, lambda _: None)  # random weights are not the authors'
+        pulling.pull(name, lambda _: None)  # random weights are not the authors'
 
     content = file.read_bytes()
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-    table = {**cards.official_weights(), NAME: replace(entry, git_blob_sha1=blob)}
+    table = {**cards.official_weights(), name: replace(entry, git_blob_sha1=blob)}
     monkeypatch.setattr(pulling, "official_weights", lambda: table)
-    (pulled,) = pulling.pull(NAME, lambda _: None)
+    (pulled,) = pulling.pull(name, lambda _: None)
     (kept,) = (tmp_path / "cache" / "weights" / "downloads").glob(f"{blob}*")
     assert kept.read_bytes() == content
     assert pulled.manifest.recipe["imported_sha256"] == hashlib.sha256(content).hexdigest()
-    command = [
-        "run",
-        "dgl",
-        "--weights",
-        NAME,
-        "--data",
-        "tsp20:count=1",
-        "--results",
-        str(tmp_path / "runs"),
-    ]
+    data = f"{'cvrp' if 'cvrp' in name else 'tsp'}20:count=1"
+    command = ["run", entry.model, "--weights", name, "--data", data, "--results", str(tmp_path / "runs")]
     assert run([*command, "--instances", str(tmp_path / "instances")]) == 0

@@ -124,6 +124,11 @@ def _default_dict(_factory: Any = None, items: Any = ()) -> dict[Any, Any]:
     return _DictWithAttributes(_ordered(items))
 
 
+def _members(items: Any = ()) -> list[Any]:
+    """A set, as a list: POMO's trainers, and those made of them, keep the names of their logs in one."""
+    return list(items)
+
+
 def _factory(*_: Any) -> Any:
     raise RefusedError("a call of a Python type")
 
@@ -141,8 +146,9 @@ def _names(storage_from_bytes: Callable[[Any], Any]) -> dict[tuple[str, str], Ca
         ("torch", "device"): lambda kind="cpu", *_: str(kind),
         ("torch.storage", "_load_from_bytes"): storage_from_bytes,
     }
-    for name in ("list", "dict", "int", "float", "set"):
+    for name in ("list", "dict", "int", "float"):
         table["builtins", name] = _factory
+    table["builtins", "set"] = table["builtins", "frozenset"] = _members
     return table
 
 
