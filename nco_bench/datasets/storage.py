@@ -8,8 +8,6 @@ content hash, so a damaged or edited file is refused.
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
+from nco_bench.datasets.formats.reading import read_npz
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.files import READABLE, replacing, write
 from nco_bench.problems import PROBLEMS, problem
@@ -101,7 +100,7 @@ def load_saved(path: Path) -> Dataset:
         For a missing or damaged file, or content that does not have the hash in its manifest.
     """
     manifest = _read_manifest(path.with_suffix(".json"))
-    arrays = _read_npz(path)
+    arrays = read_npz(path, remedy="; make the dataset anew")
     try:
         dataset = _build(manifest, arrays)
     except NcoBenchError as error:
@@ -260,21 +259,3 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"{path}: dataset format {manifest['format']}, this version reads {FORMAT_VERSION}; make the dataset anew."
         )
     return manifest
-
-
-def _read_npz(path: Path) -> Arrays:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except FileNotFoundError:
-        raise BadInputError(f"{path}: no such file.") from None
-    except (
-        OSError,
-        ValueError,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-    ) as error:
-        raise BadInputError(f"{path}: damaged npz ({error}); make the dataset anew.") from error

@@ -6,7 +6,6 @@ A shard is an ordinary dataset of TSP or CVRP instances with reference solutions
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets.formats.reading import read_npz
 from nco_bench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -143,13 +143,7 @@ def in_tour_order(
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in ("coords", "tours", "paths") if key in file.files}
-    except FileNotFoundError:
-        raise BadInputError(f"{path}: no such file of labels.") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInputError(f"{path}: damaged label file ({error}).") from error
+    arrays = read_npz(path, ("coords", "tours", "paths"), "; make the labels anew")
     if "paths" not in arrays and not {"coords", "tours"} <= set(arrays):
         raise BadInputError(
             f"{path}: no arrays coords and tours, and no dataset manifest beside it; not a file of labels."

@@ -86,7 +86,7 @@ def test_hash_depends_on_content_and_convention_only() -> None:
 
 def test_a_truncated_npz_is_refused(stored: Path) -> None:
     stored.write_bytes(stored.read_bytes()[:-200])
-    with pytest.raises(BadInputError, match=r"set\.npz: damaged npz"):
+    with pytest.raises(BadInputError, match=r"set\.npz: not a readable"):
         load_saved(stored)
 
 

@@ -9,7 +9,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +28,8 @@ MAX_BINARY_BYTES = 4096 * MIB
 MAX_LINE_BYTES = 64 * MIB
 """Limit for one line of a line-by-line format; a tour of 1,000,000 nodes is about 45 MiB."""
 HEAD_BYTES = 64 * 1024
+SMALL_BYTES, MAX_SWELLING = 256 * MIB, 200
+"""What is larger than this may not be more than so many times the file that it came from; coordinates shrink to a half."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -66,13 +68,23 @@ def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
     """Read a whole file, decompressed; refuse more than `limit` bytes without reading further."""
     collected = io.BytesIO()  # grows in place; joining pieces would hold everything twice
     with open_plain(path) as stream:
+        packed = path.stat().st_size
         while piece := stream.read(MIB):
-            if collected.tell() + len(piece) > limit:
-                raise BadInputError(
-                    f"{path}: more than {limit // MIB} MiB when uncompressed, the limit for this format."
-                )
             collected.write(piece)
+            refuse_swollen(str(path), packed, collected.tell(), limit)
     return collected.getvalue()
+
+
+def refuse_swollen(source: str, packed: int, plain: int, limit: int) -> None:
+    """Raise `BadInputError` where `packed` bytes make more than `limit`, or so many that they were made to fill memory."""
+    if plain > limit:
+        raise BadInputError(
+            f"{source}: more than {limit // MIB} MiB when uncompressed, the limit for this format."
+        )
+    if plain > max(SMALL_BYTES, packed * MAX_SWELLING):
+        raise BadInputError(
+            f"{source}: {packed:,} bytes swell to more than {plain // MIB} MiB when uncompressed; refused."
+        )
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
@@ -94,34 +106,60 @@ def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path, only: Collection[str] | None = None, remedy: str = "") -> dict[str, NDArray[Any]]:
     """Read the arrays of a NumPy .npz file; object arrays (pickles) are refused.
+
+    Parameters
+    ----------
+    path
+        The file; it may be compressed once more by gzip.
+    only
+        Names of the arrays to read; None for all.
+    remedy
+        What to do about a damaged file, for the message's end.
 
     Raises
     ------
     BadInputError
         When the file is not an .npz archive, is damaged, or needs pickle.
     """
-    data = read_bytes(path, MAX_BINARY_BYTES)
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MAX_BINARY_BYTES:
-                raise BadInputError(f"{path}: more than {MAX_BINARY_BYTES // MIB} MiB when uncompressed.")
+        with zipfile.ZipFile(_seekable(path)) as archive:
+            refuse_swollen_members(archive, str(path))
+            members = {
+                name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")
+            }
             return {
-                member.removesuffix(".npy"): _read_npy(archive, member)
-                for member in archive.namelist()
-                if member.endswith(".npy")
+                key: _read_npy(archive, name) for key, name in members.items() if only is None or key in only
             }
     # zipfile and numpy raise many kinds on damaged bytes; each is the file's fault.
     except BadInputError:
         raise
     except Exception as error:
-        raise BadInputError(f"{path}: not a readable .npz file ({_one_line(error)}).") from None
+        raise BadInputError(f"{path}: not a readable .npz file ({_one_line(error)}){remedy}.") from None
+
+
+def _seekable(path: Path) -> Path | io.BytesIO:
+    with open_plain(path) as stream:
+        if not isinstance(stream, gzip.GzipFile):
+            return path
+    return io.BytesIO(read_bytes(path, MAX_BINARY_BYTES))
+
+
+def refuse_swollen_members(archive: zipfile.ZipFile, source: str) -> None:
+    """Raise `BadInputError` where the members of an archive are larger than it can hold; members may share their bytes."""
+    assert archive.fp is not None
+    packed = archive.fp.seek(0, io.SEEK_END)
+    plain = sum(member.file_size for member in archive.infolist())
+    refuse_swollen(source, packed, plain, max(MAX_BINARY_BYTES, packed))
 
 
 def _read_npy(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
-    data = archive.read(member)
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    with archive.open(member) as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        if stream.read(1):  # at its end the checksum is compared
+            raise ValueError(f"{member} is longer than its header says")
+        return array
 
 
 def _one_line(error: BaseException) -> str:

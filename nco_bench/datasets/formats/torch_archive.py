@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MIB, read_bytes, shown
+from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes, refuse_swollen_members, shown
 from nco_bench.datasets.formats.safe_pickle import ALLOWED, RefusedError, finish, load_one
 from nco_bench.errors import BadInputError
 
@@ -238,8 +238,7 @@ def _nested(source: str, depth: int) -> Callable[[Any], _Storage]:
 
 def _load_zip(data: bytes, source: str, depth: int) -> Any:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(member.file_size for member in archive.infolist()) > MAX_BINARY_BYTES:
-            raise BadInputError(f"{source}: more than {MAX_BINARY_BYTES // MIB} MiB when uncompressed.")
+        refuse_swollen_members(archive, source)
         names = set(archive.namelist())
         program = next((name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")), None)
         if program is None:
