@@ -8,6 +8,7 @@ because others need its node) a file appears, and the processes end with a check
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -201,6 +202,10 @@ def main(asked: str, answer: str, stop: str) -> None:
     from nco_bench.training.run import train
     from nco_bench.training.trainer import TrainingStopped
 
+    rank, size = (
+        int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))
+    )
+    print(f"process {rank + 1} of {size} on {socket.gethostname()}", flush=True)
     keep_freed_memory()
     call = orjson.loads(Path(asked).read_bytes())
     call.pop("total_s", None)
@@ -213,7 +218,7 @@ def main(asked: str, answer: str, stop: str) -> None:
         found: dict[str, Any] = {"result": done.as_dict()}
     except NcoBenchError as error:
         found = {"error": str(error), "stopped": isinstance(error, TrainingStopped)}
-    if os.environ.get("RANK", "0") == "0":
+    if rank == 0:
         write(Path(answer), orjson.dumps(found))
 
 
