@@ -32,7 +32,8 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
 
 
 def test_several_solvers_and_datasets_are_one_submission_and_are_never_computed_twice(place: Place) -> None:
-    line = ("run", "random-insertion", "nearest-neighbor", "--data", "tsp20:count=40", "--data", "tsp30:count=20", *SMALL)  # fmt: skip
+    sets = ("--data", "tsp20:count=40", "--data", "tsp30:count=20")
+    line = ("run", "random-insertion", "nearest-neighbor", *sets, *SMALL)
     first = json.loads(place.call(*line, "--json").stdout)
     assert len(first["cells"]) == 4
     assert place.statuses() == {"ok": 120}
