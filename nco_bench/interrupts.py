@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 AGAIN_SECONDS = 0.02
+OF_A_JOB = frozenset({signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2})
+"""Signals by which SLURM warns the processes of a job."""
 
 
 @contextmanager
@@ -20,6 +22,23 @@ def interrupts_held() -> Iterator[None]:
     A terminal sends it to all processes of a command, and one whose Python still imports would print a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def warnings_held() -> Iterator[None]:
+    """Start processes that never see what SLURM sends a job: its warning of the time limit, or SIGTERM before it kills.
+
+    SLURM sends them to all processes of a job. A solver's process would die of them, and its instance be taken for a
+    failure, though it is the job that ends. Does nothing outside of a job.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
     try:
         yield
     finally:

@@ -42,6 +42,18 @@ AllJobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; 
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", help="Seconds per instance.", callback=positive_seconds)
 ]
+Executor = Annotated[str, typer.Option("--executor", help="local or slurm.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Profile for --executor slurm: its name, or cluster.toml.")
+]
+SlurmSettings = Annotated[
+    list[str] | None,
+    typer.Option("--slurm", help="KEY=VALUE over the profile: partition, time, gpus, ...; repeatable."),
+]
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", help="Return once the jobs are submitted; see 'runs status' and 'runs wait'."),
+]
 
 DEFAULT_RESULTS = Path("results/runs")
 DEFAULT_FOLDERS = [DEFAULT_RESULTS]

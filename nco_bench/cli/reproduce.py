@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
+from nco_bench.cli.options import (
+    DEFAULT_INSTANCES,
+    DEFAULT_RESULTS,
+    Cluster,
+    Detach,
+    Executor,
+    Instances,
+    Json,
+    Results,
+    SlurmSettings,
+)
 
 if TYPE_CHECKING:
     from nco_bench.papers.published import PublishedTable
@@ -61,12 +71,19 @@ def reproduce(
     budget: Annotated[
         str | None, typer.Option("--budget", help="For --fill: wall time such as 9m or 2h.")
     ] = None,
+    executor: Executor = "local",
+    cluster: Cluster = None,
+    slurm: SlurmSettings = None,
+    detach: Detach = False,
     results: Results = DEFAULT_RESULTS,
     instances: Instances = DEFAULT_INSTANCES,
 ) -> int:
-    """Run what a published table needs, and print its numbers beside ours."""
+    """Run what a published table needs, and print its numbers beside ours.
+
+    With --executor slurm all that is missing is one submission; the tables are made of what its jobs stored.
+    """
     from nco_bench.cli.output import RunDisplay, print_json, say
-    from nco_bench.cli.parsing import one_of
+    from nco_bench.cli.parsing import key_values, one_of
     from nco_bench.cli.tables import console
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError, UnknownNameError
@@ -77,6 +94,7 @@ def reproduce(
     from nco_bench.papers.writing import prepare_folder, render, write_tables
     from nco_bench.reports.render.json import document
     from nco_bench.reports.render.terminal import show
+    from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
     from nco_bench.runs.environment import command_line
 
     if long and layout not in (None, "list"):
@@ -85,6 +103,9 @@ def reproduce(
     if list_tables:
         _list(tables_of(paper or "all", table), json)
         return 0
+    refuse_without_slurm(executor, cluster, slurm, detach)
+    if executor == "slurm" and (status or fill):
+        raise BadInputError("--status and --fill work here; leave --executor slurm out.")
     if status or fill or budget is not None:
         from nco_bench.cli.standing import standing
 
@@ -105,7 +126,16 @@ def reproduce(
         raise UnknownNameError("layout", layout, LAYOUTS)
     with RunDisplay() as display:
         runner = Runner(results, Places.from_environment(instances), display, limit, command_line())
-        done = reproduce_tables(wanted, scale, runner)
+        if executor == "slurm":
+            from nco_bench.papers.on_slurm import reproduce_on_slurm
+
+            profile = read_profile(cluster, key_values("--slurm", slurm))
+            found = reproduce_on_slurm(wanted, scale, runner, profile, detach=detach)
+            if found is None:
+                return 0
+            done = found
+        else:
+            done = reproduce_tables(wanted, scale, runner)
     if out is not None:
         for path in write_tables(done, form or "markdown", out, layout or ""):
             say(f"written to {path}")

@@ -10,10 +10,14 @@ import typer
 from nco_bench.cli.options import (
     DEFAULT_INSTANCES,
     DEFAULT_RESULTS,
+    Cluster,
+    Detach,
+    Executor,
     Instances,
     Jobs,
     Json,
     Results,
+    SlurmSettings,
     TimeLimit,
 )
 
@@ -89,20 +93,10 @@ def run(
         list[str] | None, typer.Option("--param", help="KEY=VALUE for the solvers; repeatable.")
     ] = None,
     jobs: Jobs = 1,
-    executor: Annotated[str, typer.Option("--executor", help="local or slurm.")] = "local",
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Profile for --executor slurm: its name, or cluster.toml.")
-    ] = None,
-    slurm: Annotated[
-        list[str] | None,
-        typer.Option("--slurm", help="KEY=VALUE over the profile: partition, time, gpus, ...; repeatable."),
-    ] = None,
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach", help="Return once the jobs are submitted; see 'runs status' and 'runs wait'."
-        ),
-    ] = False,
+    executor: Executor = "local",
+    cluster: Cluster = None,
+    slurm: SlurmSettings = None,
+    detach: Detach = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is already stored.")] = False,
     update_references: Annotated[
         bool, typer.Option("--update-references", help="Keep solutions that beat the reference.")

@@ -5,11 +5,23 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json, Seed
+from nco_bench.cli.options import (
+    DEFAULT_INSTANCES,
+    Cluster,
+    Detach,
+    Executor,
+    Instances,
+    Json,
+    Seed,
+    SlurmSettings,
+)
+
+if TYPE_CHECKING:
+    from nco_bench.training.slurm import Trained
 
 
 def train(
@@ -77,19 +89,30 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Seed = 1234,
+    executor: Executor = "local",
+    cluster: Cluster = None,
+    slurm: SlurmSettings = None,
+    detach: Detach = False,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:
-    """Train a model, with checkpoints; stops cleanly when the budget is used up. Status 1: training had to stop."""
+    """Train a model, with checkpoints; stops cleanly when the budget is used up. Status 1: training had to stop.
+
+    With --executor slurm a job trains it, or a job per network of a campaign; 'runs status --results FOLDER' of the weights
+    shows it. A job that is preempted or reaches its time limit goes on in the next; --budget is the time of all together.
+    """
     from nco_bench.cli.output import print_json, say
     from nco_bench.cli.parsing import key_values, parse_duration
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
+    from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
+    from nco_bench.runs.environment import command_line
     from nco_bench.runs.request import resolve_device
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 
     places = Places.from_environment(instances)
+    refuse_without_slurm(executor, cluster, slurm, detach)
     if campaign is not None:
         from nco_bench.training.campaign import pack as pack_campaign
         from nco_bench.training.campaign import run_campaign
@@ -112,6 +135,18 @@ def train(
         folder = out or campaign.with_suffix("")
         if unpack is not None:
             unpack_campaign(unpack, folder, say)
+        if executor == "slurm":
+            from nco_bench.training.slurm import campaign_on_slurm
+
+            if budget is not None or pack is not None:
+                raise BadInputError(
+                    "--budget and --pack end a session; on SLURM the profile's time does, and jobs go on by themselves."
+                )
+            sent = campaign_on_slurm(
+                campaign, folder, data or [], stage or (), (device, seed, places),
+                read_profile(cluster, key_values("--slurm", slurm)), say, detach=detach, command=command_line(),
+            )  # fmt: skip
+            return _tell_trained(sent, json)
         done = run_campaign(
             campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
             only=stage or (),
@@ -126,29 +161,52 @@ def train(
         )
     if model is None:
         raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
+    arguments: dict[str, Any] = {
+        "model": model, "data": data or [], "config": key_values("--config", config),
+        "budget_s": parse_duration(budget), "resume": resume, "out": out or Path(f"{model}.safetensors"),
+        "seed": seed, "validation": validation or (), "places": places, "problem": problem,
+        "tensorboard": tensorboard, "start": start, "branch": branch,
+    }  # fmt: skip
+    if executor == "slurm":
+        from nco_bench.training.slurm import train_on_slurm
+
+        profile = read_profile(cluster, key_values("--slurm", slurm))
+        arguments["device"] = device
+        return _tell_trained(
+            train_on_slurm(arguments, profile, say, detach=detach, command=command_line()), json
+        )
     try:
         result = train_model(
-            model,
-            data or [],
-            key_values("--config", config),
-            budget_s=parse_duration(budget),
-            resume=resume,
-            out=out or Path(f"{model}.safetensors"),
-            seed=seed,
+            **arguments,
             device=resolve_device(device),
             progress="bar" if sys.stderr.isatty() else "lines",
-            validation=validation or (),
-            places=places,
-            problem=problem,
-            tensorboard=tensorboard,
-            start=start,
-            branch=branch,
         )
     except TrainingStopped as stop:
         say(f"error: {stop}")
         return 1
     print_json(result.as_dict()) if json else say(result.describe())
     return 0
+
+
+def _tell_trained(done: Trained, json: bool) -> int:
+    """Print what jobs came to; the exit status."""
+    from dataclasses import asdict
+
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.training.campaign import CampaignResult
+    from nco_bench.training.run import TrainResult
+
+    if json:
+        print_json(asdict(done))
+    for line in done.troubles:
+        say(line)
+    stopped = False
+    for one in done.results:
+        result = CampaignResult(**one) if "turns" in one else TrainResult.from_dict(one)
+        stopped = stopped or bool(isinstance(result, CampaignResult) and result.stopped)
+        if not json:
+            say(result.describe())
+    return 1 if done.troubles or stopped else 0
 
 
 def add_to(app: typer.Typer) -> None:

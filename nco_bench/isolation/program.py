@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from nco_bench.interrupts import warnings_held
+
 STDERR_SHOWN = 300
 MOST_BYTES = 1 << 28
 """An answer longer than this is no solution."""
@@ -65,14 +67,15 @@ class ExternalProcess:
         self.close()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         try:
-            self._process = subprocess.Popen(
-                self._argv,
-                cwd=self._folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                start_new_session=True,  # so that its own children can be killed with it
-            )
+            with warnings_held():
+                self._process = subprocess.Popen(
+                    self._argv,
+                    cwd=self._folder,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._stderr,
+                    start_new_session=True,  # so that its own children can be killed with it
+                )
         except OSError as error:
             raise NoAnswerError("failed", f"{self._argv[0]}: cannot be started ({error.strerror})") from error
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from nco_bench.interrupts import interrupts_held
+from nco_bench.interrupts import OF_A_JOB, interrupts_held, warnings_held
 
 HOLD_THREADS_OR_DEVICES = frozenset({"torch", "jax", "tensorflow", "cupy", "numba.cuda", "ray", "mpi4py"})
 """Modules after whose import this process is not forked."""
@@ -106,7 +106,7 @@ def may_fork() -> bool:
 def spawn(code: str, folder: Path, descriptors: tuple[int, ...]) -> Process:
     """Start a fresh interpreter that runs `code` in `folder`, in a session of its own, with its output in ``log``."""
     path = os.pathsep.join(_absolute_path())
-    with (folder / "log").open("ab") as log:
+    with (folder / "log").open("ab") as log, warnings_held():
         return subprocess.Popen(
             [sys.executable, "-S", "-c", code],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env={**os.environ, "PYTHONPATH": path},
@@ -130,7 +130,7 @@ def fork(main: Callable[[], None], folder: Path, descriptors: tuple[int, ...]) -
         return None
     # Ctrl-C in between must not find Python's handler in the fork.
     try:
-        with interrupts_held():
+        with interrupts_held(), warnings_held():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads; we look for them ourselves
                 pid = os.fork()
@@ -173,7 +173,8 @@ def _reset_signals() -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    signal.pthread_sigmask(signal.SIG_SETMASK, held & OF_A_JOB)
 
 
 def _redirect(log: Path) -> None:

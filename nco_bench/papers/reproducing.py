@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.papers.judging import Verdict, judge, judge_computed
 from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import (
@@ -23,10 +22,10 @@ from nco_bench.papers.preset import (
 )
 from nco_bench.papers.published import PublishedCell, PublishedTable, list_papers, list_tables, load_table
 from nco_bench.papers.running import (
+    Computed,
     Job,
     Outcome,
     Runner,
-    first_part,
     lacks_reference,
     solver_missing,
     weights_at_hand,
@@ -34,8 +33,6 @@ from nco_bench.papers.running import (
 from nco_bench.reports.frame.load import load_frame
 
 SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-Computed = Mapping[tuple[str, str], "float | Verdict | tuple[float, Verdict]"]
-"""Numbers by row and column; a verdict says why there is none, or goes with a number that must not be judged by its size."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,7 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
     BadInputError
         For a preset that leaves a printed number out.
     """
-    if scale not in SCALES:
-        raise UnknownNameError("scale", scale, SCALES)
-    sheets = [_sheet(table, scale, runner) for table in tables]
+    sheets = plan(tables, scale, runner)
     pending = any(not isinstance(slot, Entry) for sheet in sheets for slot in sheet.slots)
     records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [
@@ -164,6 +159,13 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
         )
         for sheet in sheets
     ]
+
+
+def plan(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> list[_Sheet]:
+    """Ask the runner for everything that some tables need; raises as `reproduce` does."""
+    if scale not in SCALES:
+        raise UnknownNameError("scale", scale, SCALES)
+    return [_sheet(table, scale, runner) for table in tables]
 
 
 def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
@@ -178,7 +180,7 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
                 sheet.slots.append(without(cell, found, found.status, found.cannot))
             elif found.compute:
                 if found.compute not in computed:
-                    computed[found.compute] = compute_numbers(found.compute, preset, table, scale)
+                    computed[found.compute] = runner.compute(found.compute, preset, table, scale)
                 sheet.slots.append(computed_entry(cell, found, computed[found.compute]))
             else:
                 sheet.slots.append(_planned(cell, found, preset, scale, runner))
@@ -189,19 +191,6 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
         for slots in others.values():
             sheet.slots += slots
     return sheet
-
-
-def compute_numbers(target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
-    """Compute the numbers of a table, or say why that cannot be done here."""
-    function = _function(target, preset)
-    try:
-        return function(table, scale)
-    except BadWeightsError as error:
-        return Verdict("weights missing", first_part(error))
-    except NcoBenchError as error:
-        return Verdict("not run", first_part(error))
-    except ImportError as error:
-        return Verdict("not run", f"{error}; see 'nco-bench doctor'")
 
 
 def computed_entry(cell: PublishedCell, preset: CellPreset, computed: Computed | Verdict) -> Entry:
@@ -220,15 +209,6 @@ def computed_entry(cell: PublishedCell, preset: CellPreset, computed: Computed |
 def without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
     """Return the entry of a cell without a number of ours."""
     return Entry(cell, preset, None, None, None, Verdict(status, reason))
-
-
-def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Computed]:
-    module, _, name = target.partition(":")
-    try:
-        function: Callable[[PublishedTable, str], Computed] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise BadInputError(f"{preset.path.name}: compute = {target!r} cannot be had ({error}).") from error
-    return function
 
 
 def answer(preset: CellPreset, runner: Runner) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -10,10 +11,15 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
-from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.judging import Verdict
+from nco_bench.papers.preset import CellPreset, Preset
+from nco_bench.papers.published import PublishedTable
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display, run
+
+Computed = Mapping[tuple[str, str], "float | Verdict | tuple[float, Verdict]"]
+"""Numbers by row and column; a verdict says why there is none, or goes with a number that must not be judged by its size."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,15 @@ class Runner:
         missing = solver_missing(job.solver)
         if missing:
             return Outcome(status="not run", reason=missing)
-        request = RunRequest(
+        try:
+            done = run(self.request(job, source), self.display)
+        except NcoBenchError as error:
+            return refused(error)
+        return Outcome(cell=done.cells[0], failed=done.failed)
+
+    def request(self, job: Job, source: str) -> RunRequest:
+        """Return a job as the ordinary runner takes it; `source` is what its dataset was asked for by."""
+        return RunRequest(
             solvers=(job.solver,),
             datasets=(source,),
             results=self.results,
@@ -143,13 +157,39 @@ class Runner:
             params=dict(job.params),
             command=self.command,
         )
-        try:
-            done = run(request, self.display)
-        except BadWeightsError as error:
-            return Outcome(status="weights missing", reason=str(error).rstrip("."))
-        except NcoBenchError as error:
-            return Outcome(status="not run", reason=str(error))
-        return Outcome(cell=done.cells[0], failed=done.failed)
+
+    def compute(self, target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
+        """Compute the numbers of a table by a function, or say why that cannot be done here."""
+        return compute_numbers(target, preset, table, scale)
+
+
+def refused(error: NcoBenchError) -> Outcome:
+    """Return what became of a job that cannot run."""
+    if isinstance(error, BadWeightsError):
+        return Outcome(status="weights missing", reason=str(error).rstrip("."))
+    return Outcome(status="not run", reason=str(error))
+
+
+def compute_numbers(target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
+    """Compute the numbers of a table, or say why that cannot be done here."""
+    function = _function(target, preset)
+    try:
+        return function(table, scale)
+    except BadWeightsError as error:
+        return Verdict("weights missing", first_part(error))
+    except NcoBenchError as error:
+        return Verdict("not run", first_part(error))
+    except ImportError as error:
+        return Verdict("not run", f"{error}; see 'nco-bench doctor'")
+
+
+def _function(target: str, preset: Preset) -> Callable[[PublishedTable, str], Computed]:
+    module, _, name = target.partition(":")
+    try:
+        function: Callable[[PublishedTable, str], Computed] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise BadInputError(f"{preset.path.name}: compute = {target!r} cannot be had ({error}).") from error
+    return function
 
 
 @cache

@@ -11,16 +11,14 @@ from nco_bench.papers.judging import ENOUGH, judge
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.reproducing import (
-    Computed,
     Entry,
     Verdict,
-    compute_numbers,
     computed_entry,
     in_printed_unit,
     noted,
     without,
 )
-from nco_bench.papers.running import solver_missing
+from nco_bench.papers.running import Computed, compute_numbers, solver_missing
 from nco_bench.papers.stored import Stored
 
 OPEN = ("not run", "weights missing")

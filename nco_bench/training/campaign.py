@@ -28,12 +28,14 @@ parts (`pack` and `unpack`).
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +43,13 @@ from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.files import write
 from nco_bench.training.campaign_file import Stage, read_campaign
-from nco_bench.training.checkpoint import LAST, PREVIOUS
+from nco_bench.training.checkpoint import LAST, PREVIOUS, load_state
 from nco_bench.training.progress import Report
 from nco_bench.training.run import CHECKPOINTS, TrainResult, train
 from nco_bench.training.trainer import TrainingStopped
 from nco_bench.weights.store import SUFFIX
 
-STATE = "campaign.json"
+STATE, LOCK = "campaign.json", "campaign.lock"
 PART_BYTES = 15 * 2**20
 """Largest piece of a packed file, below 16 MB."""
 
@@ -82,6 +84,7 @@ def run_campaign(
     places: Places | None = None,
     progress: str | Report = "lines",
     only: Sequence[str] = (),
+    trained: Callable[..., TrainResult] = train,
 ) -> CampaignResult:
     """Give every stage its turns, from where an earlier session stopped.
 
@@ -97,6 +100,8 @@ def run_campaign(
         As `run.train` takes them.
     only
         Names of stages that this session trains, so that several sessions share a campaign; all where there are none.
+    trained
+        Does a turn, as `run.train` does.
 
     Raises
     ------
@@ -116,16 +121,55 @@ def run_campaign(
         if left is not None and left < min(SHORTEST_TURN_S, stage.slice_s or math.inf):
             return CampaignResult(tuple(lines), tuple(stops), complete=False)
         try:
-            result = take_turn(_placed(stage, folder, data), folder, left, device, seed, places, progress)
+            turn_left = _left_of_turn(stage, folder, turn, left)
+            result = take_turn(
+                _placed(stage, folder, data),
+                folder,
+                turn_left,
+                device,
+                seed,
+                places,
+                progress,
+                trained=trained,
+            )
+            if result.interrupted:
+                return CampaignResult(tuple(lines), tuple(stops), complete=False)
             lines.append(f"turn {turn + 1} of {stage.turns}: {result.describe()}")
             if stage.slice_s is None and not result.complete:
                 return CampaignResult(tuple(lines), tuple(stops), complete=False)
         except TrainingStopped as stop:
             stops.append(f"{stage.name}: {stop}")
             state.stopped[stage.name] = str(stop)
-        state = _State.read(folder).with_stage(stage.name, turn + 1, state.stopped.get(stage.name))
-        state.write(folder)
+        with _locked(folder):
+            state = _State.read(folder).with_stage(stage.name, turn + 1, state.stopped.get(stage.name))
+            state.write(folder)
     return CampaignResult(tuple(lines), tuple(stops), complete=True)
+
+
+def _left_of_turn(stage: Stage, folder: Path, turn: int, left: float | None) -> float | None:
+    """Return the seconds of a turn: what is left of its slice where it was interrupted, and of the session."""
+    if stage.slice_s is None:
+        return left
+    path = last_checkpoint(folder, stage.name)
+    seconds = float(load_state(path)["progress"]["seconds"]) if path.exists() else 0.0
+    with _locked(folder):
+        state = _State.read(folder)
+        begun = state.begun.get(stage.name)
+        if begun is None or begun[0] != turn:
+            begun = (turn, seconds)
+            state.begun[stage.name] = begun
+            state.write(folder)
+    rest = max(SHORTEST_TURN_S, stage.slice_s - (seconds - begun[1])) if seconds > begun[1] else stage.slice_s
+    return rest if left is None else min(rest, left)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other sessions of the same campaign, on any machine that shares the folder, from its state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def chosen_stages(stages: Sequence[Stage], only: Sequence[str]) -> list[Stage]:
@@ -149,7 +193,7 @@ def _placed(stage: Stage, folder: Path, data: Sequence[str | Path]) -> Stage:
 
 def take_turn(
     stage: Stage, folder: Path, left: float | None, device: str, seed: int, places: Places | None = None,
-    progress: str | Report = "lines", until_step: int | None = None,
+    progress: str | Report = "lines", until_step: int | None = None, trained: Callable[..., TrainResult] = train,
 ) -> TrainResult:  # fmt: skip
     """Train a network of a campaign from where its last turn stopped: checkpoint and weights end up in the folder.
 
@@ -161,7 +205,7 @@ def take_turn(
         Of the campaign.
     left
         Seconds that the session has left; a slice is cut to them. None for no limit.
-    device, seed, places, progress, until_step
+    device, seed, places, progress, until_step, trained
         As `run.train` takes them; the stage's own seed goes first.
 
     Raises
@@ -171,10 +215,10 @@ def take_turn(
     """
     resume = last_checkpoint(folder, stage.name).exists()
     limits = [limit for limit in (stage.slice_s, left) if limit is not None]
-    return train(
-        stage.model,
-        stage.data,
-        stage.config,
+    return trained(
+        model=stage.model,
+        data=stage.data,
+        config=stage.config,
         budget_s=min(limits, default=None),
         resume=resume,
         out=weights_file(folder, stage.name),
@@ -203,10 +247,11 @@ def last_checkpoint(folder: Path, name: str) -> Path:
 
 @dataclass
 class _State:
-    """Turns done per stage, and why a stage was given up."""
+    """Turns done per stage, why a stage was given up, and the turn in hand with the seconds trained before it."""
 
     done: dict[str, int]
     stopped: dict[str, str]
+    begun: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @staticmethod
     def read(folder: Path) -> _State:
@@ -215,14 +260,15 @@ class _State:
             return _State({}, {})
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            return _State(dict(values["done"]), dict(values["stopped"]))
+            begun = {name: (int(turn), float(at)) for name, (turn, at) in values.get("begun", {}).items()}
+            return _State(dict(values["done"]), dict(values["stopped"]), begun)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadInputError(f"{path}: damaged ({error}); delete it to begin all turns anew.") from error
 
     def with_stage(self, name: str, turns: int, stopped: str | None) -> _State:
         """Return what is known with one stage's news; other sessions may have changed the others' meanwhile."""
         reasons = self.stopped if stopped is None else {**self.stopped, name: stopped}
-        return _State({**self.done, name: turns}, reasons)
+        return _State({**self.done, name: turns}, reasons, self.begun)
 
     def write(self, folder: Path) -> None:
         write(folder / STATE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
@@ -234,7 +280,10 @@ def pack(folder: Path, bundle: Path) -> list[Path]:
     Previous checkpoints stay behind.
     """
     written, index = [], {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != PREVIOUS):
+    jobs = folder / "slurm"  # what they note of themselves is of no use elsewhere
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and jobs not in p.parents):
+        if path.name in (PREVIOUS, LOCK):
+            continue
         content, name = path.read_bytes(), path.relative_to(folder).as_posix()
         parts = []
         for number, begin in enumerate(range(0, max(1, len(content)), PART_BYTES)):

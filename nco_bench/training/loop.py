@@ -25,6 +25,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MAPPED_FROM = 256 << 20
 KEPT_FREE = 1 << 30
 """Bytes."""
+QUESTION_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def train_until_done(
     budget_s: float | None,
     planned_s: float | None = None,
     until_step: int | None = None,
+    asked_to_end: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Update until the recipe's steps or this session's time are spent; the last act is a checkpoint.
 
@@ -71,6 +73,8 @@ def train_until_done(
         Time of all sessions together, where that is known: schedules land at its end instead.
     until_step
         Updates in all sessions after which this one ends; schedules go on as if it did not.
+    asked_to_end
+        Asked every second; when it says so the session ends with a checkpoint, and without a validation.
 
     Returns
     -------
@@ -84,6 +88,7 @@ def train_until_done(
     # An early validation tells how much time the last one will need.
     next_validation = began + min(recipe.validate_every, (budget_s or math.inf) / 4)
     reserve, window = 0.0, _Window(progress.samples)
+    asked, next_question = False, began
     trainer.policy.train()
     while True:
         elapsed = time.monotonic() - began
@@ -93,6 +98,9 @@ def train_until_done(
             fraction = min((before + elapsed) / planned_s, 1.0 - 1e-9)  # the budget ends the last session
         done = fraction >= 1.0 or (left is not None and elapsed >= left)
         done = done or (until_step is not None and progress.step >= until_step)
+        if time.monotonic() >= next_question:
+            asked, next_question = asked_to_end(), time.monotonic() + QUESTION_SECONDS
+        done = done or asked
         if trainer.group.size > 1:  # the first process keeps time for all
             device = next(iter(trainer.parameters.values())).device
             fraction, done = agreed(fraction, device), bool(agreed(float(done), device))
@@ -115,7 +123,8 @@ def train_until_done(
             trainer.save()
             hooks.saved(trainer)
             saved = time.monotonic()
-    _validate(trainer, hooks)
+    if not asked:
+        _validate(trainer, hooks)
     progress.seconds = before + time.monotonic() - began
     progress.core_seconds = before_core + (time.process_time() - began_core) * trainer.group.size
     trainer.save()

@@ -6,7 +6,7 @@ How a model learns is its course (see `courses`); this file knows files, checkpo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,9 @@ import torch
 
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
-from nco_bench.training.courses import COURSES, Assignment, Prepared, course_for
+from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, course_for
 from nco_bench.training.distributed import joined
 from nco_bench.training.learner import GAP, Measure
 from nco_bench.training.loop import Hooks, train_until_done
@@ -47,6 +48,8 @@ class TrainResult:
         What the course measured of the exported weights on the validation instances; None without any.
     complete
         False when this session ended before the recipe's steps; ``--resume`` continues.
+    interrupted
+        Whether it was asked to end before.
     """
 
     weights: Path
@@ -57,6 +60,7 @@ class TrainResult:
     seconds: float
     validation: Measure | None
     complete: bool
+    interrupted: bool = False
 
     @property
     def validation_gap(self) -> float | None:
@@ -67,6 +71,14 @@ class TrainResult:
         """Return JSON values."""
         values = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
         return {**values, "validation_gap": self.validation_gap}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> TrainResult:
+        """Return the result behind what `as_dict` gave."""
+        known = {key: value for key, value in values.items() if key != "validation_gap"}
+        files = {key: Path(known[key]) for key in ("weights", "manifest", "log")}
+        measured = known["validation"]
+        return TrainResult(**{**known, **files, "validation": measured and Measure.from_json(measured)})
 
     def describe(self) -> str:
         """Say it in a line or two."""
@@ -95,6 +107,7 @@ def train(
     start: str | None = None,
     branch: Path | None = None,
     until_step: int | None = None,
+    asked_to_end: Callable[[], bool] = lambda: False,
 ) -> TrainResult:
     """Train a model and write ``OUT.safetensors``, its manifest ``OUT.json`` and the log ``OUT.csv``.
 
@@ -143,6 +156,8 @@ def train(
         of one's own. The other run is left as it is and can go on as well.
     until_step
         Updates in all sessions after which this one ends, before the recipe's last; `resume` continues.
+    asked_to_end
+        Asked now and then by the first process: when it says so the session ends with a checkpoint.
 
     Raises
     ------
@@ -151,22 +166,12 @@ def train(
     TrainingStopped
         When the loss is no number any more, or the device is lost; the message names the last checkpoint.
     """
-    values, options = model_options(config or {})
-    name, course = course_for(model, values, has_data=bool(data))
-    if not data and COURSES[name].needs_data:
-        raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
-    recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
-    recipe = dataclasses.replace(recipe, learner=name)
-    _refuse_impossible(model, recipe, budget_s)
+    values, options, course, recipe = checked(model, data, config, budget_s)
     if branch is not None and (resume or start is not None):
         raise BadInputError(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
-    if options and not COURSES[name].model_options:
-        raise BadInputError(
-            f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
-        )
-    weights = _weights_path(out, model)
+    weights = weights_path(out, model)
     judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
     with joined(device) as mine:
         torch.manual_seed(seed)
@@ -178,7 +183,7 @@ def train(
         log = weights.with_suffix(".csv")
         with _reporting(progress if trainer.group.first else "silent", model, tensorboard) as report:
             hooks = _hooks(report, prepared, log)
-            complete = train_until_done(trainer, hooks, budget_s, planned_s, until_step)
+            complete = train_until_done(trainer, hooks, budget_s, planned_s, until_step, asked_to_end)
         if trainer.group.first:
             manifest = _with_parent(
                 prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
@@ -188,8 +193,33 @@ def train(
             export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
     done = trainer.progress
     return TrainResult(
-        weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.measure, complete
-    )
+        weights, manifest_path(weights), log, done.step, done.samples, done.seconds, done.measure, complete,
+        not complete and asked_to_end(),
+    )  # fmt: skip
+
+
+def checked(
+    model: str, data: Sequence[str | Path], config: Mapping[str, str] | None, budget_s: float | None
+) -> tuple[dict[str, str], dict[str, str], Course, LoopRecipe]:
+    """Return the recipe's overrides, the model's options, the course and the recipe of a training.
+
+    Raises
+    ------
+    NcoBenchError
+        For what the user can mend, as far as it is seen before anything is loaded.
+    """
+    values, options = model_options(config or {})
+    name, course = course_for(model, values, has_data=bool(data))
+    if not data and COURSES[name].needs_data:
+        raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
+    recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
+    recipe = dataclasses.replace(recipe, learner=name)
+    _refuse_impossible(model, recipe, budget_s)
+    if options and not COURSES[name].model_options:
+        raise BadInputError(
+            f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
+        )
+    return values, options, course, recipe
 
 
 def _start(prepared: Prepared, start: str, model: str) -> None:
@@ -220,13 +250,9 @@ def _trainer(
         )
     if resume:
         trainer.resume(adopt=adopt)
-    elif trainer.group.first and trainer.has_checkpoint():
-        raise BadInputError(
-            f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
-        )
-    elif trainer.group.first and weights.exists():
-        raise BadInputError(f"{weights} is there already: choose another --out, or move it away.")
     else:
+        if trainer.group.first:
+            refuse_taken(weights)
         if branch is not None:
             trainer.resume(adopt=True, folder=branch.with_suffix(CHECKPOINTS))
         trainer.save()  # from here on a killed run can be resumed
@@ -236,7 +262,19 @@ def _trainer(
     return trainer
 
 
-def _weights_path(out: Path | None, model: str) -> Path:
+def refuse_taken(weights: Path) -> None:
+    """Refuse to begin where another run has begun; raises `BadInputError`."""
+    folder = weights.with_suffix(CHECKPOINTS)
+    if (folder / LAST).exists():
+        raise BadInputError(
+            f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
+        )
+    if weights.exists():
+        raise BadInputError(f"{weights} is there already: choose another --out, or move it away.")
+
+
+def weights_path(out: Path | None, model: str) -> Path:
+    """Return the weights file of a run, with its suffix."""
     path = Path(out) if out else Path(f"{model}{SUFFIX}")
     return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
 

@@ -46,6 +46,12 @@ take_down() {  # the command, what SLURM still runs, then its daemons and munge,
     again=$(cat "$here/slurmd.pid" 2>/dev/null || true)  # a test kills slurmd and starts another
     [ -z "$again" ] || [[ "$(tr '\0' ' ' <"/proc/$again/cmdline" 2>/dev/null)" != *slurmd* ]] || end "$again" "$again" 20
     for ((k = ${#daemons[@]} - 1; k >= 0; k--)); do end "${daemons[k]}" "${daemons[k]}" 20; done
+    local one  # jobs and their keepers whose daemons died before they could end them
+    for one in /proc/[0-9]*; do
+        [ "${one#/proc/}" != "$$" ] && [ "${one#/proc/}" != "$BASHPID" ] && [ "${one#/proc/}" != "${keeper:-}" ] || continue
+        grep -qzxF "SLURM_CONF=$here/slurm.conf" "$one/environ" 2>/dev/null || continue
+        kill -KILL "${one#/proc/}" 2>/dev/null || true
+    done
 }
 down() {
     trap '' HUP INT QUIT TERM

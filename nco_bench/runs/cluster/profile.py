@@ -32,7 +32,9 @@ class Profile:
     gpus
         Per job of a solver that uses one; the others ask for none.
     nodes
-        Per job.
+        Per job that trains; what solves instances uses one.
+    processes
+        That train together on a node; None is one per GPU, or one.
     setup
         Shell lines before the job's program: ``module load ...``, ``source .../activate``.
     container
@@ -61,6 +63,7 @@ class Profile:
     cpus: int = 1
     gpus: int = 0
     nodes: int = 1
+    processes: int | None = None
     setup: tuple[str, ...] = ()
     container: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -79,7 +82,7 @@ class Profile:
 
 KEYS = tuple(one.name for one in fields(Profile))
 NUMBERS: dict[str, tuple[type, float]] = {
-    "cpus": (int, 1), "gpus": (int, 0), "nodes": (int, 1), "parallel": (int, 1), "shards": (int, 1),
+    "cpus": (int, 1), "gpus": (int, 0), "nodes": (int, 1), "processes": (int, 1), "parallel": (int, 1), "shards": (int, 1),
     "job_minutes": (float, 0.01), "retries": (int, 0), "warning": (int, 1),
 }  # fmt: skip
 """Type and least value of each key that is a number."""
@@ -119,6 +122,14 @@ def read_profile(name: str | None, given: Mapping[str, str]) -> Profile:
             raise UnknownNameError("key of --slurm", key, KEYS)
         values[key] = _value(f"--slurm {key}", key, _split(key, text))
     return Profile(**values)
+
+
+def refuse_without_slurm(executor: str, *settings: object) -> None:
+    """Refuse an executor that there is not, and settings of SLURM for another; raises `BadInputError`."""
+    if executor not in ("local", "slurm"):
+        raise BadInputError(f"--executor {executor!r}: expected local or slurm.")
+    if executor != "slurm" and any(settings):
+        raise BadInputError("cluster, slurm and detach are of --executor slurm; add it, or leave them out.")
 
 
 def _path_of(name: str) -> Path:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nco_bench.errors import BadInputError
 from nco_bench.runs.cluster.status import troubles, wait
-from nco_bench.runs.cluster.submitting import Submitted, submit
+from nco_bench.runs.cluster.submitting import Submitted, order_of, submit
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display, RunOutcome
+
+CALLS_SHOWN = 3
 
 
 def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
@@ -22,10 +24,10 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
     """
     results = requests[0].results
     before = {run.run_id for run in find_runs(results)}
-    done = submit(requests, display.message)
+    done = submit(order_of(requests), display.message)
     for line in done.sized.skipped:
         display.message(f"skipped {line}")
-    _announce(done, display)
+    announce(done, display.message)
     folders = [one for one in (done.own, *done.others) if one is not None]
     outcome = RunOutcome(skipped=list(done.sized.skipped), cells=list(done.sized.cells))
     outcome.submissions = [folder.name for folder in folders]
@@ -50,19 +52,23 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
     return outcome
 
 
-def _announce(done: Submitted, display: Display) -> None:
+def announce(done: Submitted, tell: Callable[[str], None]) -> None:
+    """Say what was submitted, and what others have in hand."""
     sized = done.sized
+    what = f"{sized.claimed:,} solutions of this" if sized.claimed else "this"
     for folder in done.others:
-        display.message(f"jobs of {folder.name} have {sized.claimed:,} solutions of this in hand")
+        tell(f"jobs of {folder.name} have {what} in hand")
     if done.own is None:
         if not done.others:
-            display.message(f"all {sized.stored:,} solutions are stored; nothing was submitted")
+            tell(f"all {sized.stored:,} solutions are stored; nothing was submitted")
         return
-    solves = sum(share.solves for task in sized.tasks for share in task.shares)
+    solves = sum(task.total for task in sized.tasks if task.call is None)
+    calls = [task.title for task in sized.tasks if task.call is not None]
+    parts = [f"{solves:,} solutions"] * (solves > 0) + calls[:CALLS_SHOWN]
+    parts += [f"{len(calls) - CALLS_SHOWN} more"] * (len(calls) > CALLS_SHOWN)
     expected = [share.seconds for task in sized.tasks for share in task.shares]
     known = [one for one in expected if one is not None]
-    time = f", about {sum(known):.3g} s of computing" if len(known) == len(expected) else ""
-    display.message(
-        f"submitted {done.own.name}: {len(sized.tasks):,} jobs for {solves:,} solutions{time}; {sized.stored:,} are stored"
-    )
-    display.message(f"nco-bench runs status {done.own.name} --results {done.own.parent.parent} shows them")
+    time = f", about {sum(known):.3g} s of computing" if known and len(known) == len(expected) else ""
+    stored = f"; {sized.stored:,} are stored" if solves else ""
+    tell(f"submitted {done.own.name}: {len(sized.tasks):,} jobs for {', '.join(parts)}{time}{stored}")
+    tell(f"nco-bench runs status {done.own.name} --results {done.own.parent.parent} shows them")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nco_bench.datasets.identity import whole_of_set
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.nn.device import CPU, CUDA, kind, on_cpu
 from nco_bench.runs import planning
 from nco_bench.runs.cluster.profile import Profile
-from nco_bench.runs.cluster.state import Share, Task
+from nco_bench.runs.cluster.work import Share, Task
 from nco_bench.runs.records import Cell, record_key
 from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
 from nco_bench.runs.runner import describe, usable
@@ -37,6 +37,8 @@ class Sized:
         One per job.
     cells
         All that was asked for, in its order, so that a table can be made of it.
+    answers
+        By request: its cells, or why it cannot run.
     skipped
         A line for each solver that cannot run on a dataset.
     claimed
@@ -53,6 +55,10 @@ class Sized:
     claimed: int
     stored: int
     claims: tuple[str, ...]
+    answers: tuple[tuple[Cell, ...] | NcoBenchError, ...] = ()
+
+
+NOTHING = Sized((), (), (), 0, 0, ())
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,21 @@ def cut(
     parallel: int,
     claims: Claims,
     tell: Callable[[str], None],
+    *,
+    lenient: bool = False,
 ) -> Sized:
-    """Cut requests, which differ in nothing but their seed, into tasks.
+    """Cut requests into tasks.
+
+    Parameters
+    ----------
+    requests
+        That store to one folder.
+    profile, parallel, claims
+        What jobs ask for, how many run at once, and what others have in hand.
+    tell
+        Called with a line before an instance is solved for an estimate.
+    lenient
+        Let a request that cannot run be an answer instead of an error.
 
     Raises
     ------
@@ -88,8 +107,20 @@ def cut(
         When no solver can run on any of the datasets.
     """
     skipped: list[str] = []
-    pieces = [piece for request in requests for piece in _pieces(request, profile, claims, skipped, tell)]
-    if not pieces:
+    pieces: list[_Piece] = []
+    answers: list[tuple[Cell, ...] | NcoBenchError] = []
+    for request in requests:
+        try:
+            found = list(_pieces(request, profile, claims, skipped, tell))
+        except NcoBenchError as error:
+            if not lenient:
+                raise
+            answers.append(error)
+            continue
+        pieces += found
+        lines = BadInputError("; ".join(dict.fromkeys(skipped)) + ".") if not found else None
+        answers.append(lines or tuple(piece.cell for piece in found))
+    if not pieces and not lenient:
         raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
     tasks: list[Task] = []
     for gpu in (False, True):
@@ -105,6 +136,7 @@ def cut(
         claimed=sum(piece.taken for piece in pieces),
         stored=sum(piece.stored for piece in pieces),
         claims=tuple(piece.claim for piece in pieces if piece.taken),
+        answers=tuple(answers),
     )
 
 

@@ -127,9 +127,10 @@ def gpus_per_node(partition: str | None) -> int | None:
 
 
 def submit(
-    profile: Profile, folder: Path, name: str, work: Sequence[Callable[[], Any]], *, gpu: bool, parallel: int
-) -> list[str]:
-    """Submit jobs that call `work`, as arrays, and return their ids in its order.
+    profile: Profile, folder: Path, name: str, work: Sequence[Callable[[], Any]], *, gpu: bool, parallel: int,
+    nodes: int = 1, directory: str = "",
+) -> list[str]:  # fmt: skip
+    """Submit jobs that call `work`, once per node, as arrays, and return their ids in its order.
 
     Raises
     ------
@@ -144,7 +145,8 @@ def submit(
     known = {
         "job_name": name,
         "time": profile.time,
-        "nodes": profile.nodes,
+        "nodes": nodes,
+        "ntasks_per_node": 1,
         "cpus_per_task": profile.cpus,
         "signal_delay_s": profile.warning,
         "array_parallelism": parallel,
@@ -154,7 +156,7 @@ def submit(
         "mem": profile.memory,
         "gpus_per_node": profile.gpus if gpu and profile.gpus else None,
         "setup": [*profile.setup, *THREADS],
-        "additional_parameters": dict(profile.extra),
+        "additional_parameters": {**({"chdir": directory} if directory else {}), **profile.extra},
     }
     executor.update_parameters(**{key: value for key, value in known.items() if value is not None})
     jobs: list[str] = []

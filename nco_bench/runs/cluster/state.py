@@ -1,9 +1,9 @@
 """Submissions on disk: what each job has to do, which SLURM job does it, and how far it is.
 
 ``RESULTS/slurm/ID`` holds ``submission.json`` (written once), ``jobs.jsonl`` (which SLURM jobs were submitted for which
-tasks, each line
-after its intent), and ``task-K.json``, which only task K's job writes. A task's file is made at full length before
-anything is submitted and is written in place: a job can say that the disk is full when it is. Who submits holds a lock.
+tasks, each line after its intent), and ``task-K.json``, which only task K's job writes, with ``result-K.json`` of a call.
+A task's file is made at full length before anything is submitted and is written in place: a job can say that the disk is
+full when it is. Who submits holds a lock.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.files import write
 from nco_bench.runs.cluster.profile import Profile
-from nco_bench.runs.request import RunRequest
+from nco_bench.runs.cluster.work import Task
 
 FOLDER = "slurm"
 TASK_BYTES = 2048
@@ -33,46 +32,14 @@ MESSAGE_MOST = 900
 
 
 @dataclass(frozen=True)
-class Share:
-    """Instances ``first .. last - 1`` of one solver on one dataset, as a request of its own.
+class Submission:
+    """Tasks that were submitted together.
 
     Attributes
     ----------
-    claim
-        Identity of solver, settings, dataset and seed: no two live jobs hold one instance of one claim.
-    title
-        What people call it.
-    batch
-        Instances that the solver takes at once.
-    seconds
-        Expected, None where nobody knows.
+    directory
+        Where the command was given: names of files are relative to it.
     """
-
-    request: RunRequest
-    claim: str
-    title: str
-    first: int
-    last: int
-    batch: int = 1
-    seconds: float | None = None
-
-    @property
-    def solves(self) -> int:
-        """Solutions to find: instances times repeats."""
-        return (self.last - self.first) * self.request.repeats
-
-
-@dataclass(frozen=True)
-class Task:
-    """What one job has to do."""
-
-    shares: tuple[Share, ...]
-    gpu: bool = False
-
-
-@dataclass(frozen=True)
-class Submission:
-    """Tasks that were submitted together."""
 
     folder: Path
     command: str
@@ -80,6 +47,7 @@ class Submission:
     profile: Profile
     parallel: int
     tasks: tuple[Task, ...]
+    directory: str = ""
 
     @property
     def id(self) -> str:
@@ -156,7 +124,7 @@ def create(
     """Write a new submission; nothing is submitted yet."""
     now = datetime.now(UTC)
     folder = root_of(results) / f"{now:%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    submission = Submission(folder, command, time.time(), profile, parallel, tasks)
+    submission = Submission(folder, command, time.time(), profile, parallel, tasks, os.getcwd())
     try:
         folder.mkdir(parents=True)
         for index in range(len(tasks)):
@@ -165,9 +133,8 @@ def create(
         raise ResultsError(f"{folder}: cannot be written ({error.strerror}).") from error
     document = {
         "command": command, "created": submission.created, "profile": asdict(profile), "parallel": parallel,
-        "tasks": [
-            {"gpu": task.gpu, "shares": [_document(share) for share in task.shares]} for task in tasks
-        ],
+        "directory": submission.directory,
+        "tasks": [task.as_document() for task in tasks],
     }  # fmt: skip
     write(folder / "submission.json", orjson.dumps(document, default=str))
     return submission
@@ -178,12 +145,10 @@ def read(folder: Path) -> Submission:
     try:
         document = orjson.loads((folder / "submission.json").read_bytes())
         profile = document["profile"]
-        tasks = tuple(
-            Task(tuple(_share(one) for one in task["shares"]), task["gpu"]) for task in document["tasks"]
-        )
+        tasks = tuple(Task.from_document(task) for task in document["tasks"])
         return Submission(
             folder, document["command"], document["created"], Profile(**{**profile, "setup": tuple(profile["setup"])}),
-            document["parallel"], tasks,
+            document["parallel"], tasks, document["directory"],
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ResultsError(f"{folder}: no submission of this version ({error}).") from error
@@ -241,6 +206,16 @@ def write_task(folder: Path, index: int, state: TaskState) -> None:
         os.fsync(file.fileno())
 
 
+def result_of(folder: Path, index: int) -> dict[str, Any] | None:
+    """Return what a task's call came to, None before it did."""
+    try:
+        return dict(orjson.loads((folder / f"result-{index}.json").read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise ResultsError(f"{folder}: the result of task {index} cannot be read ({error}).") from error
+
+
 def note_jobs(submission: Submission, line: dict[str, Any]) -> None:
     """Append a line on what is being, or was, submitted."""
     handle = os.open(submission.folder / "jobs.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -282,32 +257,3 @@ def _padded(state: TaskState) -> bytes:
     if len(text) > TASK_BYTES:  # a message of letters that need several bytes
         text = orjson.dumps(replace(short, message=short.message[: MESSAGE_MOST // 4]))
     return text.ljust(TASK_BYTES)
-
-
-def _document(share: Share) -> dict[str, Any]:
-    values = {one.name: getattr(share.request, one.name) for one in fields(RunRequest)}
-    places = share.request.places
-    values["places"] = {"instances": str(places.instances), "mirror": places.mirror and str(places.mirror)}
-    values["slurm"] = dict(share.request.slurm)
-    return {
-        "request": {**values, "results": str(share.request.results), "params": dict(share.request.params)},
-        **{one.name: getattr(share, one.name) for one in fields(Share) if one.name != "request"},
-    }
-
-
-def _share(document: dict[str, Any]) -> Share:
-    values = dict(document["request"])
-    places = values["places"]
-    values["places"] = Places(Path(places["instances"]), Path(places["mirror"]) if places["mirror"] else None)
-    values["results"] = Path(values["results"])
-    for key in ("solvers", "datasets", "decodings", "limit", "asked"):
-        values[key] = None if values[key] is None else tuple(values[key])
-    return Share(**{**document, "request": RunRequest(**values)})
-
-
-def as_request(request: RunRequest) -> RunRequest:
-    """Return a request whose folders are found from everywhere."""
-    places = Places(
-        request.places.instances.resolve(), request.places.mirror and request.places.mirror.resolve()
-    )
-    return replace(request, results=request.results.resolve(), places=places)

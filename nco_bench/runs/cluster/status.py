@@ -30,9 +30,9 @@ class Status:
     jobs
         Number by kind.
     solves, solved, failures
-        Solutions that its jobs have to find, that are stored, and of these the failures.
+        Solutions that its jobs have to find, that are stored, and of these the failures; of training, updates.
     rate
-        Solutions per second of the running jobs together, None where none has found any.
+        Solutions or updates per second of the running jobs together, None where none has found any.
     seconds_left
         Expected; None where nobody knows.
     tasks
@@ -129,7 +129,7 @@ def troubles(status: Status) -> list[str]:
 def _summed(submission: Submission, seen: Sequence[Seen]) -> Status:
     now = time.time()
     counts = Counter(one.kind for one in seen)
-    totals = [sum(share.solves for share in task.shares) for task in submission.tasks]
+    totals = [task.total for task in submission.tasks]
     found = [
         total if one.kind == "done" else min(total, one.state.solved + one.state.stored)
         for one, total in zip(seen, totals, strict=True)
@@ -157,8 +157,6 @@ def _summed(submission: Submission, seen: Sequence[Seen]) -> Status:
 
 
 def _task(submission: Submission, index: int, seen: Seen, total: int, found: int) -> dict[str, Any]:
-    shares = submission.tasks[index].shares
-    more = f" and {len(shares) - 1} more" if len(shares) > 1 else ""
     known = seen.slurm
     return {
         "task": index,
@@ -166,7 +164,7 @@ def _task(submission: Submission, index: int, seen: Seen, total: int, found: int
         "state": seen.kind,
         "slurm": f"{known.state} {known.reason}".removesuffix(" None") if known else "not in the queue",
         "node": seen.state.host or (known.node if known else ""),
-        "work": f"{shares[0].title} {shares[0].first + 1}-{shares[0].last}{more}",
+        "work": submission.tasks[index].title,
         "solved": f"{found:,}/{total:,}",
         "deaths": seen.state.deaths,
         "message": seen.state.message,

@@ -12,11 +12,10 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.device import CUDA, kind
 from nco_bench.runs.cluster import slurm
 from nco_bench.runs.cluster.profile import Profile, read_profile
-from nco_bench.runs.cluster.sizing import Sized, cut
+from nco_bench.runs.cluster.sizing import NOTHING, Sized, cut
 from nco_bench.runs.cluster.state import (
     Submission,
     TaskState,
-    as_request,
     create,
     jobs_of,
     locked,
@@ -27,6 +26,7 @@ from nco_bench.runs.cluster.state import (
     write_task,
 )
 from nco_bench.runs.cluster.task import Job as TaskJob
+from nco_bench.runs.cluster.work import Call, Task, as_request
 from nco_bench.runs.request import RunRequest
 
 FREE_BYTES = 1 << 20
@@ -58,6 +58,35 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Order:
+    """What a command wants to be computed.
+
+    Attributes
+    ----------
+    results
+        Folder of all runs, of the weights to train.
+    command
+        As it was given.
+    profile, parallel
+        What jobs ask for, and how many run at once.
+    requests
+        Runs, which store to `results`.
+    calls
+        Other work, and whether it wants the profile's GPUs.
+    lenient
+        Whether a run that cannot be is an answer, see `Sized`, and no error.
+    """
+
+    results: Path
+    command: str
+    profile: Profile
+    parallel: int
+    requests: tuple[RunRequest, ...] = ()
+    calls: tuple[tuple[Call, bool], ...] = ()
+    lenient: bool = False
+
+
+@dataclass(frozen=True)
 class Submitted:
     """What became of a command: its own submission, if anything was left to do, and others that have part of it in hand."""
 
@@ -66,23 +95,44 @@ class Submitted:
     sized: Sized
 
 
-def submit(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Submitted:
-    """Submit all that is neither stored nor in hand; the requests differ in nothing but their seed.
+def order_of(requests: Sequence[RunRequest]) -> Order:
+    """Return the order of a run; the requests differ in nothing but their seed.
 
     Raises
     ------
-    MissingDependencyError, UnknownNameError, BadInputError
-        Without SLURM, for a profile that makes no sense, or in SLURM's own words.
+    UnknownNameError, BadInputError
+        For a profile that makes no sense.
     """
-    slurm.require()
     first = requests[0]
     profile = read_profile(first.cluster, first.slurm)
-    if kind(first.device) == CUDA and not profile.gpus:
+    parallel = first.jobs if first.jobs > 1 else profile.parallel
+    return Order(first.results, first.command, profile, parallel, tuple(requests))
+
+
+def submit(order: Order, tell: Callable[[str], None], refuse: Callable[[], None] = lambda: None) -> Submitted:
+    """Submit all that is neither stored nor in hand.
+
+    Parameters
+    ----------
+    order
+        What is wanted.
+    tell
+        Called with a line before an instance is solved for an estimate.
+    refuse
+        Called before anything is submitted that nobody has in hand; may raise.
+
+    Raises
+    ------
+    MissingDependencyError, BadInputError
+        Without SLURM, for more than there is, or in SLURM's own words.
+    """
+    slurm.require()
+    profile = order.profile
+    if not profile.gpus and any(kind(request.device) == CUDA for request in order.requests):
         profile = replace(profile, gpus=1)
     refuse_too_many(profile)
-    parallel = first.jobs if first.jobs > 1 else profile.parallel
-    absolute = [as_request(request) for request in requests]
-    results = absolute[0].results
+    requests = [as_request(request) for request in order.requests]
+    results = order.results.resolve()
     with locked(results):
         queue = slurm.queue()
         open_ones = {folder: read(folder) for folder in submissions(results, only_open=True)}
@@ -91,15 +141,21 @@ def submit(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Submi
         holders: dict[str, set[Path]] = {}
         for folder, one in open_ones.items():
             for task, now in zip(one.tasks, seen[folder], strict=True):
-                for share in task.shares if now.lives else ():
-                    claims.setdefault(share.claim, []).append((share.first, share.last))
-                    holders.setdefault(share.claim, set()).add(folder)
-        sized = cut(absolute, profile, parallel, claims, tell)
-        wanted = {share.claim for task in sized.tasks for share in task.shares}
+                for claim, first, last in task.claims if now.lives else ():
+                    claims.setdefault(claim, []).append((first, last))
+                    holders.setdefault(claim, set()).add(folder)
+        sized = NOTHING
+        if requests:
+            sized = cut(requests, profile, order.parallel, claims, tell, lenient=order.lenient)
+        free = [Task(gpu=gpu, call=call) for call, gpu in order.calls if call.claim not in claims]
+        held = [call.claim for call, _ in order.calls if call.claim in claims]
+        sized = replace(sized, tasks=(*sized.tasks, *free), claims=(*sized.claims, *held))
         others = _holding(sized, holders)
         if not sized.tasks:
             return Submitted(None, others, sized)
-        submission = create(results, first.command, profile, parallel, sized.tasks)
+        refuse()
+        submission = create(results, order.command, profile, order.parallel, sized.tasks)
+        wanted = {claim for task in sized.tasks for claim, _, _ in task.claims}
         _take_over(submission, wanted, open_ones, seen)
         send(submission, range(len(sized.tasks)))
     return Submitted(submission.folder, others, sized)
@@ -107,10 +163,10 @@ def submit(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Submi
 
 def send(submission: Submission, indices: Sequence[int]) -> None:
     """Submit jobs for tasks; the lock is held. It is noted before that it is done, so that a killed shell loses none."""
-    for gpu in (False, True):
-        mine = [index for index in indices if submission.tasks[index].gpu is gpu]
-        if not mine:
-            continue
+    kinds = sorted({(submission.tasks[index].gpu, submission.tasks[index].nodes) for index in indices})
+    for gpu, nodes in kinds:
+        alike = [(task.gpu, task.nodes) == (gpu, nodes) for task in submission.tasks]
+        mine = [index for index in indices if alike[index]]
         name = f"nco-{submission.id}-{time.time_ns() // 1_000_000}"
         note_jobs(submission, {"name": name, "tasks": mine})
         work = [TaskJob(str(submission.folder), index) for index in mine]
@@ -121,7 +177,9 @@ def send(submission: Submission, indices: Sequence[int]) -> None:
                 name,
                 work,
                 gpu=gpu,
+                nodes=nodes,
                 parallel=submission.parallel,
+                directory=submission.directory,
             )
         except BadInputError as error:
             for index in indices:
@@ -159,8 +217,7 @@ def mend(submission: Submission, tell: Callable[[str], None] = lambda _: None) -
     A job that was cancelled stays so: someone wanted it. The same command submits what it left.
     """
     with locked(submission.results):
-        queue = slurm.queue()
-        _drop_unsure(submission, queue)
+        queue = _without_unsure(submission, slurm.queue())
         seen = look(submission, queue)
         again: list[int] = []
         _end_hopeless(submission, seen)
@@ -226,17 +283,21 @@ def _end_hopeless(submission: Submission, seen: Sequence[Seen]) -> None:
             write_task(submission.folder, index, replace(now.state, state="failed", message=message))
 
 
-def _drop_unsure(submission: Submission, queue: Mapping[str, slurm.Job]) -> None:
-    """Cancel jobs whose submitting shell was killed before it could note their ids: they are submitted anew."""
+def _without_unsure(submission: Submission, queue: Mapping[str, slurm.Job]) -> Mapping[str, slurm.Job]:
+    """Cancel jobs whose submitting shell was killed before it could note their ids: they are submitted anew.
+
+    Returns the queue as it is then.
+    """
     _, unsure = jobs_of(submission)
     orphans = [job.job for job in queue.values() if job.name in unsure and job.state in slurm.ALIVE]
-    if not orphans:
-        return
-    slurm.cancel(orphans)
-    for _ in range(120):
-        if not any(j.job in orphans and j.state in slurm.ALIVE for j in slurm.queue().values()):
-            return
-        time.sleep(0.5)
+    if orphans:
+        slurm.cancel(orphans)
+        for _ in range(120):
+            queue = slurm.queue()
+            if not any(j.job in orphans and j.state in slurm.ALIVE for j in queue.values()):
+                break
+            time.sleep(0.5)
+    return queue
 
 
 def _take_over(
@@ -245,7 +306,7 @@ def _take_over(
     """Let dead tasks of other submissions be, of what the new one does."""
     for folder, one in others.items():
         for index, (task, now) in enumerate(zip(one.tasks, seen[folder], strict=True)):
-            if now.kind == "lost" and any(share.claim in wanted for share in task.shares):
+            if now.kind == "lost" and any(claim in wanted for claim, _, _ in task.claims):
                 state = replace(now.state, state="failed", message=f"left to {new.id}")
                 write_task(folder, index, state)
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
+import subprocess
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import NcoBenchError
+from nco_bench.files import write
 from nco_bench.problems import problem as problem_module
-from nco_bench.runs.cluster.state import Share, TaskState, read, task_state, write_task
+from nco_bench.runs.cluster.state import TaskState, read, result_of, task_state, write_task
+from nco_bench.runs.cluster.work import Call, Share
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Place, judge
 from nco_bench.runs.records import Cell, record_keys
@@ -25,6 +34,8 @@ from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure
 
 TELL_SECONDS = 1.0
+RESERVE_SECONDS = 5
+"""Of the time between SLURM's warning and the end, for being queued again."""
 CAREFUL_MOST = 64
 """Instances that are solved one by one after a death that may be one's fault; it was among the first that were left."""
 
@@ -41,6 +52,10 @@ class Job:
     def __init__(self, folder: str, index: int) -> None:
         self.folder, self.index = folder, index
         self._began = 0.0
+        self._caller: Caller | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "index": self.index, "_began": 0.0, "_caller": None}
 
     def __call__(self) -> str:
         """Run the task and say on disk what becomes of it."""
@@ -51,9 +66,12 @@ class Job:
         teller.tell(
             state="running", started=self._began, job=_job_name(), host=socket.gethostname(), message=""
         )
+        task = submission.tasks[self.index]
         try:
-            for number, share in enumerate(submission.tasks[self.index].shares):
+            for number, share in enumerate(task.shares):
                 _run_share(share, number, teller)
+            if task.call is not None:
+                self._call(task.call, teller)
         except NcoBenchError as error:
             teller.tell(state="failed", message=str(error))
             raise
@@ -62,6 +80,25 @@ class Job:
             raise
         teller.tell(state="done", trying=None)
         return teller.state.state
+
+    def _call(self, call: Call, teller: _Teller) -> None:
+        """Call a function, unless its result is there, and store the result."""
+        folder = Path(self.folder)
+        if result_of(folder, self.index) is not None:
+            return
+        self._caller = Caller(folder, self.index, teller.tell)
+        before = signal.signal(signal.SIGTERM, self._warned)
+        try:
+            found = function_of(call)(call.arguments, self._caller)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        if found is None:  # on every node but the first, and where it was warned
+            raise SystemExit(1 if self._caller.warned else 0)
+        write(folder / f"result-{self.index}.json", orjson.dumps(found))
+
+    def _warned(self, number: int, frame: object) -> None:
+        assert self._caller is not None
+        self._caller.warn()
 
     def checkpoint(self) -> Any:
         """Take SLURM's warning: the job is about to reach its time limit, or makes room for another.
@@ -72,7 +109,11 @@ class Job:
         from submitit.helpers import DelayedSubmission
 
         folder = Path(self.folder)
-        submission, state = read(folder), task_state(folder, self.index)
+        submission = read(folder)
+        if self._caller is not None:
+            self._caller.warn()
+            self._caller.wait(submission.profile.warning - RESERVE_SECONDS)
+        state = task_state(folder, self.index)
         margin = submission.profile.warning + 120
         timed_out = time.time() - self._began >= 60 * submission.profile.time - margin
         deaths = state.deaths + timed_out
@@ -84,6 +125,52 @@ class Job:
             raise SystemExit(1)
         write_task(folder, self.index, replace(state, state="waiting", deaths=deaths))
         return DelayedSubmission(self)
+
+
+class Caller:
+    """What a called function knows of its job: where it may write, who is told how far it is, and SLURM's warning.
+
+    Attributes
+    ----------
+    folder, index
+        The submission's folder and the task's number in it.
+    tell
+        Takes fields of `TaskState`, such as ``solved=7``.
+    stop
+        File that appears when the job is warned: what is computed is to be saved, and the function to return None.
+    """
+
+    def __init__(self, folder: Path, index: int, tell: Callable[..., None]) -> None:
+        self.folder, self.index, self.tell = folder, index, tell
+        self.stop = folder / f"stop-{index}"
+        self.stop.unlink(missing_ok=True)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def warned(self) -> bool:
+        """Whether the job is about to end."""
+        return self.stop.exists()
+
+    def warn(self) -> None:
+        """Say that the job is about to end."""
+        self.stop.touch()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the function's process has ended, for so long at most; the function takes its status."""
+        deadline = time.monotonic() + seconds
+        ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with suppress(ChildProcessError):
+            while self.process is not None and time.monotonic() < deadline:
+                if os.waitid(os.P_PID, self.process.pid, ended) is not None:
+                    return
+                time.sleep(0.1)
+
+
+def function_of(call: Call) -> Callable[[dict[str, Any], Caller], dict[str, Any] | None]:
+    """Import the function of a call."""
+    module, _, name = call.function.partition(":")
+    found: Callable[[dict[str, Any], Caller], dict[str, Any] | None] = getattr(import_module(module), name)
+    return found
 
 
 class _Teller:
@@ -124,8 +211,9 @@ class _Teller:
             self._pending = self._pending[count:]
             self._try_next(self._careful[0])
             return
+        first = not self.state.solved
         self.state = replace(self.state, solved=self.state.solved + count)
-        if time.monotonic() - self._told > TELL_SECONDS:
+        if first or time.monotonic() - self._told > TELL_SECONDS:
             self.tell()
 
     def _try_next(self, number: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from one_node import PATIENCE, SMALL, Place, command, until
 
+TAKES_JOBS = {"IDLE", "MIXED", "ALLOCATED", "PLANNED", "COMPLETING"}
 AT_TEN_SECONDS = ("--slurm", "time=1", "--slurm", "warning=50", "--slurm", "shards=1")
 """A job that is warned ten seconds after its begin."""
 
@@ -172,14 +173,15 @@ def node_name() -> str:
 
 
 def node_state(name: str) -> str:
-    """Return what SLURM says of a node."""
-    asked = ["sinfo", "-h", "-n", name, "-p", "main", "-o", "%T"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    """Return what SLURM says of a node, such as ``DOWN+NOT_RESPONDING``."""
+    asked = ["scontrol", "-o", "show", "node", name]
+    words = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    return next(word for word in words if word.startswith("State=")).removeprefix("State=")
 
 
 def until_idle(name: str) -> None:
     """Wait until a node takes jobs."""
-    until(lambda: node_state(name) in ("idle", "mixed", "allocated"), "the node is back")
+    until(lambda: set(node_state(name).split("+")) <= TAKES_JOBS, "the node is back")
 
 
 @contextmanager
@@ -195,7 +197,7 @@ def dead_node(folder: Path) -> Iterator[None]:
             if mine in facts and (step or any(fact.startswith(b"SLURM_JOB_ID=") for fact in facts)):
                 os.kill(int(found.name), signal.SIGKILL)
     try:
-        until(lambda: node_state(name).startswith("down"), "the node is down")
+        until(lambda: node_state(name).startswith("DOWN"), "the node is down")
         yield
     finally:
         with (folder / "daemons.log").open("ab") as log:  # one_node.sh ends it
