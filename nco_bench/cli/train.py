@@ -85,7 +85,7 @@ def train(
     from nco_bench.cli.parsing import key_values, parse_duration
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
-    from nco_bench.runs.request import resolve_device
+    from nco_bench.runs.devices import resolve_device
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 
