@@ -1,7 +1,7 @@
 """
 Path policies on a CUDA device: the GPU targets, which no CPU can check.
 
-    python benchmarks/path_gpu.py [--precision fp32|bf16] [--only pens sit bf16]
+    python benchmarks/path_gpu.py [--precision fp32|tf32|bf16] [--only pens sit bf16]
 
 - PENS-A greedy on one TSP-10K with FlexAttention: under 120 s on an H200 (the paper: 414 s on an RTX 5090).
 - SIT greedy on 16 x TSP-10K: under 10 s (the paper: 20 s).
@@ -19,16 +19,17 @@ import time
 import torch
 from torch import Tensor, nn
 
+from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PRECISIONS, PerDevice, compiled_attention, precision, synchronise
+from nco_bench.runs.devices import resolve_device
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.precision import at_precision
 from nco_bench.solvers.path.problem import tour_lengths, tsp_problem
 from nco_bench.weights.store import load_into, resolve
 
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+PRODUCT = PerDevice(cpu=512, gpu=8192)
+"""Rows and columns of the product that the peak is measured with."""
 
 
 def tours(policy: nn.Module, coords: Tensor) -> Tensor:
@@ -63,30 +64,30 @@ def operations(policy: nn.Module, batch: int, nodes: int) -> float:
     return 2.0 * batch * config.layers * total  # type: ignore[union-attr]
 
 
-def product_rate(device: torch.device, precision: str) -> float:
-    """Operations per second of one large matrix product."""
-    size = 8192 if device.type == "cuda" else 512
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+def product_rate(device: torch.device, name: str, size: int) -> float:
+    """Operations per second of one large matrix product in a named precision."""
+    dtype = torch.bfloat16 if name == "bf16" else torch.float32
     left = torch.randn(size, size, device=device, dtype=dtype)
-    torch.mm(left, left)
-    synchronise(device)
-    begun = time.perf_counter()
-    for _ in range(10):
+    with precision(name, device):
         torch.mm(left, left)
-    synchronise(device)
+        synchronise(device)
+        begun = time.perf_counter()
+        for _ in range(10):
+            torch.mm(left, left)
+        synchronise(device)
     return 10 * 2 * size**3 / (time.perf_counter() - begun)
 
 
-def speed(name: str, batch: int, nodes: int, precision: str, device: torch.device, target: float) -> None:
+def speed(name: str, batch: int, nodes: int, wanted: str, device: torch.device, target: float) -> None:
     """Print the seconds of greedy construction against the target, and the share of the floor."""
     torch.manual_seed(0)
     policy = build_path_policy(name).eval().to(device)
     if hasattr(policy, "flex"):
-        policy.flex = device.type == "cuda"
+        policy.flex = compiled_attention(device)
     work = operations(policy, batch, nodes)
-    used = "fp32" if name == "sit" else precision  # SIT works in place in fp32
+    used = "fp32" if name == "sit" and wanted == "bf16" else wanted  # SIT works in place in fp32
     seconds = seconds_of(at_precision(policy, name, used), torch.rand(batch, nodes, 2, device=device))
-    floor = work / product_rate(device, used)
+    floor = work / product_rate(device, used, min(PRODUCT.on(device), nodes))
     print(
         f"{name} greedy, {batch} x TSP-{nodes}, {used}: {seconds:.1f} s (target {target:.0f} s at TSP-10000);"
         f" floor {floor:.2f} s, {floor / seconds:.1%} of the peak reached",
@@ -103,8 +104,8 @@ def precision_gap(nodes: int, count: int, device: torch.device) -> None:
     torch.manual_seed(0)
     coords = torch.rand(count, nodes, 2).to(device)
     lengths = [
-        tour_lengths(coords, tours(at_precision(policy, name, precision), coords)).mean().item()
-        for precision in ("fp32", "bf16")
+        tour_lengths(coords, tours(at_precision(policy, name, wanted), coords)).mean().item()
+        for wanted in ("fp32", "bf16")
     ]
     points = 100 * (lengths[1] / lengths[0] - 1)
     print(
@@ -118,16 +119,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
     parser.add_argument("--only", nargs="*", choices=("pens", "sit", "bf16"), default=["pens", "sit", "bf16"])
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(
-            "path_gpu.py: no CUDA device here; run it on a machine with one (--device cpu tries it out)."
-        )
+    try:
+        device = torch.device(resolve_device(arguments.device))
+    except NcoBenchError as error:
+        raise SystemExit(f"path_gpu.py: {error}") from None
     with torch.inference_mode():
         if "pens" in arguments.only:
             speed("pens-a", 1, arguments.nodes, arguments.precision, device, 120)

@@ -1,6 +1,6 @@
-"""Samples per second of supervised training on this machine, against its own matrix-multiplication speed.
+"""Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
-    python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--data FILE ...]
+    python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
 
 With labelled data it also says which share of the time an update waits for data.
 
@@ -17,7 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
+from nco_bench.nn.device import synchronise
+from nco_bench.runs.devices import resolve_device
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe, recipe_for
@@ -36,27 +39,31 @@ class Uniform:
         return Batch(np.random.default_rng(0).random((count, self.nodes, 2), dtype=np.float32), tours=True)
 
 
-def multiplication_speed(seconds: float) -> float:
+def multiplication_speed(seconds: float, device: torch.device) -> float:
     """Return operations per second of a large matrix multiplication."""
-    a, b = torch.randn(4096, 512), torch.randn(512, 512)
+    a, b = torch.randn(4096, 512, device=device), torch.randn(512, 512, device=device)
     a @ b
+    synchronise(device)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         a @ b
+        synchronise(device)
         count += 1
     return 2 * 4096 * 512 * 512 * count / (time.perf_counter() - began)
 
 
-def samples_per_second(model: str, recipe: Recipe, seconds: float) -> float:
+def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch.device) -> float:
     """Return the speed of whole updates (data, forward, backward, AdamW) at one sub-path length."""
-    policy = build_path_policy(model).train()
-    learner = Supervised(policy, Uniform(100), recipe, 0, torch.device("cpu"))  # type: ignore[arg-type]
+    policy = build_path_policy(model).to(device).train()
+    learner = Supervised(policy, Uniform(100), recipe, 0, device)  # type: ignore[arg-type]
     trainer = Trainer(policy, learner, recipe, Path("unused"), {})
     for _ in range(3):
         trainer.update(0.0)
+    synchronise(device)
     began, samples = time.perf_counter(), trainer.progress.samples
     while time.perf_counter() - began < seconds:
         trainer.update(0.0)
+        synchronise(device)
     return (trainer.progress.samples - samples) / (time.perf_counter() - began)
 
 
@@ -73,16 +80,18 @@ class Timed:
         return batch
 
 
-def waiting(model: str, recipe: Recipe, files: list[str], seconds: float) -> float:
+def waiting(model: str, recipe: Recipe, files: list[str], seconds: float, device: torch.device) -> float:
     """Return the share of training time that goes into taking data."""
     stream = Timed(files)
     stream.take(1)  # the first shard is read at the start of a run
     stream.seconds = 0.0
-    learner = Supervised(policy := build_path_policy(model).train(), stream, recipe, 0, torch.device("cpu"))  # type: ignore[arg-type]
+    policy = build_path_policy(model).to(device).train()
+    learner = Supervised(policy, stream, recipe, 0, device)  # type: ignore[arg-type]
     trainer = Trainer(policy, learner, recipe, Path("unused"), {})
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         trainer.update(0.0)
+        synchronise(device)
     return stream.seconds / (time.perf_counter() - began)
 
 
@@ -93,22 +102,27 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--data", nargs="*", default=[], help="labelled TSP files, at least two")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    try:
+        device = torch.device(resolve_device(options.device))
+    except NcoBenchError as error:
+        raise SystemExit(f"train_throughput.py: {error}") from None
     torch.set_num_threads(options.threads)
-    peak = multiplication_speed(min(2.0, options.seconds))
+    peak = multiplication_speed(min(2.0, options.seconds), device)
     weights = count_parameters(build_path_policy(options.model))
     print(
-        f"{options.model}: {weights:,} parameters, {options.threads} threads, {peak / 1e9:.0f} GFLOP/s at best"
+        f"{options.model}: {weights:,} parameters, {options.threads} threads, {device}, {peak / 1e9:.0f} GFLOP/s at best"
     )
     for length in (10, 25, 50, 100):
         config = {key: str(length) for key in ("shortest", "longest", "longest_start")}
         recipe = recipe_for(options.model, config | {"batch": str(options.batch)})
-        speed = samples_per_second(options.model, recipe, options.seconds)
+        speed = samples_per_second(options.model, recipe, options.seconds, device)
         share = speed * length * weights * 6 / peak
         print(f"sub-paths of {length:3d} rows: {speed:7.0f} samples/s, {share:.0%} of the floor's speed")
     if options.data:
         recipe = recipe_for(options.model, {"batch": str(options.batch)})
-        share = waiting(options.model, recipe, options.data, 4 * options.seconds)
+        share = waiting(options.model, recipe, options.data, 4 * options.seconds, device)
         print(f"waiting for data: {share:.2%} of the time")
 
 

@@ -43,7 +43,7 @@ class Study:
     weights, logit_scale, coordinate_scale
         Of networks.
     device
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``cuda:0,1`` or ``all`` for a process per GPU.
     seed
         One, or several.
     repeats
@@ -229,6 +229,10 @@ def _refuse_nonsense(study: Study) -> None:
             raise BadInputError(f"{name} is {getattr(study, name)}; expected at least {least}.")
     if study.executor != "slurm" and (study.cluster or study.slurm or study.detach):
         raise BadInputError("cluster, slurm and detach are of --executor slurm; add it, or leave them out.")
+    if study.executor == "slurm" and (study.device == "all" or "," in study.device):
+        raise BadInputError(
+            f"device is {study.device}; SLURM gives every job GPUs of its own: use cuda, and gpus of --slurm."
+        )
     if study.time_limit is not None and not 0 < study.time_limit < float("inf"):
         raise BadInputError(f"time-limit is {study.time_limit:g}; expected a positive number of seconds.")
     seeds = (study.seed,) if isinstance(study.seed, int) else tuple(study.seed)

@@ -30,7 +30,7 @@ def calibrate(
     from nco_bench.cli.output import print_json, say
     from nco_bench.cli.parsing import factors, whole_numbers
     from nco_bench.runs.calibrating import calibrate as fit
-    from nco_bench.runs.request import resolve_device
+    from nco_bench.runs.devices import resolve_device
     from nco_bench.weights.calibration import calibration_path, write_calibration
     from nco_bench.weights.choice import find
 

@@ -76,7 +76,9 @@ def run(
     coordinate_scale: Annotated[
         str | None, typer.Option("--coordinate-scale", help="auto, extrapolate or a factor.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[
+        str, typer.Option("--device", help="auto, cpu, cuda or cuda:N; cuda:0,1 or all: a process per GPU.")
+    ] = "auto",
     seed: Annotated[
         list[int] | None,
         typer.Option(

@@ -106,8 +106,8 @@ def train(
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
     from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
+    from nco_bench.runs.devices import resolve_device
     from nco_bench.runs.environment import command_line
-    from nco_bench.runs.request import resolve_device
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nco_bench.errors import BadInputError
+
 if TYPE_CHECKING:
     import torch
 
@@ -121,11 +123,13 @@ def device_name(device: torch.device | str) -> str | None:
     return None if module is None else str(module.get_device_name(device))
 
 
-def take_own(device: str, index: int) -> str:
-    """Make the accelerator of an index this process's own; returns its name. The CPU is everybody's."""
+def take_own(device: str, index: int | None = None) -> str:
+    """Make an accelerator this process's own, of the index if one is given; returns its name. The CPU is everybody's."""
     if on_cpu(device):
         return device
-    own = f"{kind(device)}:{index}"
+    import torch  # noqa: F401  # so that its module is there
+
+    own = device if index is None else f"{kind(device)}:{index}"
     _module(own).set_device(own)
     return own
 
@@ -178,11 +182,12 @@ def precision(name: str, device: torch.device | str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def why_not_precision(name: str, device: torch.device | str) -> str | None:
-    """Return why a named precision can't be had on a device, or None."""
+def check_precision(name: str, device: torch.device | str) -> None:
+    """Raise `BadInputError` for an unknown precision, or one that a device does not have."""
+    if name not in PRECISIONS:
+        raise BadInputError(f"--param precision={name}: expected one of {', '.join(PRECISIONS)}.")
     if name == "tf32" and on_cpu(device):
-        return "the CPU has no tf32; use --device cuda, or bf16"
-    return None
+        raise BadInputError("--param precision=tf32: the CPU has none; use --device cuda, or bf16.")
 
 
 def why_not_graphs(device: torch.device | str) -> str | None:

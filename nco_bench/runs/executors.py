@@ -16,18 +16,28 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.interrupts import ignore_interrupts, insist, interrupts_held
+from nco_bench.nn.device import on_cpu, take_own
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
-from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
+from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, worker_devices, wrong_problem
 from nco_bench.runs.runner import Display, RunOutcome, run
+from nco_bench.solvers.registry import create
 
 EXECUTORS = ("local", "slurm")
 STOP_SECONDS = 10.0
 """How long workers have to close their files before they are killed."""
 SHOW_SECONDS = 0.2
+SHARES_PER_GPU = 4
+"""How many shares of a dataset there are for each GPU, as far as its batches allow."""
 _display: Display = QuietDisplay()
 """Of this process if it is a worker; a SLURM job's own log otherwise."""
+
+_device: str | None = None
+"""Of this process if it is a worker on a GPU."""
+_sharing = 1
+"""How many workers are on it."""
 
 _ending = threading.Event()
 """Set in a worker that was told to end."""
@@ -36,14 +46,14 @@ _ending = threading.Event()
 def execute(request: RunRequest, display: Display) -> RunOutcome:
     """Run a request with its executor and number of jobs.
 
-    With several jobs each dataset is cut into shards of neighbouring instances, and every shard writes a run folder of
-    its own; reading the results folder merges them. Their times are not those of an idle machine, so
-    the cells say how many jobs ran at once.
+    With several jobs, or GPUs, each dataset is cut into shards of neighbouring instances, and every shard writes a run
+    folder of its own; reading the results folder merges them. A process that is done with a shard takes the next; each GPU
+    has a process of its own. Their times are not those of an idle machine, so the cells say how many jobs ran at once.
 
     Raises
     ------
     BadInputError
-        For an unknown executor or fewer than one job.
+        For an unknown executor, fewer than one job, or jobs that would share a GPU.
     """
     if request.executor not in EXECUTORS:
         raise BadInputError(f"--executor {request.executor!r}: expected {' or '.join(EXECUTORS)}.")
@@ -51,9 +61,10 @@ def execute(request: RunRequest, display: Display) -> RunOutcome:
         raise BadInputError(f"--jobs {request.jobs}: expected at least 1.")
     if request.executor == "slurm":
         return on_slurm([request], display)
-    if request.jobs == 1:
+    devices = worker_devices(request)
+    if len(devices) == 1:
         return run(request, display)
-    return _in_processes(request, display)
+    return _in_processes(replace(request, jobs=len(devices)), devices, display)
 
 
 def execute_all(requests: Sequence[RunRequest], display: Display) -> Iterator[RunOutcome]:
@@ -73,29 +84,54 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
 
 
 def shards(request: RunRequest) -> list[RunRequest]:
-    """Cut a request into one request per dataset and share of its instances; at most `jobs` shares each."""
+    """Cut a request into one request per dataset and share of its instances.
+
+    At most `jobs` shares each on the CPU. A GPU takes several, so that a fast one is given more; they are whole batches.
+    """
     out = []
     for name, dataset in zip(request.datasets, load_datasets(request), strict=True):
-        jobs = min(request.jobs, len(dataset))
-        bounds = [len(dataset) * k // jobs + dataset.first_index for k in range(jobs + 1)]
-        one = replace(
-            request, datasets=(name,), jobs=1, beside=jobs, executor="local", asked=(bounds[0], bounds[-1])
-        )
+        one = replace(request, datasets=(name,), jobs=1, executor="local")
+        bounds = [dataset.first_index + bound for bound in _bounds(request, one, dataset)]
+        beside = min(request.jobs, len(bounds) - 1)
+        one = replace(one, beside=beside, asked=(bounds[0], bounds[-1]))
         out += [replace(one, limit=(start, stop)) for start, stop in itertools.pairwise(bounds)]
     return out
 
 
-def _in_processes(request: RunRequest, display: Display) -> RunOutcome:
+def _bounds(request: RunRequest, one: RunRequest, dataset: Dataset) -> list[int]:
+    """Return where the shares of a dataset begin, and its end."""
+    count, jobs = len(dataset), min(request.jobs, len(dataset))
+    plans = [plan for plan in plan_cells(one, [dataset]) if not on_cpu(plan.choice.options.device)]
+    plans = [plan for plan in plans if wrong_problem(plan) is None]
+    if not plans:
+        return [count * k // jobs for k in range(jobs + 1)]
+    size = request.batch_size or max(
+        getattr(create(plan.choice), "batch_size", lambda _: 1)(dataset) for plan in plans
+    )
+    share = -(-count // (jobs * SHARES_PER_GPU) // size) * size
+    share = min(max(1, share), -(-count // jobs))
+    return [*range(0, count, share), count]
+
+
+def _in_processes(request: RunRequest, devices: Sequence[str], display: Display) -> RunOutcome:
     _refuse_early(request)
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     totals = _totals(request)
     relay = Relay(context, display, totals)
+    own = None
+    if not on_cpu(devices[0]):
+        own = context.SimpleQueue()
+        for device in devices:
+            own.put(device)
     cells = f" in {len(totals)} cells" if len(totals) > 1 else ""
-    display.message(f"{request.jobs} jobs: {sum(totals.values()):,} to solve{cells}, less what is stored")
+    where = "" if own is None else f" on {', '.join(devices)}"
+    display.message(
+        f"{request.jobs} jobs{where}: {sum(totals.values()):,} to solve{cells}, less what is stored"
+    )
     with ProcessPoolExecutor(
-        request.jobs, mp_context=context, initializer=_begin_worker, initargs=(relay.told,)
+        request.jobs, mp_context=context, initializer=_begin_worker, initargs=(relay.told, own, devices)
     ) as pool:
         try:
             with interrupts_held():  # until `_begin_worker`
@@ -131,16 +167,22 @@ def _as_completed(futures: list[Future[Any]], relay: Relay) -> Iterator[Any]:
     relay.show(SHOW_SECONDS)
 
 
-def _begin_worker(told: Any) -> None:
-    """Let a worker end with its parent, even if that is killed, and when its parent tells it to; Ctrl-C is the parent's."""
+def _begin_worker(told: Any, own: Any, devices: Sequence[str]) -> None:
+    """Let a worker end with its parent, even if that is killed, and when its parent tells it to; Ctrl-C is the parent's.
+
+    Each takes a GPU of its own from a queue, where there are any.
+    """
     from nco_bench.isolation.main import death_signal
 
-    global _display
+    global _device, _display, _sharing
     _display = WorkerDisplay(told, os.getpid())
     death_signal()
     ignore_interrupts()
     signal.signal(signal.SIGTERM, _end_worker)
     insist(signal.SIGTERM, SystemExit)
+    if own is not None:
+        _device = own.get()
+        _sharing = devices.count(_device)
 
 
 def _end_worker(number: int, frame: object) -> None:
@@ -173,6 +215,8 @@ def run_shard(request: RunRequest) -> RunOutcome | str:
     """Run one shard in a process of its own; a user's mistake comes back as its message."""
     if _ending.is_set():
         raise SystemExit
+    if _device is not None:
+        request = replace(request, device=take_own(_device), sharing=min(request.beside, _sharing))
     try:
         with _display.root if isinstance(_display, WorkerDisplay) else nullcontext():
             return run(request, _display)

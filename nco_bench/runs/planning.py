@@ -13,7 +13,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.latency import time_alone
 from nco_bench.runs.records import Cell
-from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
+from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells, worker_devices
 from nco_bench.runs.runner import describe, usable
 from nco_bench.runs.store import DONE
 from nco_bench.runs.store import done as stored_before
@@ -179,7 +179,7 @@ def _planned(
     request: RunRequest, cell: Cell, solves: int, stored: int, seconds: float | None, basis: str
 ) -> PlannedCell:
     left = solves - stored
-    at_once = max(1, min(request.jobs, cell.instances))
+    at_once = max(1, min(len(worker_devices(request)), cell.instances))
     needed = 0.0 if not left else None if seconds is None else seconds * left / at_once
     return PlannedCell(
         solver=cell.label,

@@ -10,8 +10,9 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError
-from nco_bench.nn.device import CPU, CUDA, count, is_name, kind
+from nco_bench.nn.device import CPU, on_cpu
 from nco_bench.nn.logit_scale import resolved
+from nco_bench.runs.devices import check_device, processes, resolve_devices
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose
 
@@ -29,9 +30,9 @@ class RunRequest:
     batch_size
         None lets each solver choose.
     jobs
-        Processes at once.
-    beside
-        Of a shard: how many processes ran at once with it; its cells say so.
+        Processes at once; on GPUs those that `device` names, see `worker_devices`.
+    beside, sharing
+        Of a shard: how many processes ran at once with it, and how many of them on its GPU; its cells say so.
     asked
         Of a shard: first and last + 1 of the instances that all shards have together.
     fresh
@@ -59,6 +60,7 @@ class RunRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 1
     beside: int = 1
+    sharing: int = 1
     asked: tuple[int, int] | None = None
     executor: str = "local"
     fresh: bool = False
@@ -113,36 +115,6 @@ def parse_batch_size(text: str) -> int | None:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
         raise BadInputError(f"--batch-size {text!r}: expected auto or a whole number >= 1.")
     return int(text)
-
-
-def resolve_device(name: str) -> str:
-    """Turn ``auto`` into ``cuda`` where there is a GPU, else ``cpu``; torch is asked only for cuda and auto.
-
-    Raises
-    ------
-    BadInputError
-        For an unknown device, or a GPU that is not there.
-    """
-    _check_device(name)
-    if name == "cpu":
-        return name
-    try:
-        found = count(CUDA if name == "auto" else kind(name))
-    except ImportError:
-        if name == "auto":
-            return "cpu"
-        raise BadInputError(f"--device {name}: torch is not installed; see 'nco-bench doctor'.") from None
-    if name == "auto":
-        return CUDA if found else CPU
-    if int(name.partition(":")[2] or 0) >= found:
-        what = "CUDA" if kind(name) == CUDA else kind(name)
-        raise BadInputError(f"--device {name}: this machine has {found} {what} devices; use --device cpu.")
-    return name
-
-
-def _check_device(name: str) -> None:
-    if name != "auto" and not is_name(name):
-        raise BadInputError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N.")
 
 
 def load_datasets(request: RunRequest) -> list[Dataset]:
@@ -240,6 +212,20 @@ def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
 def _device_for(choice: SolverChoice, device: str) -> str:
     """Classical solvers run on the CPU whatever the device; asking torch for them would cost its import."""
     if choice.info.kind in ("neural", "external") and choice.info.decodings:
-        return resolve_device(device)
-    _check_device(device)
-    return "cpu"
+        return resolve_devices(device)[0]
+    check_device(device)
+    return CPU
+
+
+def worker_devices(request: RunRequest) -> tuple[str, ...]:
+    """Return the device of each process that a request runs in: as many as jobs, or as GPUs where a network uses them.
+
+    Raises
+    ------
+    BadInputError
+        For a device that is not there, or jobs that would share a GPU.
+    """
+    choices = [choice for text in request.solvers for choice in _choices(request, text)]
+    if all(on_cpu(choice.options.device) for choice in choices):
+        return (CPU,) * request.jobs
+    return processes(request.device, resolve_devices(request.device), request.jobs)

@@ -170,7 +170,8 @@ def _run_cell(
                 f"the time limit of {request.time_limit:g} s counts processor time, not wall time"
             )
         if request.beside > 1:
-            cell.notes.append(f"timed with {request.beside} jobs at once")
+            shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
+            cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
         writer.cell(asdict(cell))
         worker.finish()
         return cell, worker.failed

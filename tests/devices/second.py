@@ -80,12 +80,15 @@ class Watch:
         How often the host waited for the device, by operation and by the place in the program.
     hidden
         Indices on the CPU into tensors of the device, by place.
+    uploads
+        Tensors of the CPU that were copied to the device, by place.
     operations
         How many were done.
     """
 
     waits: Counter[tuple[str, str]] = field(default_factory=Counter)
     hidden: Counter[str] = field(default_factory=Counter)
+    uploads: Counter[str] = field(default_factory=Counter)
     operations: int = 0
 
     def wait(self, name: str) -> None:
@@ -274,8 +277,11 @@ def _count(name: str, args: Any, tensors: list[torch.Tensor], ours: list[bool], 
         (name == "aten::_to_copy" and device is not None and not _is_ours(device))
         or (name == "aten::copy_" and not ours[0])
     )
+    comes = name in COPIES and not all(ours) and (ours[0] if device is None else _is_ours(device))
     for watch in _watches:
         watch.operations += 1
+        if comes:
+            watch.uploads[_place()] += 1
         if name in READS or name in SHAPES or masks:
             watch.wait(name + (" by mask" if masks else ""))
         elif leaves:

@@ -1,27 +1,27 @@
-"""Run a path policy's network in bfloat16, for GPUs; off unless asked for with ``--param precision=bf16``.
+"""Run a path policy's network in a named precision; float32 unless asked for with ``--param precision=bf16`` or ``tf32``.
 
-Matrix products of `scores` run in bfloat16 under autocast; weights, coordinates, embeddings (what `embed` returns) and the
-residual sums stay float32, since bfloat16 coordinates would put nodes on a grid of 1/256. Choices differ where two
-candidates score almost alike, so tours are not those of float32. Speed was not measured on a GPU in this version.
+Matrix products of `scores` run in the precision; weights, coordinates, embeddings (what `embed` returns) and the residual
+sums stay float32, since bfloat16 coordinates would put nodes on a grid of 1/256. Choices differ where two candidates score
+almost alike, so tours are not those of float32; by how much, `benchmarks/precision_gap.py` measures.
 """
 
 from __future__ import annotations
 
-import torch
+from typing import cast
+
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import check_precision, precision
 from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState
 
-PRECISIONS = ("fp32", "bf16")
 
+class AtPrecision(nn.Module, PathPolicy):
+    """A path policy whose `scores` run in a named precision; everything else that decoding asks for is the policy's."""
 
-class Bfloat16(nn.Module, PathPolicy):
-    """A path policy whose `scores` run under bfloat16 autocast; everything else that decoding asks for is the policy's."""
-
-    def __init__(self, policy: PathPolicy) -> None:
+    def __init__(self, policy: PathPolicy, name: str) -> None:
         super().__init__()
-        self.policy = policy
+        self.policy, self.precision = policy, name
         self.problem, self.repairs = policy.problem, policy.repairs
         self.default_knn, self.knn_counts_ends = policy.default_knn, policy.knn_counts_ends
 
@@ -30,8 +30,8 @@ class Bfloat16(nn.Module, PathPolicy):
         return self.policy.embed(nodes)
 
     def scores(self, state: PathState) -> Tensor:
-        """Score in bfloat16, ``(B, M)`` or ``(B, M, 2)`` float32."""
-        with torch.autocast(state.features.device.type, dtype=torch.bfloat16):
+        """Score in the precision, ``(B, M)`` or ``(B, M, 2)`` float32."""
+        with precision(self.precision, state.features.device):
             return self.policy.scores(state).float()
 
     def reseed(self, seeds: int | Tensor) -> None:
@@ -39,29 +39,28 @@ class Bfloat16(nn.Module, PathPolicy):
         self.policy.reseed(seeds)
 
 
-def at_precision(policy: PathPolicy, name: str, precision: str) -> PathPolicy:
-    """Return the policy as it is, or running in bfloat16.
+def at_precision(policy: PathPolicy, name: str, wanted: str) -> PathPolicy:
+    """Return the policy as it is, or running in a lower precision.
 
     Parameters
     ----------
     policy
-        A path policy in float32.
+        A path policy in float32, on the device where it will run.
     name
         Its name, for messages.
-    precision
-        ``fp32`` or ``bf16``.
+    wanted
+        ``fp32``, ``tf32`` or ``bf16``.
 
     Raises
     ------
     BadInputError
-        For another precision, or a model that works in place in float32 (SIT).
+        For another precision, one that the device does not have, or a model that works in place in float32 (SIT) in bf16.
     """
-    if precision not in PRECISIONS:
-        raise BadInputError(f"--param precision={precision}: expected one of {', '.join(PRECISIONS)}.")
-    if precision == "fp32":
+    check_precision(wanted, next(cast("nn.Module", policy).parameters()).device)
+    if wanted == "fp32":
         return policy
-    if policy.in_place:
+    if wanted == "bf16" and policy.in_place:
         raise BadInputError(
             f"--param precision=bf16: {name} updates its tokens in place in float32; leave it out."
         )
-    return Bfloat16(policy)
+    return AtPrecision(policy, wanted)

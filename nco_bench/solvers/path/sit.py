@@ -253,7 +253,8 @@ class Sit(nn.Module, PathPolicy):
 
     def _representatives(self, state: PathState) -> Tensor:
         """Map the destination once and the current node `repeats` times, ``(B, R, W)``."""
-        origin, destination = self.embedding(state.features[:, [0, -1]]).split(1, dim=1)
+        ends = torch.cat([state.features[:, :1], state.features[:, -1:]], dim=1)
+        origin, destination = self.embedding(ends).split(1, dim=1)
         if state.remaining is not None:
             origin = with_column(origin.detach(), state.remaining)
             destination = with_column(destination, state.remaining)

@@ -144,7 +144,10 @@ class ViewEncoder(nn.Module):
         x = torch.cat(parts, dim=1)
         wanted = None
         if candidates is not None and candidates < last:
-            wanted = torch.tensor([*range(candidates), *range(last, x.shape[1])], device=x.device)
+            wanted = torch.arange(candidates + x.shape[1] - last, device=x.device)
+            wanted[candidates:] += (
+                last - candidates
+            )  # made where it is used: a copy of a list makes a GPU wait
         visible = None if view.visible is None else view.visible[:, None, None]
         for layer in self.layers[:-1]:
             x = layer(x, visible)

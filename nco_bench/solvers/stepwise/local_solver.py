@@ -19,13 +19,14 @@ from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, trajectories
 from nco_bench.solvers.stepwise.local_steps import ROWS_AT_A_TIME, decode_local_views
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy
+from nco_bench.solvers.stepwise.precision import at_precision
 
 
 class LocalViewSolver(NetworkSolver):
     """Any local-view policy with any decoding that fits it."""
 
     family = Family(
-        params={"turns": (int, 1)},
+        params={"turns": (int, 1), "precision": (str, "fp32")},
         refused={"--coordinate-scale": "{} has no effect on its views; leave it out."},
         budget=ROWS_AT_A_TIME,
     )
@@ -36,15 +37,13 @@ class LocalViewSolver(NetworkSolver):
         check_decoding(self.decoding, self.turns)
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
-        """Set how many neighbours are seen, as the authors of DGL do for library instances."""
+        """Set the precision, and how many neighbours are seen, as the authors of DGL do for library instances."""
         count = self.decoding.knn
-        if count is None:
-            return policy
-        if not cast("LocalViewPolicy", policy).limit_neighbours(count):
+        if count is not None and not cast("LocalViewPolicy", policy).limit_neighbours(count):
             raise BadInputError(
                 f"Decoding knn={count}: the views of {self.name} have fixed sizes; leave knn out."
             )
-        return policy
+        return at_precision(policy, self.params["precision"])
 
     def cost(self, dataset: Dataset) -> int:
         """Partial solutions of an instance."""

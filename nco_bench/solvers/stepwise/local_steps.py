@@ -110,7 +110,7 @@ class LocalViews:
         left, room, used = state.left - 1, None, None
         if self.problem.demands is not None and walks.used is not None:
             used, room = _loaded(self.problem.demands, walks.used, node, via, self.problem.coords)
-            if via is None:  # rows visit the depot at different times
+            if via is None and left < 1:  # rows visit the depot at different times; to look makes a GPU wait
                 left = int(is_open.sum(dim=1).amax())
         moved = Walk(state.first, node, is_open, left, room, state.memory)
         return Walks(replace(moved, memory=self.policy.moved(self.nodes, moved)), used)
@@ -141,6 +141,8 @@ class LocalViews:
             before = len(walks.state.current) // batch
             rows = (parent + torch.arange(batch, device=parent.device)[:, None] * before).flatten()
             walks, nodes, flags = walks.follow(rows), nodes[rows], None if flags is None else flags[rows]
+            if flags is None and self.problem.demands is not None:  # what was known was of other beams
+                walks = replace(walks, state=replace(walks.state, left=1))
         picked = action.reshape(-1, 1)
         node = nodes.gather(1, picked).squeeze(1)
         via = None if flags is None else flags.gather(1, picked).squeeze(1)

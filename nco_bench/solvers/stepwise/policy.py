@@ -100,7 +100,7 @@ class Walk:
     open
         ``(R, N)`` bool: still to be visited; False for the depot.
     left
-        Number of open nodes, where it is the same for all rows; the largest of them otherwise.
+        Number of open nodes, where it is the same for all rows; otherwise a row has at least so many, and none any at 0.
     room
         ``(R,)`` capacity left as a share of the capacity, or None for the TSP.
     memory

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.nn.device import PerDevice
@@ -17,13 +18,14 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
+from nco_bench.solvers.stepwise.precision import at_precision
 
 
 class EncodeOnceSolver(NetworkSolver):
     """Any encode-once policy with any decoding that fits it."""
 
     family = Family(
-        params={"loads": (str, "exact"), "axes": (str, "together")},
+        params={"loads": (str, "exact"), "axes": (str, "together"), "precision": (str, "fp32")},
         choices={"loads": ("exact", "float32"), "axes": ("together", "apart")},
         refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
         fractional=True,
@@ -34,6 +36,10 @@ class EncodeOnceSolver(NetworkSolver):
     def __init__(self, options: SolverOptions) -> None:
         super().__init__(options)
         check_decoding(self.decoding)
+
+    def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
+        """Give the policy the precision that was asked for."""
+        return at_precision(policy, self.params["precision"])
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""

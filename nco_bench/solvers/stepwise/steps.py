@@ -37,6 +37,8 @@ class Progress:
         ``(B, P)`` customers still to be served, or None for the TSP.
     ready
         What was encoded, made ready for this roll-out, see `nco_bench.solvers.stepwise.glimpse.factored`; or None.
+    pending
+        CVRP: at least so many moves are to come, of one trajectory or another; looking it up makes a GPU wait.
     """
 
     state: RouteState
@@ -44,11 +46,13 @@ class Progress:
     open_demand: Tensor | None = None
     left: Tensor | None = None
     ready: Any = None
+    pending: int = 0
 
-    @property
-    def finished(self) -> bool:
-        """Whether every CVRP trajectory has served all customers and is back at the depot."""
-        return self.left is not None and bool(((self.left == 0) & (self.state.current == 0)).all())
+    def to_come(self) -> int:
+        """Return how many moves the slowest CVRP trajectory needs at least: its customers, and back to the depot."""
+        assert self.left is not None
+        away = (self.left > 0) | (self.state.current != 0)
+        return int((self.left + away).amax())
 
     def follow(self, parent: Tensor) -> Progress:
         """Return the trajectories ``(B, C)`` given by number, for beam search."""
@@ -63,7 +67,7 @@ class Progress:
         blocked = pick(state.blocked)
         assert blocked is not None
         moved = RouteState(pick(state.first), pick(state.current), blocked, pick(state.room))
-        return Progress(moved, pick(self.used), pick(self.open_demand), pick(self.left))
+        return Progress(moved, pick(self.used), pick(self.open_demand), pick(self.left), pending=self.pending)
 
 
 def begin(problem: RoutingProblem, trajectories: int) -> Progress:
@@ -78,7 +82,7 @@ def begin(problem: RoutingProblem, trajectories: int) -> Progress:
     open_demand = demands.amount[:, None].repeat(1, trajectories, 1)
     used = torch.zeros_like(depot, dtype=demands.amount.dtype)
     state = RouteState(None, depot, blocked, torch.ones_like(blocked[..., 0]))
-    return Progress(state, used, open_demand, torch.full_like(depot, count - 1))
+    return Progress(state, used, open_demand, torch.full_like(depot, count - 1), pending=count)
 
 
 def move(problem: RoutingProblem, progress: Progress, node: Tensor) -> Progress:
@@ -105,7 +109,8 @@ def move(problem: RoutingProblem, progress: Progress, node: Tensor) -> Progress:
     blocked[..., 0] = torch.where(at_depot & (left > 0), -torch.inf, 0.0)
     capacity = demands.capacity[:, None]
     room = (capacity - used).to(blocked.dtype) / capacity.to(blocked.dtype)
-    return Progress(RouteState(first, node, blocked, room), used, open_demand, left, progress.ready)
+    moved = RouteState(first, node, blocked, room)
+    return Progress(moved, used, open_demand, left, progress.ready, progress.pending - 1)
 
 
 @dataclass(frozen=True)
@@ -148,18 +153,20 @@ class EncodeOnce:
         self, progress: Progress, seen: None, action: Tensor, parent: Tensor | None = None
     ) -> tuple[Progress, Move]:
         """Go to the nodes ``(B, P)``."""
-        if parent is not None:
-            return move(self.problem, progress.follow(parent), action), (action, None)
-        first = progress.state.first is None
-        progress = move(self.problem, progress, action)
+        first = parent is None and progress.state.first is None
+        progress = move(self.problem, progress if parent is None else progress.follow(parent), action)
         if first:
             progress = replace(progress, ready=factored(self.encoded, progress.state))
+        if self.problem.demands is not None and progress.pending < 1:
+            to_come = progress.to_come()  # of these beams; others may be chosen next
+            progress = replace(progress, pending=to_come if parent is None else min(to_come, 1))
         return progress, (action, None)
 
     def finished(self, progress: Progress, moves: int) -> bool:
-        """Whether all trajectories are done; looked up no more often than needed, since it makes a GPU wait."""
-        count = self.problem.coords.shape[1]
-        return moves == count if self.problem.demands is None else moves >= count and progress.finished
+        """Whether all trajectories are done."""
+        return (
+            moves == self.problem.coords.shape[1] if self.problem.demands is None else progress.pending == 0
+        )
 
     def work(self, progress: Progress) -> Sequence[float]:
         """Return ones, a step per node; visits of the depot come on top."""

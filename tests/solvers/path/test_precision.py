@@ -37,7 +37,8 @@ def test_what_a_policy_declares_stays_visible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "precision", "message"), [("lehd", "fp8", "fp32, bf16"), ("sit", "bf16", "in place")]
+    ("name", "precision", "message"),
+    [("lehd", "fp8", "fp32, tf32, bf16"), ("sit", "bf16", "in place"), ("lehd", "tf32", "CPU has none")],
 )
 def test_a_precision_that_cannot_be_had_is_named(name: str, precision: str, message: str) -> None:
     with pytest.raises(BadInputError, match=message):

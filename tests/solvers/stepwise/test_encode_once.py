@@ -276,7 +276,7 @@ def test_depot_is_closed_only_while_customers_wait_and_the_vehicle_stands_there(
         [False, True, True],
         [False, True, True],  # done: stays at the depot
     ]
-    assert progress.finished
+    assert progress.to_come() == 0
 
 
 def test_fractional_demands_are_solved_within_the_capacity() -> None:

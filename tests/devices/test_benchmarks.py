@@ -1,0 +1,49 @@
+"""The benchmarks that are for GPUs run from end to end on a device that is not the CPU; their times mean nothing here."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import second
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def printed(
+    name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    with second.watching() as watch:
+        runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
+    assert watch.operations > 1000, "nothing was done on the device"
+    return capsys.readouterr().out.splitlines()
+
+
+def test_path_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(
+        "path_gpu.py", ["--device", second.NAME, "--nodes", "6", "--precision", "bf16"], monkeypatch, capsys
+    )
+    assert [line.partition(",")[0] for line in lines] == [
+        "pens-a greedy", "sit greedy", "decoder-6x128 greedy",
+    ]  # fmt: skip
+
+
+def test_train_throughput(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(
+        "train_throughput.py",
+        ["--device", second.NAME, "--batch", "2", "--seconds", "0.01"],
+        monkeypatch,
+        capsys,
+    )
+    assert len(lines) == 5
+    assert f"{second.NAME}," in lines[0]
+
+
+@pytest.mark.parametrize("name", ["path_gpu.py", "train_throughput.py"])
+def test_a_device_that_is_not_there_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--device", "cuda:7"])
+    with pytest.raises(SystemExit, match="has 0 CUDA devices"):
+        runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
