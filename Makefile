@@ -116,14 +116,17 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Both packages into dist/, then each checked in an environment of its own from an empty folder (CHECK=base leaves torch out).
+# Both packages into dist/ with the changelog's section, then each checked in an environment of its own from an empty folder
+# (CHECK=base leaves torch out, CHECK='base neural all' adds all extras, CHECK_PYTHON names another interpreter).
 CHECK ?= base neural
+CHECK_PYTHON ?= $(PYTHON)
 release: $(DEV)
 	rm -rf dist
+	$(BIN)/python tools/release.py --notes dist/notes.md
 	$(PIP) build
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m build --wheel --outdir dist weights
-	$(BIN)/python tools/check_release.py dist --torch '$(TORCH)' $(CHECK)
+	$(BIN)/python tools/check_release.py dist --torch '$(TORCH)' --python $(CHECK_PYTHON) $(CHECK)
 
 clean:
 	rm -rf $(VENV) demo

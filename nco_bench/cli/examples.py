@@ -295,7 +295,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     ),
     "site add": (
         "nco-bench site add submitted --results results/runs",
-        "nco-bench site add submitted/one submitted/two --results results/runs",
+        "nco-bench site add submitted/one submitted.parquet --results results/runs",
         "nco-bench site add first second --results results/runs --json",
     ),
 }

@@ -62,7 +62,7 @@ def build(
 
 @group.command(short_help="Verify records of others, and add those that hold.")
 def add(
-    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, or single runs.")],
+    sources: Annotated[list[Path], typer.Argument(help="Folders of runs, single runs, or archives.")],
     results: Results = DEFAULT_RESULTS,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,

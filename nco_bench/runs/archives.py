@@ -33,6 +33,8 @@ FORMAT = 1
 FACTS, RUNS, HASH = b"nco-bench.archive", b"nco-bench.runs", b"nco-bench.sha256"
 """Keys of the file's metadata."""
 NO_HASH = b"0" * 64
+MOST_DESCRIBED = 2**28
+"""Bytes that the descriptions of an archive's runs may take."""
 KEPT_OPEN = 16
 """Archives whose bytes stay in memory between calls."""
 RECORD_COLUMNS = (
@@ -149,8 +151,16 @@ class Archive:
                 f"{path}: an archive of format {self.facts.get('format')}, this version reads {FORMAT}; "
                 f"install the nco-bench that packed it ({self.facts.get('version')})."
             )
-        self.runs: list[dict[str, Any]] = orjson.loads(zlib.decompress(base64.b64decode(metadata[RUNS])))
+        self.runs: list[dict[str, Any]] = orjson.loads(self._described(metadata[RUNS]))
         self._group: tuple[int, NDArray[np.int32], NDArray[np.int64]] | None = None
+
+    def _described(self, packed: bytes) -> bytes:
+        """Return what stands once per run, unpacked; a stranger's few bytes must not unpack to all of memory."""
+        unpacking = zlib.decompressobj()
+        found = unpacking.decompress(base64.b64decode(packed), MOST_DESCRIBED)
+        if not unpacking.eof:
+            raise ResultsError(f"{self.path}: describes its runs in more than {MOST_DESCRIBED:,} bytes.")
+        return found
 
     @cached_property
     def rows(self) -> pa.Table:

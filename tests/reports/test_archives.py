@@ -237,5 +237,17 @@ def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Pa
                 assert solution_sha256(solution_bytes(run.solution(record))) == record.solution_sha256
 
 
+def test_results_stay_small() -> None:
+    """What a clone brings: under 20 MB in 150 files; runs are packed, and logs and tables that serve nobody are dropped."""
+    asked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "results"], capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        pytest.skip("needs the git checkout")
+    kept = [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    assert len(kept) < 150
+    assert sum(path.lstat().st_size for path in kept) < 20e6
+
+
 def test_archives_ship() -> None:
     assert ARCHIVES

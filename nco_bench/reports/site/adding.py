@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
 from nco_bench.runs import folders
+from nco_bench.runs.archives import ArchivedRun, facts_of_archive
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.packing import write_folder
 from nco_bench.runs.records import Cell, Record
 from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import COST_TOLERANCE, Finding, verify
@@ -44,12 +47,13 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
 
     A run is taken whole or refused whole. Beyond what ``nco-bench verify`` checks (every solution scored again, every key,
     solution, instance and dataset hashed again), its datasets must go by a name that stands for the same instances
-    everywhere, its times must be times, and no reference may be better than the one that is known here.
+    everywhere, its times must be times, and no reference may be better than the one that is known here. Runs of archives are
+    unpacked first, and then held to the same.
 
     Parameters
     ----------
     sources
-        Folders of runs, or single runs.
+        Folders of runs, single runs, or archives.
     results
         Folder that they go to.
     places
@@ -58,9 +62,15 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
     Raises
     ------
     ResultsError
-        For a source without runs, or a run whose id stands for something else in `results`.
+        For a source without runs, a run whose id stands for something else in `results`, or an archive that is damaged
+        or was packed from a changed checkout.
     """
-    runs = [run for source in sources for run in _runs_in(source)]
+    with tempfile.TemporaryDirectory(prefix="nco-bench-site-") as scratch:
+        runs = [run for i, source in enumerate(sources) for run in _runs_in(source, Path(scratch) / str(i))]
+        return _add(runs, results, places)
+
+
+def _add(runs: Sequence[Run], results: Path, places: Places) -> Added:
     refused: dict[str, tuple[Finding, ...]] = {}
     good: list[Run] = []
     here = _best_here(results)
@@ -78,13 +88,35 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
     return Added({run.run_id: sum(1 for _ in run.raw_records()) for run in good}, refused)
 
 
-def _runs_in(source: Path) -> list[Run]:
-    if source.is_file():
-        raise ResultsError(f"{source}: is a file; unpack it first: nco-bench runs unpack {source}")
-    runs = [Run(source.resolve())] if (source / "run.json").is_file() else find_runs(source)
-    if not runs:
-        raise ResultsError(f"{source}: holds no runs; name a folder of runs, or a run's own folder.")
-    return runs
+def _runs_in(source: Path, scratch: Path) -> list[Run]:
+    """Return the runs of a source as folders, those of archives below `scratch`."""
+    if source.is_file() and source.suffix != ".parquet":
+        raise ResultsError(f"{source}: is no folder of runs and no archive (*.parquet).")
+    try:
+        runs = [Run(source.resolve())] if (source / "run.json").is_file() else find_runs(source)
+        for archive in {run.archive.path for run in runs if isinstance(run, ArchivedRun)}:
+            if facts_of_archive(archive).dirty:
+                raise ResultsError(
+                    f"{archive}: was packed from a changed checkout; pack it again from a clean commit."
+                )
+        found = [_unpacked(run, scratch) if isinstance(run, ArchivedRun) else run for run in runs]
+    except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
+        raise ResultsError(f"{source}: not readable as an archive of runs ({error}).") from error
+    if not found:
+        raise ResultsError(
+            f"{source}: holds no runs; name a folder of runs, a run's own folder, or an archive."
+        )
+    return found
+
+
+def _unpacked(run: ArchivedRun, scratch: Path) -> Run:
+    name = run.run_id
+    if run.folder.parent != run.archive.path or name.startswith("."):
+        raise ResultsError(f"{run.archive.path}: holds a run whose id is no name ({run.folder}).")
+    folder = scratch / name
+    folder.mkdir(parents=True)
+    write_folder(run, folder)
+    return Run(folder)
 
 
 def _of_strangers(run: Run, places: Places, here: Mapping[str, float]) -> Iterator[Finding]:

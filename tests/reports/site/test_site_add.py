@@ -12,7 +12,10 @@ from site_records import edit, solve
 
 from nco_bench.cli.app import run
 from nco_bench.reports.site import receipts
+from nco_bench.runs import archives
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.packing import pack
+from nco_bench.runs.stored_run import Run
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,88 @@ def test_records_that_hold_arrive_verified(
     said = capsys.readouterr().err
     assert f"added: {one.run_id}, 4 records" in said
     assert "1 runs added, 0 refused" in said
+
+
+CLEAN = {"commit": "0" * 40, "dirty": False}
+
+
+def packed(source: Path, revision: dict[str, Any]) -> Path:
+    pytest.importorskip("pyarrow", reason="archives need pyarrow: pip install 'nco-bench[parquet]'")
+    archive = source.with_suffix(".parquet")
+    pack(find_runs(source), archive, revision, allow_dirty=True)
+    return archive
+
+
+def test_an_archive_that_holds_arrives_as_its_folders_would(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert added(packed(copy, CLEAN), tmp_path) == 0
+    (one,) = find_runs(tmp_path / "board")
+    assert [one.run_id] == [path.name for path in copy.iterdir()]
+    assert receipts.verified([one], [tmp_path / "board"]) == {one.run_id}
+    assert "1 runs added, 0 refused" in capsys.readouterr().err
+    assert added(copy, tmp_path) == 0  # the very same records
+    assert find_runs(tmp_path / "board")[0].count() == 4
+
+
+def test_a_folder_may_hold_an_archive(copy: Path, tmp_path: Path) -> None:
+    archive = packed(copy, CLEAN)
+    shutil.rmtree(copy)
+    copy.mkdir()
+    archive.rename(copy / "runs.parquet")
+    assert added(copy, tmp_path) == 0
+    assert len(find_runs(tmp_path / "board")) == 1
+
+
+def test_an_archive_whose_records_do_not_hold_is_refused_in_a_line(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = copy.iterdir()
+    edit(folder, "records.jsonl", better_cost)
+    assert added(packed(copy, CLEAN), tmp_path) == 1
+    assert f"refused: {folder.name}" in capsys.readouterr().out
+    assert not find_runs(tmp_path / "board")
+
+
+def test_an_archive_from_a_changed_checkout_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert added(packed(copy, CLEAN | {"dirty": True}), tmp_path) == 2
+    assert "packed from a changed checkout" in capsys.readouterr().err
+
+
+def test_an_archive_of_other_bytes_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = packed(copy, CLEAN)
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 3] ^= 1
+    archive.write_bytes(data)
+    assert added(archive, tmp_path) == 2
+    assert "damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../outside", "..", "/outside", ".hidden", "a/b"])
+def test_an_archive_writes_nowhere_else(
+    copy: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Run, "run_id", property(lambda self: name))
+    archive = packed(copy, CLEAN)
+    monkeypatch.undo()
+    before = sorted(tmp_path.iterdir())
+    assert added(archive, tmp_path) == 2
+    assert "whose id is no name" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_archive_that_would_unpack_to_too_much_is_refused(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = packed(copy, CLEAN)
+    monkeypatch.setattr(archives, "MOST_DESCRIBED", 100)
+    archives._opened.cache_clear()
+    assert added(archive, tmp_path) == 2
+    assert "in more than 100 bytes" in capsys.readouterr().err
 
 
 def better_cost(line: dict[str, Any]) -> None:
