@@ -44,7 +44,7 @@ def pull(
     mirror: Path | None = None,
     archive: Path | None = None,
     sites: dict[str, str] | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
     pause_s: float = 1.0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PullReport:
@@ -63,8 +63,10 @@ def pull(
         of CVRPLIB's .7z archives; used in place of both.
     sites
         Addresses to use in place of `SITES`.
-    timeout_s, pause_s
-        For each request, and between attempts at one that broke off.
+    timeout_s
+        How long a site may be silent; None: `nco_bench.downloads.TIMEOUT_SECONDS`.
+    pause_s
+        Between attempts at a download that broke off.
     progress
         Called with done, total and the name of the instance.
 
@@ -199,7 +201,7 @@ def _check_solution(entry: Entry, instance_path: Path, solution_path: Path | Non
 
 @contextmanager
 def _source(
-    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float, pause_s: float
+    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float | None, pause_s: float
 ) -> Iterator[Fetch]:
     if archive is not None and archive.is_dir():
         index = {path.name: path for path in sorted(archive.rglob("*")) if path.is_file()}
