@@ -110,7 +110,7 @@ def test_solutions_are_the_same_and_the_share_rises_to_all(decoding: str, proble
 
 
 def test_a_download_counts_bytes_of_those_expected(tmp_path: Path) -> None:
-    from nco_bench.weights.pulling import _fetch
+    from nco_bench.weights.pulling import _receive
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -121,7 +121,7 @@ def test_a_download_counts_bytes_of_those_expected(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with Level(changed=lambda: told.append(root.within[0].place())) as root:
-            _fetch(f"http://127.0.0.1:{server.server_port}/file", tmp_path / "part")
+            _receive(f"http://127.0.0.1:{server.server_port}/file", tmp_path / "part")
         server.shutdown()
     assert told[-1] == "3.1/3.1 MB"
     assert len(told) >= 3

@@ -11,16 +11,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib import request
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.generators import Generator
 from nco_bench.datasets.lra_files import PATHFINDER_FOLDER, RETRIEVAL_FILES, SPLITS, read_task
+from nco_bench.downloads import TooMuchError, asked, cause
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import replacing
 from nco_bench.problems.lra import LRAInstance, pathfinder
@@ -185,7 +184,7 @@ def pull_lra(
     instances_dir: Path,
     mirror: Path | None,
     archive: Path | None,
-    timeout_s: float,
+    timeout_s: float | None,
     progress: Callable[[int, int, str], None] | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Fetch the public files of ``lra``, or of one of its tasks.
@@ -274,34 +273,31 @@ def file_of(task: str, split: str) -> str:
     return RETRIEVAL_FILES[split] if task == "lra-retrieval" else ARCHIVES[task][0]
 
 
-def _fetch(task: str, instances_dir: Path, timeout_s: float) -> None:
+def _fetch(task: str, instances_dir: Path, timeout_s: float | None) -> None:
     """Download one archive beside its place, check it, and move it there."""
     file, url, md5 = ARCHIVES[task]
     target = instances_dir / FOLDER / file
-    asked = request.Request(url, headers={"User-Agent": "nco-bench"})
     try:
         with replacing(target, None, sync=False) as part:
-            with request.urlopen(asked, timeout=timeout_s) as answer, part.open("wb") as out:
-                length = answer.headers.get("Content-Length", "")
-                with opened(BYTES, int(length) if length.isdigit() else None) as level:
-                    while piece := answer.read(PIECE):
-                        if out.tell() + len(piece) > MOST_BYTES:
-                            raise BadInputError(
-                                f"{url}: sends more than {MOST_BYTES >> 20} MiB; {_by_hand(target)}."
-                            )
-                        out.write(piece)
-                        level.reach(out.tell())
+            with (
+                asked(url, MOST_BYTES, timeout_s=timeout_s) as answer,
+                part.open("wb") as out,
+                opened(BYTES, answer.size) as level,
+            ):
+                for piece in answer.pieces():
+                    out.write(piece)
+                    level.reach(out.tell())
             _refuse_other(part, md5)
     except HTTPError as error:
         raise BadInputError(
-            f"{url}: the site answered {error.code} {error.reason}; {_by_hand(target)}."
+            f"{url}: the site answered {error.code} {cause(error)}; {_by_hand(target)}."
         ) from None
-    except (
-        OSError,
-        HTTPException,
-    ) as error:  # URLError, timeouts, resets, a full disk; chunks that stop short
-        reason: Any = getattr(error, "reason", error)
-        raise UnreachableError(f"cannot fetch {url} ({reason}); when offline, {_by_hand(target)}.") from None
+    except TooMuchError as error:
+        raise BadInputError(f"{url}: refused, the site {cause(error)}; {_by_hand(target)}.") from None
+    except OSError as error:  # timeouts, resets, a full disk
+        raise UnreachableError(
+            f"cannot fetch {url} ({cause(error)}); when offline, {_by_hand(target)}."
+        ) from None
 
 
 def _by_hand(target: Path) -> str:

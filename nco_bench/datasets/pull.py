@@ -8,21 +8,19 @@ appear whole or not at all, are written only below the instances folder, and tho
 from __future__ import annotations
 
 import re
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nco_bench.datasets import catalog, lra, testsets
+from nco_bench.datasets.archive import archive_members
 from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MAX_TEXT_BYTES, read_bytes, write_bytes
 from nco_bench.datasets.libraries import find_file, read_checked, select
-from nco_bench.datasets.sites import LIBRARIES, SITES, Fetch, SourceUnreachableError, plain, site_files
+from nco_bench.datasets.sites import LIBRARIES, SITES, Fetch, SourceUnreachableError, site_files
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.progress import tracked
@@ -44,7 +42,7 @@ def pull(
     mirror: Path | None = None,
     archive: Path | None = None,
     sites: dict[str, str] | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float | None = None,
     pause_s: float = 1.0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PullReport:
@@ -63,8 +61,10 @@ def pull(
         of CVRPLIB's .7z archives; used in place of both.
     sites
         Addresses to use in place of `SITES`.
-    timeout_s, pause_s
-        For each request, and between attempts at one that broke off.
+    timeout_s
+        How long a site may be silent; None: `nco_bench.downloads.TIMEOUT_SECONDS`.
+    pause_s
+        Between attempts at a download that broke off.
     progress
         Called with done, total and the name of the instance.
 
@@ -199,13 +199,13 @@ def _check_solution(entry: Entry, instance_path: Path, solution_path: Path | Non
 
 @contextmanager
 def _source(
-    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float, pause_s: float
+    mirror: Path | None, archive: Path | None, sites: dict[str, str], timeout_s: float | None, pause_s: float
 ) -> Iterator[Fetch]:
     if archive is not None and archive.is_dir():
         index = {path.name: path for path in sorted(archive.rglob("*")) if path.is_file()}
         yield lambda folder, file: _unpacked(index, file)
     elif archive is not None:
-        with _archive_members(archive) as read:
+        with archive_members(archive) as read:
             yield lambda folder, file: read(file)
     elif mirror is not None:
         if not (mirror / "instances").is_dir():
@@ -226,62 +226,3 @@ def _unpacked(index: dict[str, Path], file: str) -> bytes | None:
 def _from_folder(root: Path, folder: str, file: str) -> bytes | None:
     path = find_file([root], folder, file)
     return None if path is None else read_bytes(path, MAX_BINARY_BYTES)
-
-
-@contextmanager
-def _archive_members(archive: Path) -> Iterator[Callable[[str], bytes | None]]:
-    """Yield a function from file name to content; nothing is ever extracted to a path that the archive names."""
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as opened:
-                sizes = {info.filename: info.file_size for info in opened.infolist() if not info.is_dir()}
-                index = _index(archive, sizes)
-                yield lambda file: _member(archive, index, sizes, file, opened.read)
-        else:
-            with tarfile.open(archive) as tar:
-                members = {member.name: member for member in tar.getmembers()}
-                for member in members.values():
-                    if not (member.isfile() or member.isdir()):
-                        raise BadInputError(
-                            f"{archive}: refused, the member {member.name!r} is a link or device."
-                        )
-                sizes = {name: member.size for name, member in members.items() if member.isfile()}
-                index = _index(archive, sizes)
-                yield lambda file: _member(archive, index, sizes, file, lambda name: _tar_bytes(tar, name))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        cause = str(error).partition("\n")[0].rstrip(":")  # tarfile lists what it tried, a line each
-        raise SourceUnreachableError(
-            f"{archive}: not a readable .zip or .tar archive ({cause}); unpack a .7z and pass the folder."
-        ) from None
-    except FileNotFoundError:
-        raise SourceUnreachableError(f"{archive}: no such file.") from None
-
-
-def _tar_bytes(tar: tarfile.TarFile, name: str) -> bytes:
-    stream = tar.extractfile(name)
-    return b"" if stream is None else stream.read()
-
-
-def _index(archive: Path, sizes: dict[str, int]) -> dict[str, str]:
-    """Base name to member; refuse an archive that names places outside its own folder."""
-    index = {}
-    for name in sizes:
-        path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-            raise SourceUnreachableError(
-                f"{archive}: refused, the member {name!r} points outside the archive; get it from the official site."
-            )
-        index[path.name] = name
-    return index
-
-
-def _member(
-    archive: Path, index: dict[str, str], sizes: dict[str, int], file: str, read: Callable[[str], bytes]
-) -> bytes | None:
-    name = PurePosixPath(file).name
-    for base in (name, f"{name}.gz"):
-        if base in index:
-            if sizes[index[base]] > MAX_TEXT_BYTES:
-                raise BadInputError(f"{archive}: member {base} is larger than {MAX_TEXT_BYTES >> 20} MiB.")
-            return plain(read(index[base]), f"{archive}: {base}")
-    return None

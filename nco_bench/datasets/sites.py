@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import gzip
 import html
-import http.client
 import io
 import re
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable
 from functools import cache
+from urllib.error import HTTPError
 from urllib.parse import quote
 
 from nco_bench.datasets import catalog
-from nco_bench.datasets.formats.reading import GZIP_MAGIC, MAX_TEXT_BYTES
+from nco_bench.datasets.formats.reading import GZIP_MAGIC
+from nco_bench.downloads import TooMuchError, asked, cause
 from nco_bench.errors import BadInputError
 
 SITES = {
@@ -37,6 +36,8 @@ LIBRARIES = ("tsplib", "cvrplib")
 Fetch = Callable[[str, str], bytes | None]
 """Folder and file name to uncompressed content, None where the source has no such file."""
 
+MAX_FILE_BYTES = 128 << 20
+"""Limit for one file, as it is sent and uncompressed; the largest of the catalogues has 14 MB."""
 ATTEMPTS = 3
 TRY_AGAIN = (429, 500, 502, 503, 504)
 LISTED = re.compile(r'href="[^"]*/download/instance/(\d+)"[^>]*>\s*(?:<[^>]+>\s*)*([^<>]+?)\s*<')
@@ -53,7 +54,7 @@ class BrokenOffError(BadInputError):
     """One download did not arrive whole, or the site was busy; another attempt may do."""
 
 
-def site_files(sites: dict[str, str], timeout_s: float, pause_s: float) -> Fetch:
+def site_files(sites: dict[str, str], timeout_s: float | None, pause_s: float) -> Fetch:
     """Return a function that downloads one file of a library.
 
     Parameters
@@ -92,7 +93,7 @@ def site_files(sites: dict[str, str], timeout_s: float, pause_s: float) -> Fetch
     return fetch
 
 
-def _listed_numbers(url: str, timeout_s: float, pause_s: float) -> dict[str, str]:
+def _listed_numbers(url: str, timeout_s: float | None, pause_s: float) -> dict[str, str]:
     """Read from CVRPLIB's table of instances which number each name has."""
     page = _get(url, timeout_s, pause_s) or b""
     links = LISTED.findall(plain(page, url).decode("utf-8", errors="replace"))
@@ -103,7 +104,7 @@ def _listed_numbers(url: str, timeout_s: float, pause_s: float) -> dict[str, str
     return {html.unescape(name).casefold(): number for number, name in reversed(links)}
 
 
-def _file(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTES) -> bytes | None:
+def _file(url: str, timeout_s: float | None, pause_s: float, limit: int | None = None) -> bytes | None:
     content = _get(url, timeout_s, pause_s, limit)
     if content is None:
         return None
@@ -113,7 +114,7 @@ def _file(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTE
     return content
 
 
-def _get(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTES) -> bytes | None:
+def _get(url: str, timeout_s: float | None, pause_s: float, limit: int | None = None) -> bytes | None:
     """Get what an address serves, None for 404; what breaks off is tried again from its start."""
     for attempt in range(1, ATTEMPTS):
         try:
@@ -123,43 +124,42 @@ def _get(url: str, timeout_s: float, pause_s: float, limit: int = MAX_TEXT_BYTES
     return _get_once(url, timeout_s, limit)
 
 
-def _get_once(url: str, timeout_s: float, limit: int) -> bytes | None:
-    request = urllib.request.Request(url, headers={"User-Agent": "nco-bench"})
+def _get_once(url: str, timeout_s: float | None, limit: int | None) -> bytes | None:
+    content = bytearray()
+    answered = False
     try:
-        answer = urllib.request.urlopen(request, timeout=timeout_s)
-    except urllib.error.HTTPError as error:
+        with asked(url, MAX_FILE_BYTES if limit is None else limit, timeout_s=timeout_s) as answer:
+            answered = True
+            for piece in answer.pieces():
+                content += piece
+    except HTTPError as error:
         if error.code == 404:
             return None
         kind = BrokenOffError if error.code in TRY_AGAIN else BadInputError
-        reason = str(error.reason).partition("\n")[0]  # a circle of redirects is told in several lines
         raise kind(
-            f"{url}: the site answered {error.code} {reason}; try again later, or {BY_HAND}."
+            f"{url}: the site answered {error.code} {cause(error)}; try again later, or {BY_HAND}."
         ) from None
-    except (OSError, ValueError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
-        reason = str(getattr(error, "reason", error)) or type(error).__name__
-        raise SourceUnreachableError(f"cannot reach {url} ({reason}); when offline, {BY_HAND}.") from None
-    with answer:
-        try:
-            content: bytes = answer.read(limit + 1)
-        except (OSError, http.client.HTTPException):
-            raise BrokenOffError(f"{url}: the download broke off; run the command again.") from None
-        length = answer.headers.get("Content-Length", "")
-    if len(content) > limit:
-        raise BadInputError(f"{url}: the site sent more than the expected {limit} bytes; {BY_HAND}.")
-    if length.isdigit() and len(content) < int(length):
-        raise BrokenOffError(f"{url}: cut off after {len(content)} of {length} bytes; run the command again.")
-    return content
+    except TooMuchError as error:
+        raise BadInputError(f"{url}: refused, the site {cause(error)}; {BY_HAND}.") from None
+    except OSError as error:
+        if answered and not isinstance(error, TimeoutError):
+            told = f"{url}: the download broke off ({cause(error)}); run the command again, or {BY_HAND}."
+            raise BrokenOffError(told) from None
+        raise SourceUnreachableError(
+            f"cannot reach {url} ({cause(error)}); when offline, {BY_HAND}."
+        ) from None
+    return bytes(content)
 
 
 def plain(content: bytes, source: str) -> bytes:
-    """Return content uncompressed, whether it was gzip data or not; `source` names it in errors."""
+    """Return content uncompressed, whether it was gzip data or not; `source` names it in errors, which are BadInputError."""
     if content[:2] != GZIP_MAGIC:
         return content
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            out = stream.read(MAX_TEXT_BYTES + 1)
+            out = stream.read(MAX_FILE_BYTES + 1)
     except (OSError, EOFError, zlib.error):
         raise BadInputError(f"{source}: damaged gzip data; run the command again.") from None
-    if len(out) > MAX_TEXT_BYTES:
-        raise BadInputError(f"{source}: more than {MAX_TEXT_BYTES >> 20} MiB when uncompressed.")
+    if len(out) > MAX_FILE_BYTES:
+        raise BadInputError(f"{source}: more than {MAX_FILE_BYTES >> 20} MiB when uncompressed.")
     return out

@@ -9,10 +9,9 @@ written once and never appended to.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,6 +22,7 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench.errors import MissingDependencyError, ResultsError
+from nco_bench.runs.archive_check import refuse_other_columns, runs_described
 from nco_bench.runs.stored_run import Run
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ FORMAT = 1
 FACTS, RUNS, HASH = b"nco-bench.archive", b"nco-bench.runs", b"nco-bench.sha256"
 """Keys of the file's metadata."""
 NO_HASH = b"0" * 64
-MOST_DESCRIBED = 2**28
-"""Bytes that the descriptions of an archive's runs may take."""
 KEPT_OPEN = 16
 """Archives whose bytes stay in memory between calls."""
 RECORD_COLUMNS = (
@@ -145,28 +143,33 @@ class Archive:
             return
         if not _is_sound(data, metadata.get(HASH)):
             raise ResultsError(f"{path}: damaged: its content is not what its SHA-256 says; fetch it again.")
-        self.facts: dict[str, Any] = orjson.loads(metadata[FACTS])
+        self.facts: dict[str, Any] = _facts(path, metadata.get(FACTS, b""))
         if self.facts.get("format") != FORMAT:
             raise ResultsError(
                 f"{path}: an archive of format {self.facts.get('format')}, this version reads {FORMAT}; "
                 f"install the nco-bench that packed it ({self.facts.get('version')})."
             )
-        self.runs: list[dict[str, Any]] = orjson.loads(self._described(metadata[RUNS]))
+        refuse_other_columns(path, self._file, len(data))
+        self.runs: list[dict[str, Any]] = runs_described(
+            path, metadata.get(RUNS, b""), self._file.metadata.num_rows
+        )
         self._group: tuple[int, NDArray[np.int32], NDArray[np.int64]] | None = None
-
-    def _described(self, packed: bytes) -> bytes:
-        """Return what stands once per run, unpacked; a stranger's few bytes must not unpack to all of memory."""
-        unpacking = zlib.decompressobj()
-        found = unpacking.decompress(base64.b64decode(packed), MOST_DESCRIBED)
-        if not unpacking.eof:
-            raise ResultsError(f"{self.path}: describes its runs in more than {MOST_DESCRIBED:,} bytes.")
-        return found
 
     @cached_property
     def rows(self) -> pa.Table:
         """All records, a row each, without the solutions."""
         names = [name for name in self._file.schema_arrow.names if name != "solution"]
-        return self._file.read(columns=names).combine_chunks()
+        with self._reading():
+            return self._file.read(columns=names).combine_chunks()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            raise ResultsError(f"{self.path}: damaged ({_first_line(error)}).") from None
 
     @cached_property
     def _group_starts(self) -> NDArray[np.int64]:
@@ -178,7 +181,8 @@ class Archive:
         """Return the solution of a row, ``(K,)``; the row group that it is in is kept for the next."""
         number = int(np.searchsorted(self._group_starts, row, side="right")) - 1
         if self._group is None or self._group[0] != number:
-            lists = self._file.read_row_group(number, columns=["solution"])["solution"].combine_chunks()
+            with self._reading():
+                lists = self._file.read_row_group(number, columns=["solution"])["solution"].combine_chunks()
             lengths = lists.value_lengths().fill_null(0).to_numpy()
             values = lists.flatten().to_numpy().astype("<i4", copy=False)
             self._group = number, values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -190,6 +194,16 @@ class Archive:
         """Return the runs, by name."""
         ends = np.cumsum([0, *(run["records"] for run in self.runs)]).tolist()
         return [ArchivedRun(self, i, ends[i], ends[i + 1]) for i in range(len(self.runs))]
+
+
+def _facts(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        facts = orjson.loads(content)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not isinstance(facts.get("revision") or {}, dict):
+        raise ResultsError(f"{path}: damaged: what it says of itself cannot be read.")
+    return facts
 
 
 def archived_runs(path: Path, *, named: bool = True) -> list[ArchivedRun]:
@@ -244,7 +258,9 @@ def _is_sound(data: bytes, digits: bytes | None) -> bool:
 
 def revision_of(info: dict[str, Any]) -> dict[str, Any]:
     """Return commit and dirty flag of the checkout that made a run; empty where it does not say."""
-    return (info.get("environment") or {}).get("revision") or {}
+    environment = info.get("environment")
+    revision = environment.get("revision") if isinstance(environment, dict) else None
+    return revision if isinstance(revision, dict) else {}
 
 
 def _open(path: Path) -> Archive:

@@ -14,6 +14,7 @@ import orjson
 from nco_bench import __version__, files
 from nco_bench.errors import ResultsError
 from nco_bench.progress import tracked
+from nco_bench.runs.archive_check import OF_CELL, archive_schema
 from nco_bench.runs.archives import (
     FACTS,
     FORMAT,
@@ -38,11 +39,6 @@ GROUP_INTEGERS = 2 << 20
 GROUP_ROWS = 1 << 16
 NOT_REPEATED = ("key", "solution_sha256", "cost", "seconds", "solution")
 """Columns that a dictionary would make longer."""
-OF_CELL = (
-    "solver", "label", "solver_version", "decoding", "kind", "config_sha256", "dataset", "dataset_sha256", "problem",
-    "problem_version", "objective", "device",
-)  # fmt: skip
-"""Facts of its cell that stand in a record's row, so that the rows say all by themselves."""
 
 
 def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirty: bool = False) -> None:
@@ -84,7 +80,7 @@ def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirt
 def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any]) -> None:
     import pyarrow.parquet as pq
 
-    schema = _schema()
+    schema = archive_schema()
     repeated = [name for name in schema.names if name not in NOT_REPEATED]
     with pq.ParquetWriter(
         path, schema, compression="zstd", compression_level=19, store_schema=False, write_statistics=False,
@@ -172,21 +168,6 @@ def _of_record(run: Run, record: Record) -> dict[str, Any]:
             )
         row["solution"], row["solution_length"] = solution, len(solution)
     return row
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    types = {
-        "run": pa.string(), "version": pa.string(), "commit": pa.string(), "dirty": pa.bool_(),
-        **dict.fromkeys((*OF_CELL, "weights", "weights_sha256"), pa.string()),
-        "key": pa.string(), "cell": pa.int32(), "instance": pa.int32(), "name": pa.string(), "n": pa.int32(),
-        "repeat": pa.int32(), "seed": pa.int64(), "status": pa.string(), "cost": pa.float64(), "reference": pa.float64(),
-        "seconds": pa.float64(), "optimal": pa.bool_(), "solution_length": pa.int32(), "solution_sha256": pa.string(),
-        "convention": pa.string(), "message": pa.string(), "instance_sha256": pa.string(), "counts": pa.string(),
-        "solution": pa.list_(pa.int32()),
-    }  # fmt: skip
-    return pa.schema(list(types.items()))
 
 
 def _sealed(data: bytes) -> bytes:

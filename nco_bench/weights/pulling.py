@@ -9,15 +9,14 @@ downloads anew, reads whatever a server sends to the end, and knows no git blob 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
 
 from nco_bench.cards import OfficialFile, cards, official_weights
+from nco_bench.downloads import TooMuchError, asked, cause
 from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.manifest import manifest_path
@@ -27,7 +26,6 @@ REMEDY = (
     "Others are made by 'nco-bench train MODEL', or downloaded from their authors and read by "
     "'nco-bench weights import MODEL FILE' (glop, h-tsp, difusco)."
 )
-TIMEOUT_SECONDS = 30
 BLOCK = 1 << 20
 MAX_BYTES = 500 << 20
 PARTIAL, NOTHING_BEYOND = 206, 416
@@ -146,10 +144,12 @@ def _download(entry: OfficialFile, say: Callable[[str], None]) -> Path:
 def _fetch(entry: OfficialFile, part: Path) -> None:
     try:
         _receive(entry.url, part)
-    except (OSError, ValueError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
-        cause = getattr(error, "reason", None) or str(error) or type(error).__name__
+    except TooMuchError as error:
+        part.unlink(missing_ok=True)
+        raise BadWeightsError(f"{entry.url}: refused, the server {cause(error)}; nothing was kept.") from None
+    except OSError as error:  # HTTPError and timeouts are OSErrors
         raise BadWeightsError(
-            f"{entry.url}: cannot be fetched ({cause}); the part that came is kept. Try again, or put the file into "
+            f"{entry.url}: cannot be fetched ({cause(error)}); the part that came is kept. Try again, or put the file into "
             f"a folder as checkpoints/{entry.repository}/{entry.path} and name that folder in NCO_BENCH_MIRROR."
         ) from error
 
@@ -157,26 +157,15 @@ def _fetch(entry: OfficialFile, part: Path) -> None:
 def _receive(url: str, part: Path) -> None:
     """Append what a server has beyond the part, or write the whole; raises OSError where it sends less than it says."""
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        if (
-            have and error.code == NOTHING_BEYOND
-        ):  # all of it came before; the hash says whether it is the file
-            return
+        with asked(url, MAX_BYTES - have, headers={"Range": f"bytes={have}-"} if have else {}) as answer:
+            mode = "ab" if have and answer.status == PARTIAL else "wb"
+            with part.open(mode) as file, opened(BYTES, answer.size) as level:
+                came = 0
+                for piece in answer.pieces():
+                    file.write(piece)
+                    level.reach(came := came + len(piece))
+    except HTTPError as error:
+        if have and error.code == NOTHING_BEYOND:
+            return  # all of it came before; the hash says whether it is the file
         raise
-    with response:
-        had = have if response.status == PARTIAL else 0
-        length = response.headers.get("Content-Length", "")
-        expected = int(length) if length.isdigit() else None
-        with part.open("ab" if had else "wb") as file, opened(BYTES, expected) as level:
-            while block := response.read(BLOCK):
-                if file.tell() + len(block) > MAX_BYTES:
-                    part.unlink()
-                    raise BadWeightsError(f"{url}: larger than {MAX_BYTES >> 20} MiB; refused.")
-                file.write(block)
-                level.reach(file.tell() - had)
-            came = file.tell() - had
-    if expected is not None and came < expected:
-        raise OSError(f"cut off after {came:,} of {expected:,} bytes")

@@ -247,7 +247,7 @@ def a_page(place: Place) -> None:
     [
         (gone, "the source has no someone/sets/0000"),
         (changed, "is not the file of the catalogue"),
-        (too_big, "sent more than the expected"),
+        (too_big, "refused, the site"),
         (cut_off, "is not the file of the catalogue"),
         (elsewhere, "the source has no someone/sets/0000"),
         (circle, "answered 302"),

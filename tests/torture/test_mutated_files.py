@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import pickle
 import random
 import resource
 import shutil
+import tarfile
 import time
 import warnings
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,9 @@ from nco_bench.datasets.ledger_file import ledger_path
 from nco_bench.datasets.pull import pull
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
+from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.packing import pack
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
@@ -120,11 +125,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Reader]
         found.append((next((folder / "runs").glob(f"*/{name}")), _read_runs))
     ledger.improve(_dataset("tsp"), [ledger.Candidate(0, np.array([0, 2, 1, 3, 4, 5, 6, 7]), "x")], folder)
     found.append((ledger_path(folder), lambda path: ledger.load(_dataset("tsp"), path.parents[1])))
-    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
-        archive.writestr("tsp/eil51.tsp", b"NAME: eil51\nDIMENSION: 2\n")
-    found.append(
-        (folder / "archive.zip", lambda path: pull("tsplib/eil51", path.parent / "pulled", archive=path))
-    )
+    for name in ("archive.zip", "archive.tar", "archive.tar.gz"):
+        _archive(folder / name, "tsp/eil51.tsp", b"NAME: eil51\nDIMENSION: 2\n")
+        found.append((folder / name, lambda path: pull("tsplib/eil51", path.parent / "pulled", archive=path)))
+    if find_spec("pyarrow"):
+        pack(find_runs(folder / "runs"), folder / "packed.parquet", {})
+        found.append((folder / "packed.parquet", _read_archive))
     for path, reader in found:
         read_or_refuse(path, reader)
     return found
@@ -153,6 +159,24 @@ def _read_runs(path: Path) -> None:
         for record in one.records():
             if record.solution:
                 one.solution(record)
+
+
+def _read_archive(path: Path) -> None:
+    for one in archived_runs(path):
+        one.cells()
+        for record in one.records():
+            one.solution(record)
+
+
+def _archive(path: Path, name: str, content: bytes) -> None:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name, content)
+        return
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
 
 
 def mutated(content: bytes, other: bytes, rng: random.Random) -> bytes:
@@ -195,7 +219,7 @@ def test_mutated_files_end_with_the_documented_error(corpus: list[tuple[Path, Re
         path.write_bytes(contents[path])
         if seconds > SECONDS:
             wrong[f"{path.name} took {seconds:.1f} s"] = data[:200].hex()
-    assert wrong == {}
+    assert not wrong, "\n".join(f"{told}\n    of {start}" for told, start in wrong.items())
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < MEGABYTES
 
 

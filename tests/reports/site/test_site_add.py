@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from site_records import edit, solve
 
 from nco_bench.cli.app import run
 from nco_bench.reports.site import receipts
-from nco_bench.runs import archives
+from nco_bench.runs import archive_check, archives
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import pack
 from nco_bench.runs.stored_run import Run
@@ -111,11 +112,13 @@ def test_an_archive_writes_nowhere_else(
     copy: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Run, "run_id", property(lambda self: name))
+    monkeypatch.setattr(archive_check, "RUN_ID", re.compile(".*", re.DOTALL))  # packing reads what it wrote
     archive = packed(copy, CLEAN)
     monkeypatch.undo()
+    archives._opened.cache_clear()
     before = sorted(tmp_path.iterdir())
     assert added(archive, tmp_path) == 2
-    assert "whose id is no name" in capsys.readouterr().err
+    assert "is no name of a run" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -123,10 +126,10 @@ def test_an_archive_that_would_unpack_to_too_much_is_refused(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = packed(copy, CLEAN)
-    monkeypatch.setattr(archives, "MOST_DESCRIBED", 100)
+    monkeypatch.setattr(archive_check, "MAX_FACTS_BYTES", 100)
     archives._opened.cache_clear()
     assert added(archive, tmp_path) == 2
-    assert "in more than 100 bytes" in capsys.readouterr().err
+    assert "refused, what it says of its runs takes more than" in capsys.readouterr().err
 
 
 def better_cost(line: dict[str, Any]) -> None:
