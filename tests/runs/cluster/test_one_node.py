@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from one_node import SMALL, Place, command
 
 from nco_bench.runs.finding import find_runs
@@ -65,6 +66,7 @@ def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_comp
     assert place.statuses() == {"ok": 12}
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_too_much_memory_is_recorded_and_the_rest_goes_on(place: Place) -> None:
     names = [one.name for one in _instances("tsp20:count=6", place.folder)]
     place.call(
