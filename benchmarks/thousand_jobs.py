@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.tables.table import build_table
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.state import TaskState, create, read, write_task
-from nco_bench.runs.cluster.status import _summed
+from nco_bench.runs.cluster.status import summed
 from nco_bench.runs.cluster.submitting import look
 from nco_bench.runs.cluster.work import Share, Task
 from nco_bench.runs.finding import find_runs
@@ -81,7 +82,7 @@ def measured(folder: Path, jobs: int, each: int, workers: int) -> dict[str, Any]
         taken = pool.starmap(one_job, [(submission.folder, k, each) for k in range(jobs)], chunksize=1)
     wall = time.perf_counter() - began
     files = [path for path in results.rglob("*") if path.is_file()]
-    _, status = timed(lambda: _summed(submission, look(read(submission.folder), {})))
+    _, status = timed(lambda: summed(submission, look(read(submission.folder), {})))
     frame, loading = timed(lambda: load_frame(results, places.instances))
     _, table = timed(lambda: build_table("main", frame))
     found, verifying = timed(lambda: verify(results, (), places))
@@ -113,7 +114,8 @@ def begin(request: RunRequest) -> None:
     global known
     whole = Run(request.results.parent / "whole")
     records = list(whole.records())
-    known = Known(request, whole, whole.cells()[0], records, [whole.solution(one) for one in records])
+    solutions = [whole.solution(one) for one in records]
+    known = Known(request, load_datasets(request)[0], whole.cells()[0], records, solutions)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Known:
     """What a worker writes again."""
 
     request: RunRequest
-    run: Run
+    dataset: Dataset
     cell: Cell
     records: list[Record]
     solutions: list[NDArray[np.int32]]
@@ -136,8 +138,7 @@ def one_job(submission: Path, index: int, each: int) -> tuple[float, float, int]
         count += 1
         real(file)
 
-    request = replace(known.request, limit=(index * each, (index + 1) * each))
-    dataset = load_datasets(request)[0]
+    request, dataset = known.request, known.dataset.slice(index * each, (index + 1) * each)
     os.fsync = counted
     try:
         began = time.perf_counter()

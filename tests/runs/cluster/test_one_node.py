@@ -17,6 +17,9 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
     assert place.call("cluster", "check", "--slurm", "gpus=1").stdout.startswith("ok: job ")
     wrong = place.call("cluster", "check", "--slurm", "partition=nope", status=2).stderr
     assert "invalid partition specified: nope" in wrong.splitlines()[-1].lower()
+    same = ("run", "nearest-neighbor", "--data", "tsp20:count=2", *SMALL, "--slurm", "partition=nope")
+    assert "invalid partition specified: nope" in place.call(*same, status=2).stderr.splitlines()[-1].lower()
+    assert not place.records()
     assert "at most 2" in place.call("cluster", "check", "--slurm", "gpus=9", status=2).stderr
     check = " ".join(command("cluster", "check", "--results", "hidden"))
     hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {check}"
