@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -41,21 +42,29 @@ def main() -> None:
         folder = Path(place)
         command(folder, "first", data, "--limit", "1")
         for number in range(options.rounds):
-            alone = command(folder, f"alone-{number}", data)
+            alone, alone_cpu = command(folder, f"alone-{number}", data)
             jobs = ("--executor", "slurm", "--slurm", f"shards={options.jobs}", "--slurm", "memory=1G")
             began = time.time()
-            whole = command(folder, f"jobs-{number}", data, *jobs)
-            rounds.append({"one process": alone, "jobs": whole, **of_jobs(folder / f"jobs-{number}", began)})
+            whole, whole_cpu = command(folder, f"jobs-{number}", data, *jobs)
+            parts = of_jobs(folder / f"jobs-{number}", began)
+            spent = {"one process, cpu": alone_cpu, "submitting and waiting, cpu": whole_cpu}
+            rounds.append({"one process": alone, "jobs": whole, **spent, **parts})
     medians = {key: round(statistics.median(one[key] for one in rounds), 2) for key in rounds[0]}
     print(json.dumps({"data": data, "load": os.getloadavg(), "median": medians, "rounds": rounds}, indent=1))
 
 
-def command(folder: Path, results: str, data: str, *options: str) -> float:
-    """Run the solver to its end; returns wall seconds."""
+def command(folder: Path, results: str, data: str, *options: str) -> tuple[float, float]:
+    """Run the solver to its end; returns wall seconds and processor seconds, without those of jobs."""
     words = [sys.executable, "-m", "nco_bench", "run", SOLVER, "--data", data, "--results", results, "--json"]
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), cpu()
     subprocess.run([*words, *options], cwd=folder, check=True, capture_output=True)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, cpu() - spent
+
+
+def cpu() -> float:
+    """Return processor seconds of the children that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def of_jobs(results: Path, began: float) -> dict[str, float]:

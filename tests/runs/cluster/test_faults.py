@@ -52,7 +52,7 @@ def test_cancelled_jobs_stay_so_and_the_same_command_goes_on(place: Place) -> No
     shell = subprocess.Popen(command(*line), cwd=place.folder, stderr=subprocess.PIPE, text=True)
     place.until_records(4)
     subprocess.run(["scancel", "--me"], check=True)
-    told = shell.communicate(timeout=100)[1]  # the command that watches ends, and says what to do
+    told = shell.communicate(timeout=PATIENCE)[1]  # the command that watches ends, and says what to do
     assert shell.returncode == 1
     assert "start the same command again" in told
     assert place.status()["jobs"]["lost"] == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from one_node import SMALL, Place, command
+from one_node import PATIENCE, SMALL, Place, command
 
 from nco_bench.runs.finding import find_runs
 
@@ -28,7 +28,7 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
         cwd=place.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 2
@@ -55,7 +55,7 @@ def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_comp
         subprocess.Popen(command(*line, "--detach"), cwd=place.folder, stderr=subprocess.PIPE, text=True)
         for _ in "ab"
     ]
-    told = [process.communicate(timeout=100)[1] for process in pair]
+    told = [process.communicate(timeout=PATIENCE)[1] for process in pair]
     assert [process.returncode for process in pair] == [0, 0]
     assert sorted("in hand" in one for one in told) == [False, True]
     place.until_records(8)
