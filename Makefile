@@ -54,11 +54,13 @@ site: $(USER)
 test: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
 
-# A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why.
+# A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why, and all is well.
+# CLUSTER_TESTS= takes the slow ones along: time limits, out of memory, a node that dies, campaigns, papers.
+CLUSTER_TESTS ?= -m "not slow"
 cluster-test: $(DEV)
-	folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
-	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x -m "not slow" tests/runs/cluster; status=$$?; \
-	rm -rf $$folder; [ $$status = 77 ] || exit $$status
+	@folder=$$(mktemp -d /tmp/nco-bench-slurm.XXXXXX); \
+	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x $(CLUSTER_TESTS) --durations=5 tests/runs/cluster; \
+	status=$$?; rm -rf $$folder; [ $$status = 77 ] || exit $$status
 
 # Kills, flipped bytes, storage faults and fuzz in full: hours. NCO_BENCH_TORTURE_SHARE=0.1 is a tenth of it.
 torture: $(DEV)

@@ -60,7 +60,8 @@ def announce(done: Submitted, tell: Callable[[str], None]) -> None:
         tell(f"jobs of {folder.name} have {what} in hand")
     if done.own is None:
         if not done.others:
-            tell(f"all {sized.stored:,} solutions are stored; nothing was submitted")
+            what = f"all {sized.stored:,} solutions are" if sized.stored else "all is"
+            tell(f"{what} stored; nothing was submitted")
         return
     solves = sum(task.total for task in sized.tasks if task.call is None)
     calls = [task.title for task in sized.tasks if task.call is not None]

@@ -77,7 +77,7 @@ def status_of(folder: Path) -> Status:
     """
     slurm.require()
     submission = read(folder)
-    return _summed(submission, look(submission, slurm.queue()))
+    return summed(submission, look(submission, slurm.queue()))
 
 
 def wait(
@@ -99,7 +99,7 @@ def wait(
     began, told, before = time.monotonic(), 0.0, ""
     while True:
         try:
-            found = [_summed(one, mend(one, tell)) for one in known.values()]
+            found = [summed(one, mend(one, tell)) for one in known.values()]
         except slurm.SlurmSilentError as error:  # it may answer later; the jobs do not need it to go on
             tell(str(error))
             time.sleep(LOOK_MOST_SECONDS)
@@ -126,7 +126,8 @@ def troubles(status: Status) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _summed(submission: Submission, seen: Sequence[Seen]) -> Status:
+def summed(submission: Submission, seen: Sequence[Seen]) -> Status:
+    """Return how a submission is doing by what is known of its tasks."""
     now = time.time()
     counts = Counter(one.kind for one in seen)
     totals = [task.total for task in submission.tasks]

@@ -14,7 +14,7 @@ from typing import Any
 
 from nco_bench.runs.finding import find_runs
 
-PATIENCE = 150.0
+PATIENCE = 300.0
 """Seconds that something may take on a busy machine before a test fails."""
 LOOK = 0.3
 SMALL = ("--executor", "slurm", "--slurm", "memory=400M")

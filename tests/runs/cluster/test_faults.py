@@ -18,6 +18,7 @@ AT_TEN_SECONDS = ("--slurm", "time=1", "--slurm", "warning=50", "--slurm", "shar
 """A job that is warned ten seconds after its begin."""
 
 
+@pytest.mark.slow
 def test_a_job_at_its_time_limit_goes_on_at_its_next_instance(place: Place) -> None:
     place.call("run", "slow.py:free=3", "--data", "tsp20:count=5", *AT_TEN_SECONDS, *SMALL)
     assert place.statuses() == {"ok": 5}
@@ -26,6 +27,7 @@ def test_a_job_at_its_time_limit_goes_on_at_its_next_instance(place: Place) -> N
     assert (task["stored"], task["solved"]) == (3, 2)
 
 
+@pytest.mark.slow
 def test_a_job_reaches_its_time_limit_so_often_and_then_says_so(place: Place) -> None:
     line = (
         "run",
@@ -50,7 +52,7 @@ def test_cancelled_jobs_stay_so_and_the_same_command_goes_on(place: Place) -> No
     shell = subprocess.Popen(command(*line), cwd=place.folder, stderr=subprocess.PIPE, text=True)
     place.until_records(4)
     subprocess.run(["scancel", "--me"], check=True)
-    told = shell.communicate(timeout=100)[1]  # the command that watches ends, and says what to do
+    told = shell.communicate(timeout=PATIENCE)[1]  # the command that watches ends, and says what to do
     assert shell.returncode == 1
     assert "start the same command again" in told
     assert place.status()["jobs"]["lost"] == 2
@@ -92,6 +94,7 @@ def test_a_shell_killed_between_sbatch_and_its_note_loses_nothing(place: Place) 
     assert place.statuses() == {"ok": 8}
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_loses_no_more_than_what_it_had_in_hand(place: Place) -> None:
     line = ("run", "slow.py:free=3", "--data", "tsp20:count=8", "--slurm", "shards=1", *SMALL)
     shell = subprocess.Popen(command(*line), cwd=place.folder, stderr=subprocess.PIPE, text=True)
@@ -115,7 +118,7 @@ def test_a_node_that_is_taken_down_by_its_keeper_is_survived(place: Place) -> No
     assert place.statuses() == {"ok": 8}
 
 
-@pytest.mark.parametrize("by", ["tmpfs", "limit of a file's size"])
+@pytest.mark.parametrize("by", ["tmpfs", pytest.param("limit of a file's size", marks=pytest.mark.slow)])
 def test_a_full_disk_is_said_in_a_line_and_the_same_command_goes_on(place: Place, by: str) -> None:
     line = [
         "run",

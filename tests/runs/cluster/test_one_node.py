@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from one_node import SMALL, Place, command
+import pytest
+from one_node import PATIENCE, SMALL, Place, command
 
 from nco_bench.runs.finding import find_runs
 
@@ -16,6 +17,9 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
     assert place.call("cluster", "check", "--slurm", "gpus=1").stdout.startswith("ok: job ")
     wrong = place.call("cluster", "check", "--slurm", "partition=nope", status=2).stderr
     assert "invalid partition specified: nope" in wrong.splitlines()[-1].lower()
+    same = ("run", "nearest-neighbor", "--data", "tsp20:count=2", *SMALL, "--slurm", "partition=nope")
+    assert "invalid partition specified: nope" in place.call(*same, status=2).stderr.splitlines()[-1].lower()
+    assert not place.records()
     assert "at most 2" in place.call("cluster", "check", "--slurm", "gpus=9", status=2).stderr
     check = " ".join(command("cluster", "check", "--results", "hidden"))
     hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {check}"
@@ -24,7 +28,7 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
         cwd=place.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 2
@@ -51,7 +55,7 @@ def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_comp
         subprocess.Popen(command(*line, "--detach"), cwd=place.folder, stderr=subprocess.PIPE, text=True)
         for _ in "ab"
     ]
-    told = [process.communicate(timeout=100)[1] for process in pair]
+    told = [process.communicate(timeout=PATIENCE)[1] for process in pair]
     assert [process.returncode for process in pair] == [0, 0]
     assert sorted("in hand" in one for one in told) == [False, True]
     place.until_records(8)
@@ -65,6 +69,7 @@ def test_detached_jobs_are_seen_from_any_shell_and_the_same_command_at_once_comp
     assert place.statuses() == {"ok": 12}
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_too_much_memory_is_recorded_and_the_rest_goes_on(place: Place) -> None:
     names = [one.name for one in _instances("tsp20:count=6", place.folder)]
     place.call(

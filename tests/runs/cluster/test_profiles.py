@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,52 @@ def test_without_sbatch_nothing_runs_and_one_line_says_so(
         "--executor slurm out."
     ]
     assert not (tmp_path / "there").exists()
+
+
+def test_where_slurm_cannot_be_had_one_line_says_so(tmp_path: Path) -> None:
+    user = tmp_path / "id"
+    user.write_text("#!/bin/sh\necho 1000\n")
+    user.chmod(0o755)
+    script = Path(__file__).parents[3] / "tools/cluster/one_node.sh"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    command = ["bash", str(script), str(tmp_path / "node"), "touch", str(tmp_path / "ran")]
+    done = subprocess.run(
+        command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 77
+    assert done.stderr == "one_node.sh: skipped: needs root to start SLURM's daemons\n"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("train", "am", "--slurm", "gpus=1"), "add it, or leave them out"),
+        (("train", "am", "--executor", "cloud"), "expected local or slurm"),
+        (("reproduce", "pens", "--table", "4", "--detach"), "add it, or leave them out"),
+        (("reproduce", "pens", "--status", "--executor", "slurm"), "leave --executor slurm out"),
+        (
+            ("train", "am", "--executor", "slurm", "--cluster", "ours", "--budget", "1h"),
+            "cluster profile 'ours'",
+        ),
+        (("train", "am", "--executor", "slurm", "--slurm", "gpuz=1", "--budget", "1h"), "gpuz"),
+        (("train", "am", "--executor", "slurm", "--device", "cuda", "--budget", "1h"), "--slurm gpus=1"),
+        (("train", "decoder-6x128", "--executor", "slurm"), "--data"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_line_before_anything_is_submitted(
+    given: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    assert run(list(given)) == 2
+    (line,) = capfd.readouterr().err.strip().splitlines()
+    assert said in line
+    assert not list(tmp_path.iterdir())
 
 
 def test_settings_of_slurm_without_slurm_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
