@@ -16,13 +16,13 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 NAME = "second"
 COUNT = 2
@@ -235,12 +235,18 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ours = [isinstance(t, SecondTensor) for t in tensors]
     device = kwargs.get("device")
     _refuse_mixed(facts.name, args, tensors, ours)
+    if tapes:
+        tapes[-1].refuse(facts.name, args, ours, device)
+        if facts.writes:
+            tapes[-1].keep(plain[0])
     if _watches:
         _count(facts.name, args, tensors, ours, device)
     if device is not None:
         named["device"] = "cpu"
     named.pop("pin_memory", None)
     out = op(*plain, **named)
+    if tapes:
+        tapes[-1].note(op, plain, named, out, facts.view)
     if facts.name == "aten::_local_scalar_dense":
         return out
     if facts.name in COPIES and not (ours[0] if device is None else _is_ours(device)):
@@ -288,6 +294,81 @@ def _count(name: str, args: Any, tensors: list[torch.Tensor], ours: list[bool], 
             watch.wait("cpu")
 
 
+class Tape:
+    """What the device has for a CUDA graph: operations on fixed memory, recorded once, to be done again.
+
+    As with CUDA, nothing may wait or come from the host while it is recorded, and recording computes nothing: what it made
+    holds nonsense until `replay`, and what it would have overwritten is as it was.
+    """
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, Any, Any, Any]] = []
+        self.made: set[int] = set()
+        self.before: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.outside: dict[int, torch.Tensor] = {}
+        self.replays = 0
+
+    def refuse(self, name: str, args: Any, ours: list[bool], device: Any) -> None:
+        """Raise where the host would wait for the device, or the device for the host."""
+        masks = name in INDEXED and any(
+            t.dtype in (torch.bool, torch.uint8) for t in args[1] if t is not None
+        )
+        crosses = name in COPIES and (not all(ours) or (device is not None and not _is_ours(device)))
+        if name in READS or name in SHAPES or masks or crosses:
+            raise RuntimeError(f"operation not permitted when stream is capturing ({name})")
+
+    def keep(self, target: Any) -> None:
+        """Remember what is about to be overwritten, unless it was made here."""
+        if isinstance(target, torch.Tensor) and _storage(target) not in self.made:
+            self.before.append((target, target.clone()))
+
+    def note(self, op: Any, plain: Any, named: Any, out: Any, view: bool) -> None:
+        """Add an operation, and whose memory it reads."""
+        for tensor in tree_leaves((plain, named)):
+            if isinstance(tensor, torch.Tensor) and _storage(tensor) not in self.made:
+                self.outside[_storage(tensor)] = tensor
+        if view:
+            return
+        given = {id(t) for t in tree_leaves((plain, named))}
+        new = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor) and id(t) not in given]
+        self.made.update(map(_storage, new))
+        self.done.append((op, plain, named, new))
+
+    def end(self) -> None:
+        """Undo what recording computed."""
+        for *_, made in self.done:
+            for tensor in made:
+                tensor.fill_(float("nan") if tensor.is_floating_point() else 0)
+        for target, old in reversed(self.before):
+            target.copy_(old)
+
+    def replay(self) -> None:
+        """Do all of it again, on the same memory."""
+        self.replays += 1
+        for op, plain, named, made in self.done:
+            again = [t for t in tree_leaves(op(*plain, **named)) if isinstance(t, torch.Tensor)]
+            for target, value in zip(made, again if made else (), strict=True):
+                target.copy_(value)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+tapes: list[Tape] = []
+"""Those that are recorded at present."""
+
+
+@contextmanager
+def _graph(tape: Tape, pool: Any = None) -> Iterator[None]:
+    tapes.append(tape)
+    try:
+        yield
+    finally:
+        tapes.pop()
+    tape.end()
+
+
 def _factory(op: Any) -> Any:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return run(op, args, kwargs)
@@ -325,6 +406,10 @@ def _module() -> types.ModuleType:
         "get_device_name": lambda device=None: "second device (CPU memory)",
         "reset_peak_memory_stats": lambda device=None: None,
         "max_memory_allocated": lambda device=None: 0,
+        "device": lambda device: nullcontext(),
+        "CUDAGraph": Tape,
+        "graph": _graph,
+        "graph_pool_handle": lambda: None,
     }
     module.__dict__.update(calls)
     return module
