@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -190,6 +190,32 @@ def check_precision(name: str, device: torch.device | str) -> None:
         raise BadInputError("--param precision=tf32: the CPU has none; use --device cuda, or bf16.")
 
 
-def why_not_graphs(device: torch.device | str) -> str | None:
-    """Return why a device can't record graphs of operations, or None."""
-    return None if kind(device) == CUDA else f"graphs are recorded on CUDA devices, not on {kind(device)}"
+def check_graphs(wanted: str, device: torch.device | str) -> bool:
+    """Return whether graphs are to be recorded, ``on`` or ``off``; raises `BadInputError` where a device has none."""
+    if wanted not in ("on", "off"):
+        raise BadInputError(f"--param graphs={wanted}: expected on or off.")
+    if wanted == "on" and not hasattr(_module(device), "CUDAGraph"):
+        raise BadInputError(
+            f"--param graphs=on: {kind(device)} records no graphs; use --device cuda, or leave it out."
+        )
+    return wanted == "on"
+
+
+def memory_of_graphs(device: torch.device) -> Any:
+    """Return a name for memory that recordings share, as long as they are replayed one after the other."""
+    return _module(device).graph_pool_handle()
+
+
+def record(device: torch.device, memory: Any, call: Callable[[], Value]) -> tuple[Any, Value]:
+    """Record a call that was made before with other tensors of the same shapes.
+
+    Returns
+    -------
+    graph, value
+        ``graph.replay()`` does it again, on the same memory; what `call` returned appears there, and not before.
+    """
+    module = _module(device)
+    graph = module.CUDAGraph()
+    with module.device(device), module.graph(graph, pool=memory):
+        value = call()
+    return graph, value

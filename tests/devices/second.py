@@ -12,17 +12,19 @@ as a wrong device all the same.
 from __future__ import annotations
 
 import functools
-import sys
 import types
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
+import tape
 import torch
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_map_only
+from watch import place, watches, watching
+
+__all__ = ["COUNT", "NAME", "register", "watching"]
 
 NAME = "second"
 COUNT = 2
@@ -70,57 +72,6 @@ LOWERED = (
 """Operations that autocast rounds the arguments of, as on CUDA."""
 
 
-@dataclass
-class Watch:
-    """What was seen while it was on.
-
-    Attributes
-    ----------
-    waits
-        How often the host waited for the device, by operation and by the place in the program.
-    hidden
-        Indices on the CPU into tensors of the device, by place.
-    uploads
-        Tensors of the CPU that were copied to the device, by place.
-    operations
-        How many were done.
-    """
-
-    waits: Counter[tuple[str, str]] = field(default_factory=Counter)
-    hidden: Counter[str] = field(default_factory=Counter)
-    uploads: Counter[str] = field(default_factory=Counter)
-    operations: int = 0
-
-    def wait(self, name: str) -> None:
-        """Count a wait."""
-        self.waits[name.removeprefix("aten::"), _place()] += 1
-
-
-_watches: list[Watch] = []
-
-
-@contextmanager
-def watching() -> Iterator[Watch]:
-    """Watch all that the device does."""
-    watch = Watch()
-    _watches.append(watch)
-    try:
-        yield watch
-    finally:
-        _watches.remove(watch)
-
-
-def _place() -> str:
-    """Return the innermost place in the project, ``path/step.py:93 function``."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if "nco_bench/" in name or "benchmarks/" in name:
-            return f"{name.rpartition('nco_bench/')[2]}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "?"
-
-
 @functools.cache
 def _device() -> torch.device:
     return torch.device(NAME, 0)
@@ -164,7 +115,7 @@ class SecondTensor(torch.Tensor):
 
     def tolist(self) -> Any:
         """Wait, and return numbers."""
-        for watch in _watches:
+        for watch in watches:
             watch.wait("tolist")
         return self.detach().held.tolist()
 
@@ -235,12 +186,18 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ours = [isinstance(t, SecondTensor) for t in tensors]
     device = kwargs.get("device")
     _refuse_mixed(facts.name, args, tensors, ours)
-    if _watches:
+    if tape.recorded:
+        _refuse_recording(facts.name, args, ours, device)
+        if facts.writes:
+            tape.recorded[-1].keep(plain[0])
+    if watches:
         _count(facts.name, args, tensors, ours, device)
     if device is not None:
         named["device"] = "cpu"
     named.pop("pin_memory", None)
     out = op(*plain, **named)
+    if tape.recorded:
+        tape.recorded[-1].note(op, plain, named, out, facts.view)
     if facts.name == "aten::_local_scalar_dense":
         return out
     if facts.name in COPIES and not (ours[0] if device is None else _is_ours(device)):
@@ -260,8 +217,8 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], ours: list[
     if name in INDEXED and ours[0]:
         indices = {id(t) for t in args[1] if t is not None}
         if any(id(t) in indices for t in strangers):
-            for watch in _watches:
-                watch.hidden[_place()] += 1
+            for watch in watches:
+                watch.hidden[place()] += 1
         strangers = [t for t in strangers if id(t) not in indices]
     elif name in INDEXED:  # a tensor of the CPU by indices of the device
         strangers = tensors
@@ -272,20 +229,31 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], ours: list[
 
 
 def _count(name: str, args: Any, tensors: list[torch.Tensor], ours: list[bool], device: Any) -> None:
-    masks = name in INDEXED and any(t.dtype in (torch.bool, torch.uint8) for t in args[1] if t is not None)
+    masks = _by_mask(name, args)
     leaves = any(ours) and (
         (name == "aten::_to_copy" and device is not None and not _is_ours(device))
         or (name == "aten::copy_" and not ours[0])
     )
     comes = name in COPIES and not all(ours) and (ours[0] if device is None else _is_ours(device))
-    for watch in _watches:
+    for watch in watches:
         watch.operations += 1
         if comes:
-            watch.uploads[_place()] += 1
+            watch.uploads[place()] += 1
         if name in READS or name in SHAPES or masks:
             watch.wait(name + (" by mask" if masks else ""))
         elif leaves:
             watch.wait("cpu")
+
+
+def _refuse_recording(name: str, args: Any, ours: list[bool], device: Any) -> None:
+    """Raise where the host would wait for the device, or the device for the host, while a graph is recorded."""
+    crosses = name in COPIES and (not all(ours) or (device is not None and not _is_ours(device)))
+    if name in READS or name in SHAPES or _by_mask(name, args) or crosses:
+        raise RuntimeError(f"operation not permitted when stream is capturing ({name})")
+
+
+def _by_mask(name: str, args: Any) -> bool:
+    return name in INDEXED and any(t.dtype in (torch.bool, torch.uint8) for t in args[1] if t is not None)
 
 
 def _factory(op: Any) -> Any:
@@ -325,6 +293,10 @@ def _module() -> types.ModuleType:
         "get_device_name": lambda device=None: "second device (CPU memory)",
         "reset_peak_memory_stats": lambda device=None: None,
         "max_memory_allocated": lambda device=None: 0,
+        "device": lambda device: nullcontext(),
+        "CUDAGraph": tape.Tape,
+        "graph": tape.graph,
+        "graph_pool_handle": lambda: None,
     }
     module.__dict__.update(calls)
     return module

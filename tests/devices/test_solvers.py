@@ -31,7 +31,14 @@ CASES = (
     ("lehd", "tsp5:count=2", "sample:2"),
     ("attend2pack", "bpp3d4:120x100:count=2", None),
     ("attend2pack", "bpp3d4:120x100:count=2", "sample:2"),
-    *((name, "quickselect:count=2", None) for name in ("tropical", "vanilla", "adaptive")),
+    *((name, "quickselect:count=2", None) for name in ("tropical", "tropical-qkv", "vanilla", "ut-adaptive")),
+    *((name, "lra-listops16:count=2", None) for name in ("lra-tropical", "lra-vanilla", "lra-adaptive")),
+    ("glop", "cvrp12:count=2", None),
+    ("h-tsp", "tsp30:count=2", None),
+    ("difusco", "tsp8:count=1", None),
+    ("sit", "cvrp4:count=2", "prc:2"),
+    ("dgl", "cvrp4:count=2", "beam:2"),
+    ("invit-2v", "tsp5:count=2", "beam:2"),
 )
 
 

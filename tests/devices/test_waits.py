@@ -15,7 +15,7 @@ import second
 from sweep import solved
 from test_solvers import BOTH, PATH, STEPWISE
 
-SIZES = 5, 12
+SIZES = 5, 9
 OUTSIDE = Counter(tour_arrays=1, route_arrays=2, solution_arrays=1, cvrp_demands=3, _checked=1)
 """Waits that every construction may have, before its first step and behind its last, by function."""
 

@@ -11,12 +11,13 @@ from torch import nn
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import count_parameters
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, check_graphs
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import RANDOM_WEIGHTS, Family, NetworkSolver, to_tensors
 from nco_bench.solvers.path.decode import Trace, decode_path
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.precision import at_precision
+from nco_bench.solvers.path.replayed import Replayed
 from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
 from nco_bench.weights.calibration import Calibrated, calibrate_command, factor_at, read_calibration
 
@@ -30,7 +31,7 @@ class PathSolver(NetworkSolver):
     """Any path policy with any decoding that fits it."""
 
     family = Family(
-        params={"precision": (str, "fp32"), "attention": (str, "blocks")},
+        params={"precision": (str, "fp32"), "attention": (str, "blocks"), "graphs": (str, "off")},
         budget=PerDevice(cpu=20_000, gpu=400_000),  # keeps the device busy, fits its memory
         largest_batch=1024,
     )
@@ -56,7 +57,7 @@ class PathSolver(NetworkSolver):
         return policy
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
-        """Read the calibration, and give the policy the attention and the precision that were asked for."""
+        """Read the calibration, and give the policy the attention, precision and recordings that were asked for."""
         if self.scale is None:
             self.calibration = self._calibrated()
             for n in dataset.sizes:
@@ -71,7 +72,10 @@ class PathSolver(NetworkSolver):
                     f"--param attention=flex: {self.name} has no positional bias; it is for PENS."
                 )
             policy.flex = True
-        return cast("nn.Module", at_precision(policy, self.name, self.params["precision"]))
+        ready = at_precision(policy, self.name, self.params["precision"])
+        if check_graphs(self.params["graphs"], self.options.device):
+            ready = Replayed(ready)
+        return cast("nn.Module", ready)
 
     def _calibrated(self) -> list[Calibrated]:
         calibration = [] if self.weights is None else read_calibration(self.weights)

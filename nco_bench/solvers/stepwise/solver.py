@@ -13,19 +13,25 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, check_graphs
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
 from nco_bench.solvers.stepwise.precision import at_precision
+from nco_bench.solvers.stepwise.replayed import Replayed
 
 
 class EncodeOnceSolver(NetworkSolver):
     """Any encode-once policy with any decoding that fits it."""
 
     family = Family(
-        params={"loads": (str, "exact"), "axes": (str, "together"), "precision": (str, "fp32")},
+        params={
+            "loads": (str, "exact"),
+            "axes": (str, "together"),
+            "precision": (str, "fp32"),
+            "graphs": (str, "off"),
+        },
         choices={"loads": ("exact", "float32"), "axes": ("together", "apart")},
         refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
         fractional=True,
@@ -38,8 +44,9 @@ class EncodeOnceSolver(NetworkSolver):
         check_decoding(self.decoding)
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
-        """Give the policy the precision that was asked for."""
-        return at_precision(policy, self.params["precision"])
+        """Give the policy the precision and the recordings that were asked for."""
+        ready = at_precision(policy, self.params["precision"])
+        return Replayed(ready) if check_graphs(self.params["graphs"], self.options.device) else ready
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""
