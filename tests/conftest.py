@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,24 @@ def shared() -> Path:
             f"needs the developers' data folder (looked for {folder}; NCO_BENCH_SHARED names another)"
         )
     return folder
+
+
+@pytest.fixture
+def official() -> Callable[[str], Path]:
+    """Find a fixture of the authors' code by its name: the developers' own, what ``make parity`` made, a small one here."""
+
+    def found(name: str) -> Path:
+        made = os.environ.get("NCO_BENCH_PARITY")
+        folders = [
+            Path(os.environ.get("NCO_BENCH_SHARED", REPOSITORY.parent / "shared")) / "parity",
+            *([Path(made)] if made else []),
+            REPOSITORY / "tests" / "parity" / "fixtures",
+        ]
+        for folder in folders:
+            if (folder / f"{name}.safetensors").is_file():
+                return folder / f"{name}.safetensors"
+        pytest.skip(
+            f"needs the fixture {name}: make parity OFFICIAL=FOLDER, then NCO_BENCH_PARITY=demo/parity"
+        )
+
+    return found

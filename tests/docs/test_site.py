@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "cli")]
 
 from commands import accepted, all_commands  # noqa: E402
 
-from tools.docs import assemble, check, papers, solvers  # noqa: E402
+from tools.docs import assemble, check, papers, records, solvers  # noqa: E402
 from tools.docs import commands as command_pages  # noqa: E402
 from tools.docs.markdown import relinked  # noqa: E402
 
@@ -133,17 +133,23 @@ def test_a_printed_number_stands_over_ours_with_its_status(tmp_path: Path) -> No
     file = tmp_path / "x-table-1-cpu.md"
     file.write_text(
         "| Row | Column | Published | Measured | Status | Reason |\n| --- | ---: | ---: | ---: | ---: | ---: |\n"
-        "| A_1 | TSP100 \\| Gap | 0.34% | 12.69% | other weights | a |\n"
+        "| A\\_1 | TSP100 \\| Gap | 0.34% | 12.69% | other weights | a |\n"
         "| B | TSP100 \\| Gap | 0.50% | – | not run | b |\n\n"
-        "a few samples  \nb too much  \n\n*x Table 1.*\n"
+        "a few C\\_v samples  \nb too much  \n\n*x Table 1.*\n"
     )
     text = papers._compact(papers.read(file, "cpu"))
     assert "| A\\_1 | 0.34%<br>**12.69%**<br>other weights (a) |" in text
     assert "TSP100 <br> Gap" in text
     assert "0.50%" not in text
     assert "1 rows of the paper have no number of ours" in text
-    assert "- a few samples" in text
+    assert "- a few C\\_v samples" in text
     assert "b too much" not in text
+
+
+def test_what_is_stored_twice_under_two_names_is_told_once() -> None:
+    stored = records.stored(ROOT / "results")["decoder-6x128"]
+    names = {(one.label, one.decoding, one.dataset) for one in stored if one.instances == 1000}
+    assert names == {("decoder-6x128", "greedy", "tsp100")}
 
 
 def test_links_lead_to_pages_where_there_are_some(tmp_path: Path) -> None:

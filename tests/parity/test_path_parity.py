@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,9 @@ FIXTURES = [
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_ours_computes_what_the_official_code_computes(name: str, shared: Path) -> None:
+def test_ours_computes_what_the_official_code_computes(name: str, official: Callable[[str], Path]) -> None:
     """Logits and probabilities, greedy, kNN and beam tours, RRC and PRC replayed, training steps replayed."""
-    result = check_fixture(shared / "parity" / f"{name}.safetensors")
+    result = check_fixture(official(name))
     assert result.details["failed"] == []
     assert result.max_relative_error < 1e-4
     assert result.tours_identical

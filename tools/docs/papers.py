@@ -13,6 +13,8 @@ from tools.docs.markdown import facts, folded, plain, shell, table, toctree
 SCALES = ("full", "cpu", "smoke")
 DASH = "–"
 SPLIT = re.compile(r"(?<!\\)\|")
+ESCAPED = re.compile(r"\\([^A-Za-z0-9\s])")
+"""What the Markdown of a table shows as it is."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,18 @@ def read(file: Path, scale: str) -> Measured:
     text = file.read_text()
     rows = [_cells(line) for line in text.splitlines() if line.startswith("| ")]
     head, body = rows[0], rows[2:]
-    rest = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("|")]
+    rest = [
+        ESCAPED.sub(r"\1", line.strip())
+        for line in text.splitlines()
+        if line.strip() and not line.startswith("|")
+    ]
     caption = next((line.strip("*") for line in rest if line.startswith("*")), "")
     notes = tuple(line for line in rest if not line.startswith("*"))
     return Measured(scale, tuple(dict(zip(head, row, strict=True)) for row in body), notes, caption)
 
 
 def _cells(line: str) -> list[str]:
-    return [part.strip().replace("\\|", "|") for part in SPLIT.split(line.strip().strip("|"))]
+    return [ESCAPED.sub(r"\1", part.strip()) for part in SPLIT.split(line.strip().strip("|"))]
 
 
 def pages(tables: Path, files: Path) -> dict[str, str]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 QUICK = {"tsp": "tsp100:count=1", "cvrp": "cvrp100:count=1", "bpp3d": "bpp3d20:120x100:count=1"}
 """What is solved where nothing is stored."""
 
+INCHES = 3.6
+"""Width of a picture: beside the facts, text in it is as large as a caption."""
+
 MOST = 3
 """Stored cells that are tried for a solver; one may belong to instances that are not drawn as they were."""
 
@@ -77,7 +80,8 @@ def _stored(name: str, cell: Stored, instances: Path, folder: Path) -> Picture |
 
     try:
         dataset = load_dataset(cell.dataset, Places.from_environment(instances))
-        draw_solution(dataset, 0, cell.label, cell.decoding, cell.results, folder / f"{name}.png")
+        out = folder / f"{name}.png"
+        draw_solution(dataset, 0, cell.label, cell.decoding, cell.results, out, size_inches=INCHES)
     except NcoBenchError:
         return None
     how = f", decoding `{cell.decoding}`" if cell.decoding else ""
@@ -102,7 +106,7 @@ def _run(known: Card, instances: Path, folder: Path) -> Picture | None:
         limit = 1.0 if known.name in ("ortools", "pyvrp", "hgs") else None
         nco_bench.run(known.name, data, results=results, instances=instances, time_limit=limit, device="cpu")
         dataset = load_dataset(data, Places.from_environment(instances))
-        draw_solution(dataset, 0, known.name, None, results, folder / f"{known.name}.png")
+        draw_solution(dataset, 0, known.name, None, results, folder / f"{known.name}.png", size_inches=INCHES)
     except NcoBenchError:
         return None
     return Picture(f"{known.name}.png", f"`{known.name}` on `{data}`, solved when this page was made.")

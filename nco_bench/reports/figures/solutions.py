@@ -18,8 +18,9 @@ REFERENCE = "reference"
 
 
 def draw_solution(
-    dataset: Dataset, index: int, solver: str | None, decoding: str | None, results: Path, out: Path
-) -> Path:
+    dataset: Dataset, index: int, solver: str | None, decoding: str | None, results: Path, out: Path,
+    *, size_inches: float = 6.0,
+) -> Path:  # fmt: skip
     """Draw an instance, alone or with a solution.
 
     Parameters
@@ -36,6 +37,8 @@ def draw_solution(
         Folder of all runs.
     out
         File; its suffix says the format.
+    size_inches
+        Width of a picture of routes; text keeps its size.
 
     Raises
     ------
@@ -50,17 +53,18 @@ def draw_solution(
     if solver is None:
         if dataset.problem == "bpp3d":
             return packing_pictures.draw_packing(instance, out)
-        return pictures.draw(instance, out)
+        return pictures.draw(instance, out, size_inches=size_inches)
     reference = dataset.references[index]
     if solver == REFERENCE:
         if reference is None or reference.solution is None:
             raise BadInputError(f"{dataset.name}: no reference solution of {instance.name} is stored.")
-        return pictures.draw(instance, out, reference.solution, author=f"reference of {reference.solver}")
+        author = f"reference of {reference.solver}"
+        return pictures.draw(instance, out, reference.solution, author=author, size_inches=size_inches)
     solution, author, known = _stored(dataset, index, solver, decoding, results)
     if dataset.problem == "bpp3d":
         return packing_pictures.draw_packing(instance, out, solution, author=author)
     best = min(filter(None, (reference, known)), key=lambda r: r.cost, default=None)
-    return pictures.draw(instance, out, solution, author=author, reference=best)
+    return pictures.draw(instance, out, solution, author=author, reference=best, size_inches=size_inches)
 
 
 def _stored(

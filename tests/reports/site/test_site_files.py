@@ -149,3 +149,20 @@ def test_verify_marks_rows_and_those_that_fail(
 
 def test_ranges_break_where_instances_or_repeats_do() -> None:
     assert ranges([0, 0, 0, 1, 1], [3, 4, 7, 3, 4]) == [[0, 3, 5], [0, 7, 8], [1, 3, 5]]
+
+
+def test_a_hundred_thousand_records_take_under_three_megabytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From two sites of random costs, as long as real ones: what further records add, ten solvers on ten sizes each."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from site_size import write_results
+
+    taken = []
+    for records in (5_000, 15_000):
+        write_results(tmp_path / f"{records}", records, solvers=10)
+        built = build_site([tmp_path / f"{records}"], tmp_path / f"site-{records}", Places(tmp_path / "none"))
+        assert built.records == records
+        taken.append(built.bytes)
+    each = (taken[1] - taken[0]) / 10_000
+    assert taken[1] + 85_000 * each < 3e6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +33,8 @@ from nco_bench.solvers.divide.htsp_paths import path_lengths, path_tours, solve_
 
 
 @pytest.mark.parametrize("name", ["glop-tsp", "glop-cvrp", "htsp-tsp"])
-def test_ours_computes_what_the_official_code_computes(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+def test_ours_computes_what_the_official_code_computes(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.details["failed"] == []
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,8 +46,8 @@ def small(kind: str = "categorical") -> Difusco:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_ours_computes_what_the_official_code_computes(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.json")
+def test_ours_computes_what_the_official_code_computes(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.details["failed"] == []
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_official_networks_are_matched(shared: Path, name: str) -> None:
-    found = check_fixture(shared / "parity" / f"tropical-{name}.safetensors")
+def test_official_networks_are_matched(official: Callable[[str], Path], name: str) -> None:
+    found = check_fixture(official(f"tropical-{name}"))
     assert found.ok, found.details["failed"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from nco_bench.solvers.stepwise.steps import begin, move
 
 
 @pytest.mark.parametrize("name", ["am-tsp", "am-cvrp", "am-tsp-pretrained", "am-cvrp-pretrained"])
-def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+def test_official_outputs_are_reproduced(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.ok, outcome.details["failed"]
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4

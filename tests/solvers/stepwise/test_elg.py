@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from nco_bench.solvers.stepwise.steps import begin, move
 
 
 @pytest.mark.parametrize("name", ["elg-tsp", "elg-cvrp"])
-def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+def test_official_outputs_are_reproduced(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.ok, outcome.details["failed"]
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4

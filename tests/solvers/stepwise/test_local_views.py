@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ SMALL = InvitConfig(width=16, heads=2, ffn=16, candidates=4, middle=6, widest=8)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_ours_computes_what_the_official_code_computes(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+def test_ours_computes_what_the_official_code_computes(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.details["failed"] == []
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4

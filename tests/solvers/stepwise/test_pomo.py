@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from nco_bench.solvers.stepwise.pomo import InstanceNorm, PomoConfig, build
 
 
 @pytest.mark.parametrize("name", ["pomo-tsp", "pomo-cvrp"])
-def test_official_outputs_are_reproduced(shared: Path, name: str) -> None:
-    outcome = check_fixture(shared / "parity" / f"{name}.safetensors")
+def test_official_outputs_are_reproduced(official: Callable[[str], Path], name: str) -> None:
+    outcome = check_fixture(official(name))
     assert outcome.ok, outcome.details["failed"]
     assert outcome.tours_identical
     assert outcome.max_relative_error < 1e-4
