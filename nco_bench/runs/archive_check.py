@@ -23,7 +23,7 @@ OF_CELL = (
 )  # fmt: skip
 """Facts of its cell that stand in a record's row, so that the rows say all by themselves."""
 
-MAX_FACTS_BYTES = 256 << 20
+MAX_FACTS_BYTES = 128 << 20
 """Limit for what stands once per run, uncompressed."""
 RUN_ID = re.compile(r"[^\W_][\w.+-]{0,200}")
 """Names of folders, and nothing that leads elsewhere."""

@@ -22,10 +22,28 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
 
 MAKER = "nco_bench.solvers.external.room:Room"
-IMPORT_SECONDS = 300.0
+UNTIMED_SECONDS = {"import": 300.0, "prepare": 3600.0}
+"""How long importing a file and preparing may take, of the child's own time; other methods as long as an import."""
+PATIENCE = "NCO_BENCH_PATIENCE"
+"""Environment variable with seconds in place of these."""
 CLOSE_SECONDS = 5.0
 GRACE = (1.1, 2.0)
 """How much longer than its time limit a batch may take before it is killed: factor and seconds."""
+
+
+def patience(method: str = "import") -> float:
+    """Return how many seconds of its own time a method that is not timed may take."""
+    given = os.environ.get(PATIENCE)
+    if given is None:
+        return UNTIMED_SECONDS.get(method, UNTIMED_SECONDS["import"])
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise BadInputError(f"{PATIENCE}={given}: expected seconds above 0, such as 600.")
+    return seconds
+
 
 _loaded: dict[str, ForeignProcess] = {}
 """Processes that have imported a file to describe it, by file, until the first solver of it takes one over."""
@@ -37,20 +55,26 @@ def described(file: Path) -> list[Card]:
     Raises
     ------
     BadInputError
-        If the file cannot be imported, or takes longer than five minutes.
+        If the file cannot be imported, or takes longer than `patience`.
     """
     process = ForeignProcess(MAKER, str(file))
     try:
-        found = process.call("describe", seconds=IMPORT_SECONDS)
+        found = process.call("describe", seconds=patience())
         cards = [_card(file, one) for one in found]
     except (SolverFailedError, MemoryError, TypeError, KeyError) as error:
         process.close()
-        raise BadInputError(f"{file}: cannot be imported: {error}.") from None
+        raise BadInputError(f"{file}: cannot be imported: {error}{_longer(error)}.") from None
     except BaseException:
         process.close()
         raise
     _loaded[str(file)] = process
     return cards
+
+
+def _longer(error: Exception) -> str:
+    """Say how a method gets more time, where it was killed for want of it."""
+    late = isinstance(error, ChildDiedError) and error.status == "timeout"
+    return f"; {PATIENCE}=SECONDS gives it longer" if late else ""
 
 
 def _card(file: Path, known: dict[str, Any]) -> Card:
@@ -85,26 +109,26 @@ class StrangerSolver:
     def _call(self, method: str, *arguments: Any, **how: Any) -> Any:
         """Call the other process, which is brought to where the last one was if it is a new one."""
         if not (self._made and self._process.runs):
-            self._process.call("create", self._name, self._options)
+            self._process.call("create", self._name, self._options, seconds=patience("prepare"))
             self._made = True
             if self._dataset is not None:
-                self._process.call("look", without_references(self._dataset))
+                self._process.call("look", without_references(self._dataset), seconds=patience())
                 if self._prepared:
-                    self._process.call("ask_of_dataset", "prepare")
+                    self._process.call("ask_of_dataset", "prepare", seconds=patience("prepare"))
         return self._process.call(method, *arguments, **how)
 
     def _ask(self, method: str, *arguments: Any, dataset: Dataset | None = None) -> Any:
         """Call what is no solving: when the process dies of it, the user has to mend the solver."""
         try:
             if dataset is None:
-                return self._call("ask", method, *arguments)
+                return self._call("ask", method, *arguments, seconds=patience(method))
             if dataset is not self._dataset:
                 self._dataset, self._prepared = None, False
-                self._call("look", without_references(dataset))
+                self._call("look", without_references(dataset), seconds=patience())
                 self._dataset = dataset
-            return self._call("ask_of_dataset", method, *arguments)
+            return self._call("ask_of_dataset", method, *arguments, seconds=patience(method))
         except SolverFailedError as error:
-            raise BadInputError(f"{self._where}: {method}(): {error}.") from None
+            raise BadInputError(f"{self._where}: {method}(): {error}{_longer(error)}.") from None
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return why it cannot run on the dataset, or None."""

@@ -11,6 +11,7 @@ import pytest
 from nco_bench.cli.app import run
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Record
+from nco_bench.solvers.external import stranger
 
 SOLVER = """
 import ctypes, os, signal, sys, threading, time
@@ -176,6 +177,46 @@ def test_a_broken_method_is_named_in_one_line(
     assert last.startswith("error: ")
     assert "mine.py" in last
     assert METHODS[method] in last
+
+
+@pytest.mark.parametrize("method", ["import", "prepare", "unsupported", "__init__", "batch_size", "notes"])
+def test_an_endless_method_is_killed_and_named_in_one_line(
+    method: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(stranger.PATIENCE, "3")
+    text = SOLVER.replace("{harm}", "return None")
+    endless = (
+        "\nwhile True: pass\n"
+        if method == "import"
+        else f"    def {method}(self, *_):\n        while True: pass\n"
+    )
+    Path("mine.py").write_text(text + endless)
+    assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs"]) == 2
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "mine.py" in last
+    assert "killed after 3 s without an answer" in last
+    assert f"{stranger.PATIENCE}=SECONDS gives it longer" in last
+
+
+def test_an_endless_close_costs_five_seconds_and_no_record(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stranger, "CLOSE_SECONDS", 1.0)
+    endless = "    def close(self):\n        while True: pass\n"
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "return None") + endless)
+    assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs"]) == 0
+    assert [one.status for one in records(Path("runs"))] == ["ok", "ok"]
+    assert "close(): killed after 1 s" in capfd.readouterr().err
+
+
+def test_a_patience_that_is_no_number_is_refused(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(stranger.PATIENCE, "soon")
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "return None"))
+    assert run(["run", "mine.py", "--data", "tsp9:count=2", "--results", "runs"]) == 2
+    assert "expected seconds above 0" in capfd.readouterr().err
 
 
 def test_an_exception_in_close_costs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
