@@ -7,6 +7,8 @@ number of jobs), opens a run of its own, writes its records and closes it. The s
 slurm` makes them. It says how long a job's files take as the folder fills, how many files, bytes and fsyncs there are, and
 how long `runs status`, `report` and `runs verify` take in the end. What a job computes and imports is left out.
 
+Pairs are seconds on the clock and of the processor; on a busy machine the second counts.
+
     python benchmarks/thousand_jobs.py [--jobs 1000] [--each 10] [--workers 2]
 """
 
@@ -20,7 +22,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,26 +89,36 @@ def measured(folder: Path, jobs: int, each: int, workers: int) -> dict[str, Any]
     _, table = timed(lambda: build_table("main", frame))
     found, verifying = timed(lambda: verify(results, (), places))
     looks, writes = [one[0] for one in taken], [one[1] for one in taken]
-    tenth = max(1, jobs // 10)
+    tenths = slice(0, max(1, jobs // 10)), slice(-max(1, jobs // 10), None)
     return {
         "jobs": jobs, "instances each": each, "workers": workers, "load": os.getloadavg(),
         "files": len(files), "files per job": len(files) / jobs, "MB": sum(p.stat().st_size for p in files) / 1e6,
         "submission.json MB": (submission.folder / "submission.json").stat().st_size / 1e6,
         "fsyncs per job": sum(one[2] for one in taken) / jobs,
         "records per second, all workers": jobs * each / wall, "wall seconds": wall,
-        "look at what is stored, first tenth": statistics.median(looks[:tenth]),
-        "look at what is stored, last tenth": statistics.median(looks[-tenth:]),
-        "write a run, first tenth": statistics.median(writes[:tenth]),
-        "write a run, last tenth": statistics.median(writes[-tenth:]),
+        "look at what is stored, first tenth": medians(looks[tenths[0]]),
+        "look at what is stored, last tenth": medians(looks[tenths[1]]),
+        "write a run, first tenth": medians(writes[tenths[0]]),
+        "write a run, last tenth": medians(writes[tenths[1]]),
         "make the submission's files": making, "runs status": status, "load for a report": loading,
         "main table": table, "runs verify": verifying, "verified": str(found)[:200],
     }  # fmt: skip
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    began = time.perf_counter()
+def timed(call: Callable[[], Any]) -> tuple[Any, list[float]]:
+    """Call; returns what came of it, and seconds on the clock and of the processor (of this process and its children)."""
+    began, spent = time.perf_counter(), cpu()
     found = call()
-    return found, time.perf_counter() - began
+    return found, [round(time.perf_counter() - began, 3), round(cpu() - spent, 3)]
+
+
+def cpu() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def medians(parts: Sequence[Sequence[float]]) -> list[float]:
+    return [round(statistics.median(part), 4) for part in zip(*parts, strict=True)]
 
 
 def begin(request: RunRequest) -> None:
@@ -129,8 +141,8 @@ class Known:
     solutions: list[NDArray[np.int32]]
 
 
-def one_job(submission: Path, index: int, each: int) -> tuple[float, float, int]:
-    """Write what a job writes; returns seconds of looking at what is stored, of the rest, and how many fsyncs it made."""
+def one_job(submission: Path, index: int, each: int) -> tuple[list[float], list[float], int]:
+    """Write what a job writes; returns seconds, as `timed`, of looking at what is stored and of the rest, and its fsyncs."""
     real, count = os.fsync, 0
 
     def counted(file: int) -> None:
@@ -140,11 +152,8 @@ def one_job(submission: Path, index: int, each: int) -> tuple[float, float, int]
 
     request, dataset = known.request, known.dataset.slice(index * each, (index + 1) * each)
     os.fsync = counted
-    try:
-        began = time.perf_counter()
-        write_task(submission, index, TaskState(state="running"))
-        done(request.results, known.cell.config_sha256, request.seed, dataset)
-        looked = time.perf_counter()
+
+    def write() -> None:
         with RunWriter(request.results, {"command": "", "environment": {}}) as writer:
             writer.cell(replace(known.cell, dataset=dataset.name))
             mine = range(index * each, (index + 1) * each)
@@ -153,9 +162,14 @@ def one_job(submission: Path, index: int, each: int) -> tuple[float, float, int]
                 record.solution, record.solution_sha256 = writer.store(known.solutions[k])
             writer.append(records)
         write_task(submission, index, TaskState(state="done", solved=each))
+
+    try:
+        write_task(submission, index, TaskState(state="running"))
+        _, looking = timed(lambda: done(request.results, known.cell.config_sha256, request.seed, dataset))
+        _, writing = timed(write)
     finally:
         os.fsync = real
-    return looked - began, time.perf_counter() - looked, count
+    return looking, writing, count
 
 
 if __name__ == "__main__":

@@ -35,6 +35,14 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
     assert "does not see the folder" in done.stderr.splitlines()[-1]
 
 
+def test_a_job_that_slurm_never_starts_is_cancelled_with_its_reason(place: Place) -> None:
+    line = ("run", "nearest-neighbor", "--data", "tsp20:count=2", *SMALL, "--slurm", "time=2:00:00")
+    assert "PartitionTimeLimit" in place.call(*line, status=2).stderr.splitlines()[-1]
+    assert not place.records()
+    queue = subprocess.run(["squeue", "-h", "--me"], capture_output=True, text=True, check=True)
+    assert not queue.stdout
+
+
 def test_several_solvers_and_datasets_are_one_submission_and_are_never_computed_twice(place: Place) -> None:
     sets = ("--data", "tsp20:count=40", "--data", "tsp30:count=20")
     line = ("run", "random-insertion", "nearest-neighbor", *sets, *SMALL)
