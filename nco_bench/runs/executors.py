@@ -19,6 +19,7 @@ from typing import Any
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.interrupts import ignore_interrupts, insist, interrupts_held
+from nco_bench.isolation.guard import guard
 from nco_bench.nn.device import on_cpu, take_own
 from nco_bench.runs.relay import Announced, QuietDisplay, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, worker_devices, wrong_problem
@@ -61,6 +62,7 @@ def execute(request: RunRequest, display: Display) -> RunOutcome:
         raise BadInputError(f"--jobs {request.jobs}: expected at least 1.")
     if request.executor == "slurm":
         return on_slurm([request], display)
+    guard(request.results, request.places.instances)  # before a user's file is asked what it registers
     devices = worker_devices(request)
     if len(devices) == 1:
         return run(request, display)
