@@ -1,7 +1,7 @@
 """Ask the public advisory database about the demo's lock: ``python tools/audit.py PIP_AUDIT LOCK``.
 
-Status 1 where an advisory names one of its versions. Where the database cannot be reached, one line says so, with status 0: a
-build without the network is no finding.
+Status 1 where an advisory names one of its versions. Where the database cannot be reached, one line says so, with status 0:
+a build without the network is no finding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ def audited(program: str, lock: str) -> tuple[dict[str, Any] | None, str]:
     """Return what pip-audit found, None where it found out nothing, and the last line that it printed."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
-        command = [program, "--no-deps", "--disable-pip", "-r", lock, "--timeout", str(TIMEOUT_SECONDS), "-f", "json"]
+        command = [
+            program,
+            "--no-deps",
+            "--disable-pip",
+            "-r",
+            lock,
+            "--timeout",
+            str(TIMEOUT_SECONDS),
+            "-f",
+            "json",
+        ]
         try:
             ended = subprocess.run([*command, "-o", out], capture_output=True, text=True, check=False)
         except OSError as error:
