@@ -62,9 +62,10 @@ cluster-test: $(DEV)
 	OMP_NUM_THREADS=1 tools/cluster/one_node.sh $$folder $(BIN)/python -m pytest -x $(CLUSTER_TESTS) --durations=5 tests/runs/cluster; \
 	status=$$?; rm -rf $$folder; [ $$status = 77 ] || exit $$status
 
-# Kills, flipped bytes, storage faults and fuzz in full: hours. NCO_BENCH_TORTURE_SHARE=0.1 is a tenth of it.
+# Kills, flipped bytes, storage faults, fuzz and extremes in full: hours. NCO_BENCH_TORTURE_SHARE=0.1 is a tenth of it.
 torture: $(DEV)
-	OMP_NUM_THREADS=1 NCO_BENCH_TORTURE=1 nice -n 10 $(BIN)/python -m pytest tests/torture --durations=20
+	OMP_NUM_THREADS=1 NCO_BENCH_TORTURE=1 nice -n 10 $(BIN)/python -m pytest tests/torture tests/solvers/test_extremes.py \
+	    --durations=20
 
 # What the environment holds, as CycloneDX; and what the public advisory database knows of the demo's lock. Their tools stay
 # out of the environment that they describe.
@@ -75,8 +76,8 @@ sbom: $(USER)
 
 audit:
 	$(PYTHON) -m venv $(VENV)-supply
-	$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(PIP_AUDIT)
-	$(VENV)-supply/bin/pip-audit --no-deps --disable-pip -r locks/demo.txt
+	-$(VENV)-supply/bin/python -m pip install --disable-pip-version-check -q $(PIP_AUDIT)
+	$(VENV)-supply/bin/python tools/audit.py $(VENV)-supply/bin/pip-audit locks/demo.txt
 
 # One instance of every cell that is quick: every preset, every solver with weights, every renderer of the reproduction.
 reproduce-smoke: $(USER)
@@ -119,7 +120,8 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 # Both packages into dist/ with the changelog's section, then each checked in an environment of its own from an empty folder
-# (CHECK=base leaves torch out, CHECK='base neural all' adds all extras, CHECK_PYTHON names another interpreter).
+# (CHECK=base leaves torch out, CHECK='base neural all' adds all extras, CHECK_PYTHON names another interpreter), and the
+# bill of materials.
 CHECK ?= base neural
 CHECK_PYTHON ?= $(PYTHON)
 release: $(DEV)
@@ -129,6 +131,8 @@ release: $(DEV)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m build --wheel --outdir dist weights
 	$(BIN)/python tools/check_release.py dist --torch '$(TORCH)' --python $(CHECK_PYTHON) $(CHECK)
+	$(MAKE) sbom
+	mv sbom.json dist/nco-bench.cdx.json
 
 clean:
 	rm -rf $(VENV) demo

@@ -18,6 +18,7 @@ from nco_bench.datasets.formats.reading import read_npz
 from nco_bench.datasets.identity import whole_of_set
 from nco_bench.errors import BadInputError
 from nco_bench.seals import seal_of
+from nco_bench.shown import shown
 
 LOCK_SECONDS = 120.0
 """How long a writer waits for another."""
@@ -189,9 +190,10 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         ledger = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
         with contextlib.closing(ledger):
             yield ledger
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages quote what the file holds
         raise BadInputError(
-            f"{path}: not a readable ledger, or not to be written ({error}); restore it from a backup, or move it away."
+            f"{path}: not a readable ledger, or not to be written ({shown(str(error), 200)}); "
+            "restore it from a backup, or move it away."
         ) from None
 
 

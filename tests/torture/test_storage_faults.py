@@ -1,17 +1,22 @@
-"""Storage that fails: a full or read-only place, a folder that vanishes, names at the limit, links, files of 0.1."""
+"""Storage that fails: a full or read-only place, a folder that vanishes, a clock set back, names, links, folders of 0.1."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import unicodedata
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
+from schema_1 import as_schema_1
 
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
+from nco_bench.runs import store
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Cell
 from nco_bench.runs.relay import QuietDisplay
@@ -128,3 +133,72 @@ def test_links_that_lead_out_or_nowhere_or_round_are_survived(data: Path, tmp_pa
     assert verify(results, (), Places(tmp_path)).findings == ()
     solve(data, results)
     assert len(find_runs(results)) == 1
+
+
+SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=64k none small
+python=$1 data=$2 fault=$3
+run="$python -m nco_bench run nearest-neighbor --data $data --results small/runs --instances ."
+mkdir small/runs
+if [ $fault = full ]; then dd if=/dev/zero of=small/ballast bs=512 2>/dev/null || true; else mount -o remount,ro small; fi
+$run 2>first || echo $? >status
+if [ $fault = full ]; then rm small/ballast; else mount -o remount,rw small; fi
+$run 2>second
+cp -r small/runs runs
+"""
+
+
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_a_disk_that_is_full_or_read_only_is_one_line_and_the_same_command_goes_on(
+    fault: str, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    script = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", sys.executable, str(data), fault]
+    ended = subprocess.run(script, cwd=tmp_path, check=False, capture_output=True, text=True)
+    first = (tmp_path / "first").read_text()
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "status").read_text() == "2\n", first
+    (told,) = [line for line in first.splitlines() if line.startswith("error: ")]
+    assert {"full": "space", "read-only": "ead-only"}[fault] in told
+    assert "Traceback" not in first
+    assert sorted(indices(tmp_path / "runs")) == [0, 1, 2, 3]
+    assert verify(tmp_path / "runs", (), Places(tmp_path)).findings == ()
+
+
+def test_a_clock_that_steps_back_loses_no_order_and_makes_no_negative_time(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve(data, tmp_path / "runs")
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(days=400)
+
+    monkeypatch.setattr(store, "datetime", Earlier)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    request = RunRequest(("random-insertion",), (str(data),), tmp_path / "runs", Places(tmp_path))
+    run(request, QuietDisplay())
+    first, second = find_runs(tmp_path / "runs")
+    assert [cell.solver for one in (first, second) for cell in one.cells()] == [
+        "nearest-neighbor",
+        "random-insertion",
+    ]
+    assert all(record.seconds >= 0 for one in (first, second) for record in one.records())
+    assert verify(tmp_path / "runs", (), Places(tmp_path)).findings == ()
+
+
+def test_a_folder_of_0_1_is_read_gone_on_with_and_verified(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "runs"
+    run(
+        RunRequest(("nearest-neighbor",), (str(data),), results, Places(tmp_path), limit=(0, 2)),
+        QuietDisplay(),
+    )
+    as_schema_1(results)
+    assert sorted(indices(results)) == [0, 1]
+    solve(data, results)
+    assert sorted(indices(results)) == [0, 1, 2, 3]
+    assert verify(results, (), Places(tmp_path)).findings == ()
