@@ -187,7 +187,8 @@ class _Teller:
     def tell(self, **changes: Any) -> None:
         self._told = time.monotonic()
         self.state = replace(self.state, seen=time.time(), **changes)
-        write_task(self._folder, self._index, self.state)
+        if os.environ.get("SLURM_PROCID", "0") == "0":  # the job's first node speaks for all
+            write_task(self._folder, self._index, self.state)
 
     def be_careful(self, number: int, request: RunRequest, dataset: Dataset) -> None:
         """Say before each instance of a share that it is tried; None of it is batched then."""
