@@ -13,7 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-UNREACHABLE = ("ConnectionError", "ProxyError", "ServiceError", "Timeout", "timed out", "SSLError", "No such file")
+UNREACHABLE = (
+    "ConnectionError",
+    "ProxyError",
+    "ServiceError",
+    "Timeout",
+    "timed out",
+    "SSLError",
+    "No such file",
+)
 TIMEOUT_SECONDS = 15
 
 
