@@ -13,7 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-UNREACHABLE = ("Error", "Timeout", "timed out", "unreachable", "refused")
+UNREACHABLE = (
+    "ConnectionError",
+    "ProxyError",
+    "ServiceError",
+    "Timeout",
+    "timed out",
+    "SSLError",
+    "No such file",
+)
 TIMEOUT_SECONDS = 15
 
 
@@ -35,7 +43,7 @@ def audited(program: str, lock: str) -> tuple[dict[str, Any] | None, str]:
         try:
             ended = subprocess.run([*command, "-o", out], capture_output=True, text=True, check=False)
         except OSError as error:
-            return None, f"{program}: {error.strerror} (Error)"
+            return None, f"{program}: {error.strerror}"
         last = (ended.stderr.strip().splitlines() or [""])[-1]
         return (json.loads(out.read_bytes()) if out.exists() and out.stat().st_size else None), last
 

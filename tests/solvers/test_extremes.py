@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,10 @@ LOADS = {
     "largest fills a vehicle": (DEMAND, 6),
     "all fill a vehicle": (np.full(8, 10), 10),
     "one vehicle": (DEMAND, int(DEMAND.sum())),
+    "one customer": (DEMAND[:1], 10),
+    "one customer fills a vehicle": (DEMAND[:1], 1),
 }
+FULL = os.environ.get("NCO_BENCH_TORTURE") == "1"
 TSP = (
     "concorde",
     "lkh3",
@@ -53,6 +57,22 @@ TSP = (
     "lehd",
 )
 CVRP = ("hgs", "lkh3", "pyvrp", "ortools", "random-insertion", "am", "lehd")
+if FULL:  # one network of each family beside them
+    TSP += (
+        "bq",
+        "pomo",
+        "elg",
+        "invit",
+        "dgl",
+        "sit",
+        "sigd",
+        "pens-ar",
+        "coordns",
+        "decoder-6x128",
+        "difusco",
+        "pyvrp",
+    )
+    CVRP += ("bq", "pomo", "elg", "invit", "dgl", "sit", "sigd", "nearest-neighbor")
 QUICK = {"hgs": ":iterations=50", "pyvrp": ":iterations=50"}
 
 
@@ -66,9 +86,11 @@ def routes() -> list[Instance]:
         for name, points in POINTS.items()
     ]
     at_the_depot = CVRPInstance("at the depot", SQUARE[0], np.repeat(SQUARE[:1], 8, axis=0), DEMAND, 10)
-    return [
-        *shaped, at_the_depot, *(CVRPInstance(name, SQUARE[0], SQUARE[1:], *load) for name, load in LOADS.items()),
-    ]  # fmt: skip
+    loaded = [
+        CVRPInstance(name, SQUARE[0], SQUARE[1 : 1 + len(demand)], demand, capacity)
+        for name, (demand, capacity) in LOADS.items()
+    ]
+    return [*shaped, at_the_depot, *loaded]
 
 
 def solved(solver: str, instances: list[Instance], folder: Path) -> list[Record]:
