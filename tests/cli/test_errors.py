@@ -252,7 +252,9 @@ def test_a_results_folder_that_cannot_be_written_is_refused(
 def test_a_damaged_dataset_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     path = save_dataset(generate("tsp", 10, 3, "uniform", 1), tmp_path / "set.npz")
     path.write_bytes(b"PK not really a zip")
-    assert_refused(nco_bench("run", "nearest-neighbor", "--data", "set.npz"), "set.npz", "damaged")
+    assert_refused(
+        nco_bench("run", "nearest-neighbor", "--data", "set.npz"), "set.npz", "not a readable .npz"
+    )
 
 
 def test_coordinates_that_are_not_numbers_are_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
 ELSEWHERE = {
     ("generate", "--param"), ("run", "--seed"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"),
     ("train", "--data"),
-    ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"), ("run", "--slurm"),
+    ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"),
+    ("run", "--slurm"), ("train", "--slurm"), ("reproduce", "--slurm"),
     ("cluster", "check", "--slurm"), ("cluster", "show", "--slurm"), ("site", "build", "--results"),
 }  # fmt: skip
 
