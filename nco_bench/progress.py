@@ -66,7 +66,12 @@ class Level:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if _current.get() is self:
+        level = _current.get()
+        while (
+            level is not None and level is not self
+        ):  # loops that an exception left, whose generators still live
+            level = level._before
+        if level is self:
             _current.set(self._before)
         self.close()
 

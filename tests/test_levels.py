@@ -27,6 +27,16 @@ def test_a_loop_that_nobody_listens_to_is_left_alone() -> None:
         assert tracked(items, "step") is items
 
 
+def test_a_loop_that_was_left_ends_with_the_outermost_level() -> None:
+    items = [1, 2]
+    with Level():
+        left = iter(tracked(items, "step"))
+        next(left)
+    assert tracked(items, "step") is items
+    left.close()  # type: ignore[attr-defined]
+    assert tracked(items, "step") is items
+
+
 def test_an_inner_loop_moves_the_share_of_the_outer_one_by_the_work_of_its_item() -> None:
     shares, places = [], []
     with Level() as root:

@@ -9,9 +9,9 @@ import pytest
 from starter import Starter
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def one_starter() -> Iterator[Starter]:
-    """One process for all tests: to import everything takes seconds."""
+    """One process for the tests of a file, to import everything takes seconds; later files' memory is not its."""
     one = Starter()
     yield one
     one.close()

@@ -36,7 +36,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         http.shutdown()
 
 
-@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith("cvrp100")) for name in FIXTURES]
+)
 def test_an_official_file_comes_through_byte_for_byte_and_runs(
     name: str, server: Path, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
