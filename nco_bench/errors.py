@@ -19,11 +19,17 @@ class NcoBenchError(Exception):
     """A mistake that the user can mend; the command line prints it as one line and exits with status 2."""
 
 
+MOST_SHOWN = 200
+"""Characters of an unknown name that its message repeats."""
+
+
 class UnknownNameError(NcoBenchError):
     """A name (solver, dataset, decoding, ...) that nothing answers to; the message suggests the nearest ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
+        if len(name) > MOST_SHOWN:
+            name = f"{name[:MOST_SHOWN]}..."
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         suggestion = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
         if not near and names and len(names) <= 12:

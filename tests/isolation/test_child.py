@@ -172,12 +172,12 @@ def test_the_child_is_used_again_by_the_next_batch():
 )
 def test_a_batch_that_waits_for_another_gets_its_own_outcomes(bad):
     child = ChildProcess("child_targets:misbehave", {"what": bad})
+    start = time.perf_counter()
     try:
         waits = [
             child.begin(BATCH, seed=seed, time_limit=None, kill_after=None, progress=lambda _: None)
             for seed in (100, 200)
         ]
-        start = time.perf_counter()
         (first, seconds), (second, more_seconds) = (wait() for wait in waits)
     finally:
         child.close()
