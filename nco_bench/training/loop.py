@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nco_bench.nn.device import flushing_denormals
 from nco_bench.training.distributed import agreed
 from nco_bench.training.learner import Measure
 from nco_bench.training.recipes import LoopRecipe
@@ -50,6 +51,7 @@ class Hooks:
     saved: Callable[[Trainer], None]
 
 
+@flushing_denormals()
 def train_until_done(
     trainer: Trainer,
     hooks: Hooks,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nco_bench.nn.device import bf16_products
 
@@ -23,6 +23,9 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 MATCHED_RMS = 0.2
 """Root mean square of AdamW's updates, which is matched."""
+
+NOTHING = 1e-15
+"""Of a matrix of norm 1, what counts for zero: powers of what is left are no denormal numbers, on any thread."""
 
 LAYER = re.compile(r"(^|\.)((layers|blocks|encoder|decoder)\.\d+|attention|feed_forward)\.")
 
@@ -52,6 +55,7 @@ def orthogonalised(stack: Tensor, steps: int) -> Tensor:
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp_min(1e-7)
+    x = nn.functional.hardshrink(x, NOTHING)
     for _ in range(steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
