@@ -73,7 +73,7 @@ if FULL:  # one network of each family beside them
         "pyvrp",
     )
     CVRP += ("bq", "pomo", "elg", "invit", "dgl", "sit", "sigd", "nearest-neighbor")
-QUICK = {"hgs": ":iterations=50", "pyvrp": ":iterations=50"}
+QUICK = {"hgs": ":iterations=50", "pyvrp": ":iterations=50", "lkh3": ":max_trials=100"}
 
 
 def tours() -> list[Instance]:
