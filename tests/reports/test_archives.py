@@ -104,6 +104,22 @@ def test_loose_runs_beside_archives_count_with_them_and_those_in_both_once(packe
     assert all(run.folder.is_dir() for run in find_runs(folder))
 
 
+def test_solutions_that_repeat_far_apart_are_stored_once(tmp_path: Path) -> None:
+    tours = [np.random.default_rng(i).permutation(1000) for i in range(600)]  # more than Parquet's usual page
+    for repeats in (1, 2):
+        with RunWriter(tmp_path / str(repeats), {"command": "nco-bench run a"}) as writer:
+            cell = make_cell(0, "a", "tsp1000")
+            writer.cell(cell)
+            records = make_records(cell, [8.0] * len(tours) * repeats, [8.0] * len(tours) * repeats)
+            for record, tour in zip(records, tours * repeats, strict=True):
+                record.solution, record.solution_sha256 = writer.store(tour)
+            writer.append(records)
+            writer.cell({"cell": 0, "seconds_total": 2.5})
+        pack(find_runs(tmp_path / str(repeats)), tmp_path / f"{repeats}.parquet", CLEAN)
+    once, twice = ((tmp_path / f"{repeats}.parquet").stat().st_size for repeats in (1, 2))
+    assert twice < 1.1 * once
+
+
 def test_the_same_runs_give_the_same_bytes_also_from_archives(packed: Path) -> None:
     pack(archived_runs(packed), packed.parent / "again.parquet", CLEAN)
     assert (packed.parent / "again.parquet").read_bytes() == packed.read_bytes()
