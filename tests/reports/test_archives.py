@@ -253,16 +253,26 @@ def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Pa
                 assert solution_sha256(solution_bytes(run.solution(record))) == record.solution_sha256
 
 
-def test_results_stay_small() -> None:
-    """What a clone brings: under 20 MB in 150 files; runs are packed, and logs and tables that serve nobody are dropped."""
+def tracked(*folder: str) -> list[Path]:
+    """Files that git keeps."""
     asked = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z", "results"], capture_output=True, text=True, check=False
+        ["git", "-C", ROOT, "ls-files", "-z", *folder], capture_output=True, text=True, check=False
     )
     if asked.returncode:
         pytest.skip("needs the git checkout")
-    kept = [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    return [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_results_stay_small() -> None:
+    """What a clone brings: under 20 MB in 150 files; runs are packed, and logs and tables that serve nobody are dropped."""
+    kept = tracked("results")
     assert len(kept) < 150
     assert sum(path.lstat().st_size for path in kept) < 20e6
+
+
+def test_the_tree_stays_small() -> None:
+    """Under 60 MB, weights and results included; weights are shipped by tools/ship_weights.py, which packs them."""
+    assert 1e6 < sum(path.lstat().st_size for path in tracked()) < 60e6
 
 
 def test_archives_ship() -> None:
