@@ -149,9 +149,12 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
 
 @lru_cache(maxsize=512)
 def _unchanged(name: str, sha256: str) -> bool:
-    """Whether weights of this name are not at hand, or still the same ones."""
+    """Whether weights of this name are not at hand, still the same ones, or the same ones rounded."""
     from nco_bench.weights.manifest import manifest_path, read_manifest
     from nco_bench.weights.store import SHIPPED, SUFFIX
 
     path = SHIPPED / f"{name}{SUFFIX}"
-    return not path.is_file() or read_manifest(manifest_path(path)).sha256 == sha256
+    if not path.is_file():
+        return True
+    shipped = read_manifest(manifest_path(path))
+    return sha256 in (shipped.sha256, shipped.rounded_from or shipped.sha256)

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-GROUP_INTEGERS = 2 << 20
-"""Of solutions in a row group, about: to read one solution is to read its group."""
+GROUP_INTEGERS = 8 << 20
+"""Of solutions in a row group, about: to read one solution is to read its group (32 MiB, or one longer solution)."""
+PAGE_BYTES = 1 << 30
+"""More than a row group has: zstd finds repeats within a page only, such as what two tours of an instance share."""
 GROUP_ROWS = 1 << 16
 NOT_REPEATED = ("key", "solution_sha256", "cost", "seconds", "solution")
 """Columns that a dictionary would make longer."""
@@ -84,7 +86,7 @@ def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any]) -> None:
     repeated = [name for name in schema.names if name not in NOT_REPEATED]
     with pq.ParquetWriter(
         path, schema, compression="zstd", compression_level=19, store_schema=False, write_statistics=False,
-        use_dictionary=repeated, column_encoding={"solution.list.element": "BYTE_STREAM_SPLIT"},
+        use_dictionary=repeated, column_encoding={"solution.list.element": "BYTE_STREAM_SPLIT"}, data_page_size=PAGE_BYTES,
     ) as writer:  # fmt: skip
         rows = _Rows(writer, schema)
         described: list[dict[str, Any]] = []

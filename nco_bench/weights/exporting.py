@@ -62,7 +62,7 @@ def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> Weight
     if precision in HALVES:
         state = {key: _rounded(value, precision, key) for key, value in state.items()}
         note = f"{manifest.notes} Rounded to {precision}.".strip()
-        manifest = dataclasses.replace(manifest, parent=file.sha256, notes=note)
+        manifest = dataclasses.replace(manifest, parent=file.sha256, rounded_from=file.sha256, notes=note)
     return export(state, manifest, target)
 
 
@@ -105,6 +105,6 @@ def describe(file: WeightsFile) -> str:
         )
     for change in manifest.recipe_changes:
         rows.append(("changed", f"at step {change.get('step')}: {change.get('changed')}"))
-    rows += [("parent", manifest.parent), ("notes", manifest.notes)]
+    rows += [("rounded", manifest.rounded_from), ("parent", manifest.parent), ("notes", manifest.notes)]
     lines = [f"{key:<10}  {value}" for key, value in rows if value]
     return "\n".join([manifest.name, *lines])

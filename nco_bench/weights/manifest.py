@@ -69,7 +69,7 @@ class Manifest:
     model, config, problem, parameters
         Name and configuration of the model that the file belongs to, the problem, the number of values.
     sha256
-        Of the safetensors file.
+        Of the safetensors file; of a packed one, unpacked.
     steps, samples
         Updates, and sub-problems seen in them.
     data
@@ -96,6 +96,8 @@ class Manifest:
         What a reader of a table should know.
     core_hours
         Processor hours of training, over all cores; None where they were not counted.
+    rounded_from
+        sha256 of the weights in full precision that these were rounded from, or an empty string.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Manifest:
     ours: dict[str, str] = field(default_factory=dict)
     notes: str = ""
     core_hours: float | None = None
+    rounded_from: str = ""
     format: int = field(default=FORMAT)
 
 

@@ -1,13 +1,14 @@
 """Where weights are: shipped (here or in the data package), in the cache, or at a path; how they are read and written.
 
 A weights file is ``NAME.safetensors`` with its manifest ``NAME.json`` beside it. Nothing else is ever loaded, and nothing is
-loaded whose hash is not the manifest's.
+loaded whose hash is not the manifest's. Those that ship are packed without loss; their hash is that of the plain file.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from nco_bench.cards import weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.files import write
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+from nco_bench.weights.packed import forget, read_plain
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -203,7 +205,7 @@ def verify(path: Path) -> WeightsFile:
     if not manifest_path(path).is_file():
         _refuse_if_damaged(path)
     manifest = read_manifest(manifest_path(path))
-    found = sha256_of(path)
+    found = hashlib.sha256(_content(path)).hexdigest()
     if found != manifest.sha256:
         _refuse_if_damaged(path)
         raise BadWeightsError(
@@ -211,6 +213,14 @@ def verify(path: Path) -> WeightsFile:
             "get the file again, or import it anew with `nco-bench weights import`."
         )
     return WeightsFile(path, manifest)
+
+
+def _content(path: Path) -> bytes:
+    """Return a weights file's bytes, unpacked."""
+    try:
+        return read_plain(path)
+    except (OSError, ValueError) as error:
+        raise BadWeightsError(f"{path}: damaged weights file ({error}); get it again.") from error
 
 
 def _refuse_if_damaged(path: Path) -> None:
@@ -233,12 +243,14 @@ def load_state(file: WeightsFile) -> dict[str, Tensor]:
         When the file is damaged.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     try:
-        return load_file(file.path)
-    except (SafetensorError, OSError) as error:
+        return load(_content(file.path))
+    except SafetensorError as error:
         raise BadWeightsError(f"{file.path}: damaged weights file ({error}); get it again.") from error
+    finally:
+        forget()
 
 
 def load_into(policy: nn.Module, file: WeightsFile) -> None:

@@ -104,6 +104,22 @@ def test_loose_runs_beside_archives_count_with_them_and_those_in_both_once(packe
     assert all(run.folder.is_dir() for run in find_runs(folder))
 
 
+def test_solutions_that_repeat_far_apart_are_stored_once(tmp_path: Path) -> None:
+    tours = [np.random.default_rng(i).permutation(1000) for i in range(600)]  # more than Parquet's usual page
+    for repeats in (1, 2):
+        with RunWriter(tmp_path / str(repeats), {"command": "nco-bench run a"}) as writer:
+            cell = make_cell(0, "a", "tsp1000")
+            writer.cell(cell)
+            records = make_records(cell, [8.0] * len(tours) * repeats, [8.0] * len(tours) * repeats)
+            for record, tour in zip(records, tours * repeats, strict=True):
+                record.solution, record.solution_sha256 = writer.store(tour)
+            writer.append(records)
+            writer.cell({"cell": 0, "seconds_total": 2.5})
+        pack(find_runs(tmp_path / str(repeats)), tmp_path / f"{repeats}.parquet", CLEAN)
+    once, twice = ((tmp_path / f"{repeats}.parquet").stat().st_size for repeats in (1, 2))
+    assert twice < 1.1 * once
+
+
 def test_the_same_runs_give_the_same_bytes_also_from_archives(packed: Path) -> None:
     pack(archived_runs(packed), packed.parent / "again.parquet", CLEAN)
     assert (packed.parent / "again.parquet").read_bytes() == packed.read_bytes()
@@ -237,16 +253,26 @@ def test_archives_that_ship_are_sound_and_were_made_from_a_clean_commit(path: Pa
                 assert solution_sha256(solution_bytes(run.solution(record))) == record.solution_sha256
 
 
-def test_results_stay_small() -> None:
-    """What a clone brings: under 20 MB in 150 files; runs are packed, and logs and tables that serve nobody are dropped."""
+def tracked(*folder: str) -> list[Path]:
+    """Files that git keeps."""
     asked = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z", "results"], capture_output=True, text=True, check=False
+        ["git", "-C", ROOT, "ls-files", "-z", *folder], capture_output=True, text=True, check=False
     )
     if asked.returncode:
         pytest.skip("needs the git checkout")
-    kept = [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    return [path for name in asked.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_results_stay_small() -> None:
+    """What a clone brings: under 20 MB in 150 files; runs are packed, and logs and tables that serve nobody are dropped."""
+    kept = tracked("results")
     assert len(kept) < 150
     assert sum(path.lstat().st_size for path in kept) < 20e6
+
+
+def test_the_tree_stays_small() -> None:
+    """Under 60 MB, weights and results included; weights are shipped by tools/ship_weights.py, which packs them."""
+    assert 1e6 < sum(path.lstat().st_size for path in tracked()) < 60e6
 
 
 def test_archives_ship() -> None:
