@@ -19,8 +19,8 @@ from nco_bench.nn.graphs import Recorded
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
-NODES = 6
-PATH = ("bq", "lehd", "sigd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
+NODES = 11
+PATH = ("bq", "lehd", "sigd", "sigd-lehd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
 
 
 def replayed(name: str, data: str, decoding: str) -> tuple[list[Any], Recorded, torch.nn.Module]:
@@ -39,10 +39,12 @@ def replayed(name: str, data: str, decoding: str) -> tuple[list[Any], Recorded, 
 @pytest.mark.parametrize(
     ("name", "data", "decoding", "shapes"),
     [
-        *((name, f"tsp{NODES}", "greedy", NODES - 1) for name in PATH),
-        ("lehd", f"cvrp{NODES}", "greedy", NODES),
-        ("sit", f"cvrp{NODES}", "greedy", NODES),
-        ("bq", f"tsp{NODES}", "greedy,knn=5", 3),
+        *((name, f"tsp{NODES}", "greedy", 3) for name in PATH),  # the first step, up to 16, up to 8
+        *((name, f"cvrp{NODES}", "greedy", 3) for name in ("bq", "lehd", "sigd", "sigd-lehd", "sit")),
+        ("bq", f"tsp{NODES}", "greedy,knn=5", 2),
+        ("bq-esf", f"tsp{NODES}", "greedy", 3),
+        ("lehd", f"tsp{NODES}", "beam:3", 3),
+        ("lehd", f"tsp{NODES}", "prc:2", 3),
         ("am", f"tsp{NODES}", "greedy", 2),
         ("am", f"cvrp{NODES}", "greedy", 2),
         ("pomo", f"tsp{NODES}", "multistart+x8", 1),
