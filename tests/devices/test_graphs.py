@@ -50,6 +50,13 @@ def replayed(name: str, data: str, decoding: str) -> tuple[list[Any], Recorded, 
         ("pomo", f"tsp{NODES}", "multistart+x8", 1),
         ("pomo", f"cvrp{NODES}", "greedy", 1),
         ("elg", f"tsp{NODES}", "greedy", 1),
+        *(
+            (name, f"{problem}{NODES}", "greedy", 1)
+            for name in ("dgl", "invit-2v")
+            for problem in ("tsp", "cvrp")
+        ),
+        ("dgl", f"tsp{NODES}", "beam:2", 2),
+        ("invit-2v", f"tsp{NODES}", "multistart", 1),
     ],
 )
 def test_solutions_are_those_of_the_cpu_and_shapes_are_few(
