@@ -1,11 +1,14 @@
 """What a lower precision of matrix products does to the tours of shipped weights.
 
     python benchmarks/precision_gap.py [MODEL[@WEIGHTS] ...] [--data tsp100:count=64] [--decoding greedy] [--device cpu]
+                                       [--of tf32 bf16 padded]
 
 bf16 is what `--param precision=bf16` does, on any device. tf32 is what `--param precision=tf32` does on a GPU; a CPU has
 none, so there it is emulated: the inputs of every matrix product and of attention are rounded to 10 bits of mantissa, sums
 are float32's. (The weights of attention, inside the fused kernel, are not rounded.) The figure is the change of the mean
 length in percent, about the points that the gap moves by, with its standard error over instances, which see both.
+
+``padded`` is float32 on the padded candidates of `--param graphs=on`, without recordings, for path policies.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nco_bench.api import load
+from nco_bench.cards import network_card
 from nco_bench.nn.device import on_cpu
 from nco_bench.problems import problem
+from nco_bench.solvers.path.replayed import Padded
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
@@ -78,12 +83,14 @@ def tf32_emulated() -> Iterator[None]:
 def lengths(model: str, data: str, decoding: str, precision: str, device: str) -> NDArray[np.float64]:
     """Costs of all instances."""
     emulated = precision == "tf32" and on_cpu(device)
-    params = {} if precision == "fp32" or emulated else {"precision": precision}
+    params = {} if precision in ("fp32", "padded") or emulated else {"precision": precision}
     name, _, weights = model.partition("@")
     options = SolverOptions(decoding=decoding, weights=weights or None, device=device, params=params)
     solver = create(choose(name, options))
     dataset = load(data)
     solver.prepare(dataset)
+    if precision == "padded":
+        solver.policy = Padded(solver.policy)  # type: ignore[attr-defined]
     costs = []
     with tf32_emulated() if emulated else nullcontext():
         for first in range(0, len(dataset), 16):
@@ -101,12 +108,15 @@ def main() -> None:
     parser.add_argument("--data", default="tsp100:count=64")
     parser.add_argument("--decoding", default="greedy")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--of", nargs="+", default=["tf32", "bf16"], choices=["tf32", "bf16", "padded"])
     given = parser.parse_args()
     torch.set_num_threads(1)
     for model in given.models:
         exact = lengths(model, given.data, given.decoding, "fp32", given.device)
         print(f"{model} {given.decoding} on {given.data}: fp32 {exact.mean():.4f}", flush=True)
-        for precision in ("tf32", "bf16"):
+        for precision in given.of:
+            if precision == "padded" and network_card(model.partition("@")[0]).family != "path":
+                continue
             if model.startswith("sit") and precision == "bf16":
                 print("    bf16: updates its tokens in place in float32, refused", flush=True)
                 continue

@@ -14,8 +14,10 @@ from torch.nn import functional as F
 from nco_bench.nn.device import on_cpu
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> Tensor:
-    """Softmax attention without mask: ``softmax(scale * query key^T) value``.
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor, real: Tensor | None = None
+) -> Tensor:
+    """Softmax attention: ``softmax(scale * query key^T) value``.
 
     Parameters
     ----------
@@ -23,10 +25,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> 
         ``(B, H, T, K)`` each; query may have another number of tokens.
     scale
         Factor of the logits. A tensor (a learned scale) is folded into the queries, so gradients reach it.
+    real
+        ``(1, 1, 1, T)`` bool: tokens that may be attended to; None if all may.
     """
     if isinstance(scale, Tensor):
-        return F.scaled_dot_product_attention(query * scale, key, value, scale=1.0)
-    return F.scaled_dot_product_attention(query, key, value, scale=scale)
+        query, scale = scaled(query, scale), 1.0
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=real, scale=scale)
+
+
+def scaled(query: Tensor, scale: Tensor) -> Tensor:
+    """Multiply queries by a scale ``()``, which is not rounded to a lower precision before."""
+    exact = torch.promote_types(query.dtype, torch.float32)
+    return (query.to(exact) * scale).to(query.dtype)
 
 
 class SelfAttention(nn.Module):
@@ -38,19 +48,19 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * heads * head_dim, bias=qkv_bias)
         self.out = nn.Linear(heads * head_dim, width)
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (1 for plain attention)."""
-        return self.out(self._mixed(x, scale))
+    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
+        """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` (1: plain attention) and `real` as in `attend`."""
+        return self.out(self._mixed(x, scale, real))
 
-    def added(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Return ``x + self(x, scale)``; `x` itself is overwritten where `works_in_place`."""
-        return add_linear(x, self._mixed(x, scale), self.out)
+    def added(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
+        """Return ``x + self(x, scale, real)``; `x` itself is overwritten where `works_in_place`."""
+        return add_linear(x, self._mixed(x, scale, real), self.out)
 
-    def _mixed(self, x: Tensor, scale: float | Tensor) -> Tensor:
+    def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         batch, tokens, _ = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
+        heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
         return heads.transpose(1, 2).reshape(batch, tokens, -1)
 
 

@@ -100,7 +100,7 @@ def _check_steps(fixture: Fixture, policy: Dgl, checks: Checks, problem: Routing
             checks.close(f"{name}.capacity", walk.room, fixture.wanted(f"{name}.capacity"))
         inputs = policy.inputs(nodes, walk, *groups)
         checks.close(f"{name}.encoder_input", inputs, fixture.wanted(f"{name}.encoder_input"))
-        output = policy.encoded(inputs, nodes.size)
+        output = policy.encoded(inputs, policy.logit_factor(walk.left, nodes.size))
         checks.close(f"{name}.encoder_output", output, fixture.wanted(f"{name}.encoder_output"))
         probs = fixture.wanted(f"{name}.probs")
         if probs is not None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
 from nco_bench.runs.stored_run import Run
 
 
-def find_runs(results: Path, damaged: Callable[[Path, ResultsError], object] | None = None) -> list[Run]:
+def find_runs(
+    results: Path,
+    damaged: Callable[[Path, ResultsError], object] | None = None,
+    without: Collection[str] = (),
+) -> list[Run]:
     """Return all runs below a results folder, by name; an absent folder has none.
 
     Runs are folders with a ``run.json``, or stand in archives (``*.parquet``) that lie in the folder; `results` may be an
@@ -21,6 +26,8 @@ def find_runs(results: Path, damaged: Callable[[Path, ResultsError], object] | N
         The folder, or an archive.
     damaged
         Called with each run or archive that cannot be read; None raises.
+    without
+        Names of folders that are left out, unopened.
 
     Raises
     ------
@@ -34,9 +41,12 @@ def find_runs(results: Path, damaged: Callable[[Path, ResultsError], object] | N
         damaged(path, error)
 
     found: dict[str, Run] = {}
-    for path in sorted(results.glob("*/run.json")) if results.is_dir() else ():
+    for name in sorted(os.listdir(results)) if results.is_dir() else ():
+        path = results / name / "run.json"
+        if name in without or not os.path.exists(path):
+            continue
         try:
-            found[path.parent.name] = Run(path.parent)
+            found[name] = Run(path.parent)
         except ResultsError as error:
             # Another process takes its folder away when it finds nothing to do.
             if path.exists():

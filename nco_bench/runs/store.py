@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from nco_bench import __version__
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
+from nco_bench.runs import closed
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line, solution_bytes, solution_sha256
 from nco_bench.seals import seal_document
@@ -57,6 +58,7 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
+        self._held = closed.Held()
         self._archive = results if results.suffix == ".parquet" and results.is_file() else None
         if (
             self._archive is not None
@@ -105,7 +107,10 @@ class RunWriter:
                 "lies in with --results: its records count there, and new ones stand beside it."
             )
         self._has_cells = True
-        self._write("cells.jsonl", dump_line(asdict(cell) if isinstance(cell, Cell) else cell))
+        facts = asdict(cell) if isinstance(cell, Cell) else cell
+        if "config_sha256" in facts:
+            self._held.cells[facts["cell"]] = facts["config_sha256"], facts["seed"]
+        self._write("cells.jsonl", dump_line(facts))
 
     def store(self, solution: NDArray[np.integer]) -> tuple[tuple[int, int], str]:
         """Take one solution, to be written before the next records; return its (offset, length) in integers and hash."""
@@ -126,6 +131,8 @@ class RunWriter:
             self._unwritten.clear()
         if records:
             self._write("records.jsonl", b"".join(map(dump_line, records)))
+            for record in records:
+                self._held.record(record.cell, record.instance)
         if time.monotonic() - self._last_sync > SYNC_SECONDS:
             self.sync()
 
@@ -145,6 +152,7 @@ class RunWriter:
         try:
             if self._has_cells:
                 self.sync()
+                closed.tell(self.folder.parent, self.run_id, self._held)
         finally:
             self._release()
             if not self._has_cells:
@@ -206,10 +214,12 @@ def done(
 ) -> dict[tuple[int, int], float | None]:
     """Collect the costs, by (repeat, index), of what is stored of a cell, whoever wrote it and whatever the set was called.
 
-    Only runs that hold a cell of this configuration on a set that begins as this one are read.
+    Only runs that hold a cell of this configuration on a set that begins as this one are read, and of those that
+    `nco_bench.runs.closed` knows only the ones with records of these instances.
     """
     found: dict[tuple[int, int], float | None] = {}
-    for run in find_runs(results):
+    instances = range(dataset.first_index, dataset.first_index + len(dataset))
+    for run in find_runs(results, without=closed.others(results, config_sha256, seed, instances)):
         cells = {
             c.cell
             for c in run.cells()

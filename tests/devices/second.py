@@ -321,6 +321,21 @@ def _in_lower_precision(op: Any) -> Any:
     return kernel
 
 
+class _Generator(torch.Generator):
+    """A generator; the device's is one of the CPU, as its arithmetic is: a Python backend cannot have its own."""
+
+    ours: bool
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        made = super().__new__(cls, "cpu" if _is_ours(device) else device)
+        made.ours = _is_ours(device)
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return _device() if self.ours else super().device
+
+
 _libraries: list[torch.library.Library] = []
 
 
@@ -329,6 +344,7 @@ def register() -> None:
     if _libraries:
         return
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_module())
+    torch.Generator = _Generator  # type: ignore[misc]
     library = torch.library.Library("aten", "IMPL")
     for name, op in _factories():
         library.impl(name, _factory(op), "PrivateUse1")

@@ -19,8 +19,8 @@ from nco_bench.nn.graphs import Recorded
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
-NODES = 6
-PATH = ("bq", "lehd", "sigd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
+NODES = 11
+PATH = ("bq", "lehd", "sigd", "sigd-lehd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
 
 
 def replayed(name: str, data: str, decoding: str) -> tuple[list[Any], Recorded, torch.nn.Module]:
@@ -39,15 +39,24 @@ def replayed(name: str, data: str, decoding: str) -> tuple[list[Any], Recorded, 
 @pytest.mark.parametrize(
     ("name", "data", "decoding", "shapes"),
     [
-        *((name, f"tsp{NODES}", "greedy", NODES - 1) for name in PATH),
-        ("lehd", f"cvrp{NODES}", "greedy", NODES),
-        ("sit", f"cvrp{NODES}", "greedy", NODES),
-        ("bq", f"tsp{NODES}", "greedy,knn=5", 3),
+        *((name, f"tsp{NODES}", "greedy", 3) for name in PATH),  # the first step, up to 16, up to 8
+        *((name, f"cvrp{NODES}", "greedy", 3) for name in ("bq", "lehd", "sigd", "sigd-lehd", "sit")),
+        ("bq", f"tsp{NODES}", "greedy,knn=5", 2),
+        ("bq-esf", f"tsp{NODES}", "greedy", 3),
+        ("lehd", f"tsp{NODES}", "beam:3", 3),
+        ("lehd", f"tsp{NODES}", "prc:2", 3),
         ("am", f"tsp{NODES}", "greedy", 2),
         ("am", f"cvrp{NODES}", "greedy", 2),
         ("pomo", f"tsp{NODES}", "multistart+x8", 1),
         ("pomo", f"cvrp{NODES}", "greedy", 1),
         ("elg", f"tsp{NODES}", "greedy", 1),
+        *(
+            (name, f"{problem}{NODES}", "greedy", 1)
+            for name in ("dgl", "invit-2v")
+            for problem in ("tsp", "cvrp")
+        ),
+        ("dgl", f"tsp{NODES}", "beam:2", 2),
+        ("invit-2v", f"tsp{NODES}", "multistart", 1),
     ],
 )
 def test_solutions_are_those_of_the_cpu_and_shapes_are_few(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,13 @@ import second
 import torch
 from safetensors.torch import load_file
 
+from nco_bench.cards import network_card, networks
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
+from nco_bench.nn.eie import EieConfig
 from nco_bench.runs.calibrating import calibrate
+from nco_bench.training import learners
+from nco_bench.training.courses import COURSES, course_for
+from nco_bench.training.learners.eie import EieRecipe, train_curve
 from nco_bench.training.run import train
 from nco_bench.weights.manifest import Manifest, TrainingData
 from nco_bench.weights.store import export
@@ -55,6 +62,62 @@ WAYS: dict[str, tuple[str, list[str] | None, dict[str, str], str | None]] = {
     "tasks": ("tropical", ["quickselect"], {"batch": "4"}, None),
 }
 EVERY = {"log_every": "1", "checkpoint_every": "0"}
+USUAL: dict[str, tuple[list[str] | None, dict[str, str]]] = {
+    "supervised": (None, {key: value for key, value in LABELLED.items() if not key.startswith("model.")}),
+    "self-improved": ([], SELF),
+    "policy-gradient": ([], {key: value for key, value in GRADIENT.items() if not key.startswith("model.")}),
+}
+"""Data and settings for networks that are not named above; a way to learn that is not here takes its card's recipe."""
+DEPTHS = ("layers", "depth", "blocks", "decoder_layers")
+ALONE = frozenset({"eie"})
+"""Modules of `nco_bench.training.learners` that are ways to learn and no course."""
+
+
+def completed() -> None:
+    """Add every network with every way to learn that its card names, where it is not among `WAYS` yet."""
+    known = {
+        (network_card(model).network, course_of(model, config, data))
+        for model, data, config, _ in WAYS.values()
+    }
+    for name, card in networks().items():
+        for learner in (*card.learners, *card.learners_if_asked):
+            if (card.network, learner) in known:
+                continue
+            known.add((card.network, learner))
+            data, config = USUAL.get(learner, ([], {}))
+            fields = {one.name for one in dataclasses.fields(model_config(name))}
+            shallow = {f"model.{key}": "2" for key in DEPTHS if key in fields}
+            problem = card.problems[0] if data == [] else None
+            WAYS[f"{learner}, {name}"] = name, data, {**config, **shallow, "learner": learner}, problem
+
+
+def course_of(model: str, config: Mapping[str, str], data: list[str] | None) -> str:
+    return course_for(model, config, has_data=data is None)[0]
+
+
+completed()
+
+
+def test_every_way_to_learn_is_taken() -> None:
+    """By the cards, by the table of courses, and by the modules that no other uses."""
+    taken = {course_of(model, config, data) for model, data, config, _ in WAYS.values()}
+    assert taken == set(COURSES)
+    texts = {path.stem: path.read_text() for path in Path(next(iter(learners.__path__))).glob("[a-z]*.py")}
+    courses = {entry.target.partition(":")[0].rpartition(".")[2] for entry in COURSES.values()}
+    used = {name for name in texts if any(f"learners.{name} import" in text for text in texts.values())}
+    assert texts.keys() - used - courses == ALONE
+
+
+def test_an_update_of_eies_curve_is_that_of_the_cpu() -> None:
+    config, recipe = EieConfig(training_size=20, largest_size=60), EieRecipe(steps=1, batch=4, goal_rows=50)
+    fresh, here = (train_curve(config, replace(recipe, lr=lr)) for lr in (1e-12, recipe.lr))
+    with second.watching() as watch:
+        there = train_curve(config, recipe, device=second.NAME)
+    assert watch.operations > 100
+    assert not watch.hidden, "indices on the CPU into tensors of the device"
+    for ours, theirs in zip(there.parameters(), here.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert any(not torch.equal(a, b) for a, b in zip(fresh.parameters(), here.parameters(), strict=True))
 
 
 @pytest.fixture

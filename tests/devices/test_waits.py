@@ -57,3 +57,16 @@ def by_function(waits: Counter[tuple[str, str]]) -> Counter[str]:
     for (_, place), count in waits.items():
         found[place.rpartition(" ")[2]] += count
     return found
+
+
+@pytest.mark.parametrize("name", ["lehd", "pens-a", "am", "dgl", "invit-2v"])
+def test_no_recorded_step_waits(name: str) -> None:
+    seen, uploads = [], []
+    for size in (9, 13):  # candidates up to 8, and up to 16: a shape more
+        with second.watching() as watch:
+            solved(name, f"tsp{size}:count=2", second.NAME, "greedy", {"graphs": "on"})
+        seen.append(by_function(watch.waits))
+        uploads.append(sum(watch.uploads.values()))
+    assert uploads[0] == uploads[1], watch.uploads
+    assert seen[0] == seen[1]
+    assert seen[0] <= OUTSIDE

@@ -23,10 +23,10 @@ import orjson
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.files import write
+from nco_bench.runs.closed import SUBMISSIONS
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.work import Task
 
-FOLDER = "slurm"
 TASK_BYTES = 2048
 MESSAGE_MOST = 900
 
@@ -97,7 +97,7 @@ class TaskState:
 
 def root_of(results: Path) -> Path:
     """Return the folder of a results folder's submissions."""
-    return results / FOLDER
+    return results / SUBMISSIONS
 
 
 @contextmanager

@@ -84,13 +84,13 @@ class Attention(nn.Module):
         self.key_value = nn.Linear(config.width, 2 * config.width)
         self.out = nn.Linear(config.width, config.width, bias=False)
 
-    def forward(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
-        """Read tokens ``(B, T, W)`` from each of ``(B, Q, W)``, which may be the same."""
+    def forward(self, x: Tensor, tokens: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
+        """Read tokens ``(B, T, W)`` from each of ``(B, Q, W)``, which may be the same; `real` as in `layers.attend`."""
         query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
         key_value = self.key_value(tokens).unflatten(2, (2, self.heads, -1))
         key, value = key_value.permute(2, 0, 3, 1, 4).unbind(0)
         # The official code adds the value bias after aggregation: the same, since attention weights sum to 1.
-        return self.out(attend(query, key, value, scale).transpose(1, 2).flatten(2))
+        return self.out(attend(query, key, value, scale, real).transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):
@@ -103,18 +103,24 @@ class Layer(nn.Module):
         self.alpha_attention = nn.Parameter(torch.zeros(()))
         self.alpha_ffn = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, scale: float | Tensor, tokens: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, scale: float | Tensor, real: Tensor | None = None, tokens: Tensor | None = None
+    ) -> Tensor:
         """Transform ``(B, Q, W)`` that read tokens ``(B, T, W)``, themselves where none are given."""
-        x = self.attended(x, x if tokens is None else tokens, scale)
+        x = self.attended(x, x if tokens is None else tokens, scale, real)
         return x + self.alpha_ffn * self.feed_forward(x)
 
-    def attended(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
+    def attended(
+        self, x: Tensor, tokens: Tensor, scale: float | Tensor, real: Tensor | None = None
+    ) -> Tensor:
         """The first half of the layer."""
-        return x + self.alpha_attention * self.attention(x, tokens, scale)
+        return x + self.alpha_attention * self.attention(x, tokens, scale, real)
 
-    def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+    def scored(
+        self, x: Tensor, scale: float | Tensor, score: nn.Linear, real: Tensor | None = None
+    ) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
-        x = self.attended(x, x, scale)
+        x = self.attended(x, x, scale, real)
         return self.feed_forward.scored(x[:, 1:-1], score, self.alpha_ffn)
 
 
@@ -125,14 +131,18 @@ class CrossLayer(nn.Module):
         super().__init__()
         self.reading, self.writing = Layer(config), Layer(config)
 
-    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, real: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Transform the ends ``(B, 2, W)`` and all tokens ``(B, T, W)``, which have copies of them."""
-        few = self.reading(few, scale, many)
-        return few, self.writing(many, scale, few)
+        few = self.reading(few, scale, real, many)
+        return few, self.writing(many, scale, None, few)
 
-    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+    def scored(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear, real: Tensor | None = None
+    ) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(few, many)[1])`` would."""
-        few = self.reading(few, scale, many)
+        few = self.reading(few, scale, real, many)
         candidates = self.writing.attended(many[:, 1:-1], few, scale)
         return self.writing.feed_forward.scored(candidates, score, self.writing.alpha_ffn)
 
@@ -141,6 +151,7 @@ class Bq(nn.Module, PathPolicy):
     """The whole policy: a linear input map, two marker tokens, `layers` layers, a linear score."""
 
     knn_counts_ends = True
+    masks = True
 
     def __init__(self, config: BqConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -169,7 +180,7 @@ class Bq(nn.Module, PathPolicy):
             x = x + (state.remaining[:, None] * self.embedding.weight[:, 3])[:, None]
         begin, end = self.markers.weight
         x = torch.cat([x[:, :1] + begin, x[:, 1:-1], x[:, -1:] + end], dim=1)
-        scores = self._scored(x, self._scale(x.shape[1], state.instance_size))
+        scores = self._scored(x, self.factor_at(state), state.real())
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
         direct, via = scores.unbind(-1)
@@ -180,20 +191,21 @@ class Bq(nn.Module, PathPolicy):
         """Those of the last layer but one: the last one scores from within."""
         return AuxiliaryTokens(self.layers[-2]) if len(self.layers) > 1 else None
 
-    def _scored(self, x: Tensor, scale: float | Tensor) -> Tensor:
+    def _scored(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         if self.config.attention == "cross":
-            few = x[:, [0, -1]]
+            few = x[:, :: x.shape[1] - 1]
             for layer in self.layers[:-1]:
-                few, x = layer(few, x, scale)
-            return cast("CrossLayer", self.layers[-1]).scored(few, x, scale, self.score)
+                few, x = layer(few, x, scale, real)
+            return cast("CrossLayer", self.layers[-1]).scored(few, x, scale, self.score, real)
         for layer in self.layers[:-1]:
-            x = layer(x, scale)
-        return cast("Layer", self.layers[-1]).scored(x, scale, self.score)
+            x = layer(x, scale, real)
+        return cast("Layer", self.layers[-1]).scored(x, scale, self.score, real)
 
-    def _scale(self, tokens: int, instance_size: int) -> float | Tensor:
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates, current node and destination."""
         head_dim = self.config.width // self.config.heads
         return self.logit_scale(
-            ScaleContext(tokens, instance_size, head_dim, self.config.training_size, divisor=1.0)
+            ScaleContext(candidates + 2, instance_size, head_dim, self.config.training_size, divisor=1.0)
         )
 
 

@@ -79,12 +79,12 @@ class GatedAttention(nn.Module):
         self.out = nn.Linear(inner, config.width)
         self.gate = nn.Linear(config.width, config.width) if config.gate else None
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Attend over all tokens, ``(B, T, W)`` to ``(B, T, W)``; logits are multiplied by `scale`."""
+    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
+        """Attend over all tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` and `real` as in `layers.attend`."""
         batch, tokens, _ = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-        heads = attend(query, key, value, scale / math.sqrt(self.head_dim))
+        heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
         mixed = self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
         return mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x))
 
@@ -100,9 +100,9 @@ class DecoderLayer(nn.Module):
         self.alpha_attention = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
         self.alpha_ffn = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.alpha_attention * self.attention(x, scale)
+        x = x + self.alpha_attention * self.attention(x, scale, real)
         return x + self.alpha_ffn * self.ffn_out(F.relu(self.ffn_in(x)))
 
 
@@ -110,6 +110,7 @@ class DecoderOnly(nn.Module, PathPolicy):
     """The whole policy: a linear embedding, `depth` decoder layers over the remaining nodes, a linear score."""
 
     problem = "tsp"
+    masks = True
 
     def __init__(self, config: DecoderOnlyConfig, logit_scale: LogitScale = log_ratio) -> None:
         super().__init__()
@@ -134,13 +135,17 @@ class DecoderOnly(nn.Module, PathPolicy):
         )
         # X = [h'_start, h_available, h'_current]: the start is where the tour must return to.
         x = torch.cat([self.start(destination), candidates, self.current(origin)], dim=1)
-        context = ScaleContext(
-            x.shape[1], state.instance_size, self.config.head_dim, self.config.training_size
-        )
-        scale = self.logit_scale(context)
+        scale, real = self.factor_at(state), state.real()
         for layer in self.layers:
-            x = layer(x, scale)
+            x = layer(x, scale, real)
         return self.score(x[:, 1:-1]).squeeze(-1)
+
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates, start and current node."""
+        config = self.config
+        return self.logit_scale(
+            ScaleContext(candidates + 2, instance_size, config.head_dim, config.training_size)
+        )
 
     def auxiliary_tokens(self) -> AuxiliaryTokens:
         """Those of the last layer, in the order destination, between, origin."""

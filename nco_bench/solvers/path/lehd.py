@@ -68,19 +68,22 @@ class Layer(nn.Module):
         self.attention = SelfAttention(config.width, config.heads, config.head_dim, qkv_bias=False)
         self.feed_forward = FeedForward(config.width, config.ffn)
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``; the input may be overwritten (`works_in_place`)."""
-        return self.feed_forward.added(self.attention.added(x, scale))
+        return self.feed_forward.added(self.attention.added(x, scale, real))
 
-    def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+    def scored(
+        self, x: Tensor, scale: float | Tensor, score: nn.Linear, real: Tensor | None = None
+    ) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
-        return self.feed_forward.scored(self.attention.added(x, scale), score)[:, 1:-1]
+        return self.feed_forward.scored(self.attention.added(x, scale, real), score)[:, 1:-1]
 
 
 class Lehd(nn.Module, PathPolicy):
     """The whole policy: `embed` is the encoder, `scores` the decoder."""
 
     repairs = True
+    masks = True
 
     def __init__(self, config: LehdConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -120,15 +123,19 @@ class Lehd(nn.Module, PathPolicy):
             destination = with_column(destination, state.remaining)
         # "First" is the node that the path must return to, "last" the node where it stands.
         x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
-        scale = self._scale(x.shape[1], state.instance_size)
+        scale, real = self.factor_at(state), state.real()
         for layer in self.decoder[:-1]:
-            x = layer(x, scale)
-        scores = cast("Layer", self.decoder[-1]).scored(x, scale, self.score)
+            x = layer(x, scale, real)
+        scores = cast("Layer", self.decoder[-1]).scored(x, scale, self.score, real)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
     def auxiliary_tokens(self) -> AuxiliaryTokens | None:
         """Those of the last layer but one: the last one scores from within."""
         return AuxiliaryTokens(self.decoder[-2]) if len(self.decoder) > 1 else None
+
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates, first and last node."""
+        return self._scale(candidates + 2, instance_size)
 
     def _scale(self, tokens: int, instance_size: int) -> float | Tensor:
         context = ScaleContext(tokens, instance_size, self.config.head_dim, self.config.training_size)

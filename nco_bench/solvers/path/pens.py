@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.layers import scaled
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
@@ -122,6 +123,8 @@ class Geometry:
         ``(B, T, T)`` where T is so small that they are kept for all layers, else None.
     flex
         Let FlexAttention compute the distances.
+    real
+        ``(1, 1, 1, T)`` bool: no padding; None if there is none.
     """
 
     coords: Tensor
@@ -130,6 +133,7 @@ class Geometry:
     sin: Tensor | None = None
     distances: Tensor | None = None
     flex: bool = False
+    real: Tensor | None = None
 
 
 def rotate(x: Tensor, geometry: Geometry) -> Tensor:
@@ -164,7 +168,7 @@ def attend_with_distances(
     if geometry.flex:
         from nco_bench.solvers.path import pens_flex as flex_distances  # its import takes a second
 
-        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale)
+        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
     blocks = []
@@ -175,6 +179,8 @@ def attend_with_distances(
         else:
             near = geometry.distances[:, block]
         bias = (near[:, None] * -slopes[:, None, None]).to(query.dtype)
+        if geometry.real is not None:
+            bias = bias.masked_fill(~geometry.real, -torch.inf)
         blocks.append(
             F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
         )
@@ -201,11 +207,11 @@ class Attention(nn.Module):
         query, key = rotate(query, geometry), rotate(key, geometry)
         factor = 1 / math.sqrt(self.head_dim)
         if isinstance(scale, Tensor):
-            query = query * scale
+            query = scaled(query, scale)
         else:
             factor *= scale
         if geometry.slopes is None:
-            heads = F.scaled_dot_product_attention(query, key, value, scale=factor)
+            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=geometry.real, scale=factor)
         else:
             slopes = geometry.slopes * scale if self.scale_bias else geometry.slopes
             heads = attend_with_distances(query, key, value, slopes, geometry, factor)
@@ -233,6 +239,7 @@ class Pens(nn.Module, PathPolicy):
     """The whole policy: random node vectors, `layers` layers, scores (x_o W_q).(x_c W_k)."""
 
     problem = "tsp"
+    masks = True
     flex: bool = False
     slopes: Tensor
     frequencies: Tensor
@@ -311,16 +318,18 @@ class Pens(nn.Module, PathPolicy):
             x = torch.cat([x[:, :1] + self.origin + self.destination, x[:, 1:]], dim=1)
         else:
             x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
-        geometry = self._geometry(coords)
-        config = self.config
-        scale = self.logit_scale(
-            ScaleContext(x.shape[1], state.instance_size, config.head_dim, config.training_size)
-        )
+        geometry = self._geometry(coords, state.real(1, 0 if state.closed else 1))
+        scale = self.factor_at(state)
         for layer in self.layers:
             x = layer(x, geometry, scale)
         x = self.norm(x)
         candidates = x[:, 1 : 1 + state.candidates]
         return (self.key(candidates) @ self.query(x[:, 0]).unsqueeze(-1)).squeeze(-1)
+
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates and ends, which are one token at a tour's first step."""
+        tokens, config = candidates + (1 if closed else 2), self.config
+        return self.logit_scale(ScaleContext(tokens, instance_size, config.head_dim, config.training_size))
 
     def auxiliary_tokens(self) -> AuxiliaryTokens:
         """Those of the last layer; origin and destination are one token at a tour's first step."""
@@ -333,10 +342,11 @@ class Pens(nn.Module, PathPolicy):
         if self.config.initialisation == "zero":
             batch, tokens, _ = state.features.shape
             return torch.zeros(batch, tokens, self.config.width, dtype=dtype, device=state.features.device)
-        step = state.candidates if self.config.noise == "step" else 0
+        count = state.candidates if state.padding is None else state.padding.count
+        step = count if self.config.noise == "step" else 0
         return gaussian_vectors(state.features.squeeze(-1), step, self.config.width).to(dtype)
 
-    def _geometry(self, coords: Tensor) -> Geometry:
+    def _geometry(self, coords: Tensor, real: Tensor | None) -> Geometry:
         slopes, near = None, None
         if self.config.alibi:
             slopes = self.slopes
@@ -344,13 +354,13 @@ class Pens(nn.Module, PathPolicy):
             if not self.flex and tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
                 near = distances(coords, coords)
         if not self.config.rope:
-            return Geometry(coords, slopes, distances=near, flex=self.flex)
+            return Geometry(coords, slopes, distances=near, flex=self.flex, real=real)
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
-        return Geometry(coords, slopes, phases.cos(), phases.sin(), near, self.flex)
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), near, self.flex, real)
 
 
-def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:
+def gaussian_vectors(keys: Tensor, step: int | Tensor, width: int) -> Tensor:
     """Standard normal vectors as a pure function of keys: the same key and step give the same vector.
 
     Parameters
@@ -358,7 +368,7 @@ def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:
     keys
         ``(B, T)`` int64.
     step
-        A counter that makes new vectors from the same keys.
+        A counter, or one as an int64 ``()``, that makes new vectors from the same keys.
     width
         Length of the vectors; even.
 

@@ -22,7 +22,15 @@ def _compiled() -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=True)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Tensor, scale: float) -> Tensor:
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    slopes: Tensor,
+    coords: Tensor,
+    scale: float,
+    real: Tensor | None = None,
+) -> Tensor:
     """Attention with logits ``scale q.k - m_h D``.
 
     Parameters
@@ -35,12 +43,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, coords: Te
         ``(B, T, 2)``.
     scale
         Factor of the content logits.
+    real
+        ``(1, 1, 1, T)`` bool: no padding; None if there is none.
     """
     x, y = coords.unbind(-1)
+    there = None if real is None else real.flatten()
 
     def minus_distance(logit: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         across, up = x[b, q] - x[b, k], y[b, q] - y[b, k]
-        return logit - slopes[h] * torch.sqrt(across * across + up * up)
+        logit = logit - slopes[h] * torch.sqrt(across * across + up * up)
+        return logit if there is None else torch.where(there[k], logit, -torch.inf)
 
     kernel = _compiled() if compiled_attention(query.device) else cast("Callable[..., Any]", flex_attention)
     return kernel(query, key, value, score_mod=minus_distance, scale=scale)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,24 @@ class PathNodes:
 
 
 @dataclass(frozen=True)
+class Padding:
+    """What a network must know where copies of the destination follow the candidates (`nco_bench.solvers.path.replayed`).
+
+    What changes from step to step is a tensor, since a recorded step must not depend on what the host knows.
+
+    Attributes
+    ----------
+    count
+        ``()`` int64: candidates that are there.
+    scale
+        The logit scale for so many, `PathPolicy.logit_factor`: ``()`` float32, or a number where it does not change.
+    """
+
+    count: Tensor
+    scale: float | Tensor
+
+
+@dataclass(frozen=True)
 class PathState:
     """What a policy sees at one step: rows ``[origin, candidates ..., destination]``, visited nodes left out.
 
@@ -60,6 +79,8 @@ class PathState:
         For the CVRP: True while nothing is visited yet, so that the origin row is the depot itself.
     instance_size
         As in `PathNodes`.
+    padding
+        Given if the last candidates are none; only to policies whose `PathPolicy.masks` says so.
     """
 
     features: Tensor
@@ -68,11 +89,25 @@ class PathState:
     remaining: Tensor | None
     closed: bool
     instance_size: int
+    padding: Padding | None = None
 
     @property
     def candidates(self) -> int:
-        """Number of nodes that can come next."""
+        """Number of nodes that can come next, padding included."""
         return self.features.shape[1] - 2
+
+    def real(self, before: int = 1, behind: int = 1) -> Tensor | None:
+        """Return which tokens are no padding, ``(1, 1, 1, T)`` bool; None if none is.
+
+        Parameters
+        ----------
+        before, behind
+            How many tokens the network puts before the candidates and behind them.
+        """
+        if self.padding is None:
+            return None
+        there = torch.arange(self.candidates, device=self.features.device) < self.padding.count
+        return F.pad(there, (before, behind), value=True)[None, None, None]
 
 
 @dataclass(frozen=True)
@@ -114,6 +149,8 @@ class PathPolicy:
         Whether FlexAttention computes the positional bias; None where there is none.
     in_place
         True if tokens are updated in place in float32, which lower precision does not go with.
+    masks
+        True if `scores` heeds `PathState.padding`: the scores of other candidates are what they are without it.
     """
 
     problem: str = "tsp"
@@ -122,6 +159,7 @@ class PathPolicy:
     default_knn: int | None = None
     flex: bool | None = None
     in_place: bool = False
+    masks: bool = False
 
     def embed(self, nodes: PathNodes) -> Tensor:
         """Return per-node features, ``(B, N, E)``."""
@@ -130,6 +168,16 @@ class PathPolicy:
     def scores(self, state: PathState) -> Tensor:
         """Return logits of the candidates, ``(B, M)`` or ``(B, M, 2)``."""
         raise NotImplementedError
+
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return by what attention logits are multiplied where so many candidates are left."""
+        raise NotImplementedError
+
+    def factor_at(self, state: PathState) -> float | Tensor:
+        """Return `logit_factor` of a state's candidates, padding left out."""
+        if state.padding is not None:
+            return state.padding.scale
+        return self.logit_factor(state.candidates, state.instance_size, closed=state.closed)
 
     def reseed(self, seeds: int | Tensor) -> None:
         """Choose the randomness of policies that have some (the node vectors of PENS): one int64 seed, or ``(B,)``."""

@@ -24,6 +24,7 @@ class AtPrecision(nn.Module, PathPolicy):
         self.policy, self.precision = policy, name
         self.problem, self.repairs = policy.problem, policy.repairs
         self.default_knn, self.knn_counts_ends = policy.default_knn, policy.knn_counts_ends
+        self.masks = policy.masks
 
     def embed(self, nodes: PathNodes) -> Tensor:
         """Embed in float32."""
@@ -33,6 +34,10 @@ class AtPrecision(nn.Module, PathPolicy):
         """Score in the precision, ``(B, M)`` or ``(B, M, 2)`` float32."""
         with precision(self.precision, state.features.device):
             return self.policy.scores(state).float()
+
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the policy's."""
+        return self.policy.logit_factor(candidates, instance_size, closed=closed)
 
     def reseed(self, seeds: int | Tensor) -> None:
         """Choose the policy's randomness."""

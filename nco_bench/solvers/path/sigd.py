@@ -69,14 +69,16 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config.width, config.ffn, gelu=True)
         self.weight = nn.Parameter(torch.zeros(1)) if rezero else 1.0
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
+    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.weight * self.attention(x, scale)
+        x = x + self.weight * self.attention(x, scale, real)
         return x + self.weight * self.feed_forward(x)
 
 
 class SigdBase(nn.Module, PathPolicy):
     """What both styles share: the blocks of the decoder, the score and its masks."""
+
+    masks = True
 
     def __init__(self, config: SigdConfig, logit_scale: LogitScale) -> None:
         super().__init__()
@@ -93,11 +95,15 @@ class SigdBase(nn.Module, PathPolicy):
         head_dim = self.config.width // self.config.heads
         return self.logit_scale(ScaleContext(tokens, instance_size, head_dim, self.config.training_size))
 
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates and ends, which are one at the begin of a CVRP solution."""
+        return self.scale(candidates + (1 if closed and self.problem == "cvrp" else 2), instance_size)
+
     def decode(self, x: Tensor, state: PathState) -> Tensor:
         """Run the blocks over all tokens and score the candidates, which are the last M tokens."""
-        scale = self.scale(x.shape[1], state.instance_size)
+        scale, real = self.factor_at(state), state.real(x.shape[1] - state.candidates, 0)
         for block in self.blocks:
-            x = block(x, scale)
+            x = block(x, scale, real)
         scores = self.score(x[:, -state.candidates :])
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
@@ -105,7 +111,10 @@ class SigdBase(nn.Module, PathPolicy):
         fits = state.demand[:, 1:-1] <= state.remaining[:, None]
         if state.closed:
             fits = torch.zeros_like(fits)
-        if state.candidates == 1:  # not a decision: directly if it fits
+        # A single customer is not a decision: directly if it fits.
+        if state.padding is not None:
+            via = via.masked_fill(fits & (state.padding.count == 1), -torch.inf)
+        elif state.candidates == 1:
             via = via.masked_fill(fits, -torch.inf)
         return torch.stack([direct.masked_fill(~fits, -torch.inf), via], dim=-1)
 

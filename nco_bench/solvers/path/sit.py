@@ -91,19 +91,19 @@ class CrossAttention(nn.Module):
         self.value = nn.Linear(config.width, inner, bias=False)
         self.out = nn.Linear(inner, config.width)
 
-    def added(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
+    def added(self, x: Tensor, tokens: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
         """Return `x` plus its attention to the tokens; `x` itself may be overwritten (`layers.works_in_place`).
 
         Parameters
         ----------
         x, tokens
             Queries ``(B, Q, W)``; keys and values ``(B, T, W)``.
-        scale
-            Factor of the logits, 1/sqrt(K) included.
+        scale, real
+            Factor of the logits, 1/sqrt(K) included; the tokens that may be attended to, as in `layers.attend`.
         """
         inputs = (self.query(x), self.key(tokens), self.value(tokens))
         query, key, value = (self._per_head(projected).transpose(1, 2) for projected in inputs)
-        return add_linear(x, attend(query, key, value, scale).transpose(1, 2).flatten(2), self.out)
+        return add_linear(x, attend(query, key, value, scale, real).transpose(1, 2).flatten(2), self.out)
 
     def probes(self, few: Tensor, scale: float | Tensor) -> Tensor:
         """Queries of the representatives, mapped by the keys' map, ``(B, H R, W)``: logits are ``probes @ tokens^T``."""
@@ -147,15 +147,19 @@ class Layer(nn.Module):
         self.writing = CrossAttention(config)
         self.many_feed_forward = FeedForward(config.width, config.ffn)
 
-    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, real: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Transform representatives ``(B, R, W)`` and tokens ``(B, T, W)``; both may be overwritten."""
-        few = self.few_feed_forward.added(self.reading.added(few, many, scale))
+        few = self.few_feed_forward.added(self.reading.added(few, many, scale, real))
         many = self.writing.added(many, few, scale)
         return few, self.many_feed_forward.added(many)
 
-    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+    def scored(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear, real: Tensor | None = None
+    ) -> Tensor:
         """Score the tokens behind the representatives, as ``score(self(few, many)[1])`` would."""
-        few = self.few_feed_forward.added(self.reading.added(few, many, scale))
+        few = self.few_feed_forward.added(self.reading.added(few, many, scale, real))
         candidates = many[:, few.shape[1] :].contiguous()
         return self.many_feed_forward.scored(self.writing.added(candidates, few, scale), score)
 
@@ -168,19 +172,23 @@ class SelfLayer(nn.Module):
         self.attention = SelfAttention(config.width, config.heads, config.head_dim, qkv_bias=False)
         self.feed_forward = FeedForward(config.width, config.ffn)
 
-    def forward(self, few: Tensor, many: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, real: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Transform all tokens ``(B, T, W)``, which begin with the representatives."""
-        many = self._mixed(many, scale)
+        many = self._mixed(many, scale, real)
         return many[:, : few.shape[1]], self.feed_forward.added(many)
 
-    def scored(self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
+    def scored(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, score: nn.Linear, real: Tensor | None = None
+    ) -> Tensor:
         """Score the tokens behind the representatives, as ``score(self(few, many)[1])`` would."""
-        candidates = self._mixed(many, scale)[:, few.shape[1] :]
+        candidates = self._mixed(many, scale, real)[:, few.shape[1] :]
         return self.feed_forward.scored(candidates, score)
 
-    def _mixed(self, many: Tensor, scale: float | Tensor) -> Tensor:
+    def _mixed(self, many: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         # `scale` has the 1/sqrt(K) that `SelfAttention` divides by itself.
-        return self.attention.added(many, scale * math.sqrt(self.attention.head_dim))
+        return self.attention.added(many, scale * math.sqrt(self.attention.head_dim), real)
 
 
 class Sit(nn.Module, PathPolicy):
@@ -188,6 +196,7 @@ class Sit(nn.Module, PathPolicy):
 
     repairs = True
     in_place = True
+    masks = True
 
     def __init__(self, config: SitConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -214,42 +223,47 @@ class Sit(nn.Module, PathPolicy):
         """Score the candidates, ``(B, M)``; for the CVRP ``(B, M, 2)``: directly, via the depot."""
         tokens = 1 + self.config.repeats + state.candidates
         if torch.is_grad_enabled() or tokens < STREAMED_FROM or self.config.attention == "self":
-            scores = self._scores(
-                self._representatives(state), state.features[:, 1:-1], self._scale(tokens, state)
-            )
+            scores = self._scores(state)
         elif not on_cpu(state.features.device):
-            scores = self._streamed(state, tokens, 1)
+            scores = self._streamed(state, 1)
         else:
             with one_thread() as threads:
-                scores = self._streamed(state, tokens, threads)
+                scores = self._streamed(state, threads)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
     def auxiliary_tokens(self) -> AuxiliaryTokens | None:
         """Those of the last layer but one, behind the representatives: the last one scores from within."""
         return AuxiliaryTokens(self.layers[-2], 1 + self.config.repeats) if len(self.layers) > 1 else None
 
-    def _scale(self, tokens: int, state: PathState) -> float | Tensor:
-        context = ScaleContext(tokens, state.instance_size, self.config.head_dim, self.config.training_size)
-        return self.logit_scale(context) / math.sqrt(self.config.head_dim)
+    def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
+        """Return the logit scale for candidates and representatives."""
+        tokens, config = 1 + self.config.repeats + candidates, self.config
+        return self.logit_scale(ScaleContext(tokens, instance_size, config.head_dim, config.training_size))
 
-    def _streamed(self, state: PathState, tokens: int, threads: int) -> Tensor:
+    def _scale(self, state: PathState) -> float | Tensor:
+        return self.factor_at(state) / math.sqrt(self.config.head_dim)
+
+    def _streamed(self, state: PathState, threads: int) -> Tensor:
         few = self._representatives(state)
         inputs = F.pad(F.pad(state.features[:, 1:-1], (0, 1), value=1.0), (0, 0, few.shape[1], 0))
         embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
-        raw = sit_streaming.Raw(inputs, embedding, few)
-        return sit_streaming.scores(list(self.layers), self.score, raw, self._scale(tokens, state), threads)
+        real = state.real(few.shape[1], 0)
+        raw = sit_streaming.Raw(inputs, embedding, few, None if real is None else real[0, 0])
+        return sit_streaming.scores(list(self.layers), self.score, raw, self._scale(state), threads)
 
-    def _scores(self, few: Tensor, raw: Tensor, scale: float | Tensor) -> Tensor:
+    def _scores(self, state: PathState) -> Tensor:
         """The plain network: for training, and for short problems."""
-        candidates = self.embedding(raw)
+        few, scale = self._representatives(state), self._scale(state)
+        real = state.real(few.shape[1], 0)
+        candidates = self.embedding(state.features[:, 1:-1])
         if (
             self.problem == "cvrp"
         ):  # as in the official code, the CVRP's embedding learns through the depot alone
             candidates = candidates.detach()
         many = torch.cat([few, candidates], dim=1)
         for layer in self.layers[:-1]:
-            few, many = layer(few, many, scale)
-        return cast("Layer", self.layers[-1]).scored(few, many, scale, self.score)
+            few, many = layer(few, many, scale, real)
+        return cast("Layer", self.layers[-1]).scored(few, many, scale, self.score, real)
 
     def _representatives(self, state: PathState) -> Tensor:
         """Map the destination once and the current node `repeats` times, ``(B, R, W)``."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
@@ -40,6 +40,10 @@ GROUP_TOKENS = PerDevice(cpu=2**13, gpu=2**18)
 """Tokens of the instances whose representatives are computed together: few make small products, which are slow."""
 
 
+FAR_BELOW = -1e30
+"""Logits of padding: the exponential of their distance to any other is 0."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """What passes a layer together: some whole instances, or some tokens of the only one."""
@@ -60,11 +64,18 @@ class Raw:
         ``(U, W)``: the linear map that embeds them.
     few
         ``(B, R, W)``: the representatives.
+    real
+        ``(1, T)`` bool: no padding; None if there is none.
     """
 
     inputs: Tensor
     embedding: Tensor
     few: Tensor
+    real: Tensor | None = None
+
+    def there(self, piece: Piece) -> Tensor | None:
+        """Return `real` of some tokens."""
+        return None if self.real is None else self.real[:, piece.columns]
 
     def logits(self, probes: Tensor, piece: Piece) -> Tensor:
         """Products of some tokens with all probes of their instances, ``(B, C, H R)``."""
@@ -76,7 +87,7 @@ class Raw:
 
     def pool(self, probes: Tensor, piece: Piece) -> tuple[Tensor, Tensor]:
         """As `pool`, for some of the tokens; `probes` are those of all instances."""
-        logits = self.logits(probes, piece).transpose(1, 2).contiguous()
+        logits = _masked(self.logits(probes, piece).transpose(1, 2).contiguous(), self.there(piece))
         weights = torch.softmax(logits, dim=2)
         pooled = (weights @ self.inputs[piece.rows, piece.columns]) @ self.embedding
         if piece.columns.start == 0:
@@ -84,22 +95,29 @@ class Raw:
         return pooled, _log_sum(logits, weights)
 
 
-def pool(probes: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def pool(probes: Tensor, tokens: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Average tokens by the softmax of their products with the probes.
 
     Parameters
     ----------
     probes, tokens
         ``(B, H R, W)``, ``(B, C, W)``.
+    real
+        ``(1, C)`` bool: tokens that are averaged; None for all.
 
     Returns
     -------
     pooled, log_sum
         ``(B, H R, W)``, and the logarithm of the softmax's denominator, ``(B, H R)``.
     """
-    logits = probes @ tokens.transpose(1, 2)
+    logits = _masked(probes @ tokens.transpose(1, 2), real)
     weights = torch.softmax(logits, dim=2)
     return weights @ tokens, _log_sum(logits, weights)
+
+
+def _masked(logits: Tensor, real: Tensor | None) -> Tensor:
+    """Leave padding out, in place; the log-sum of a chunk that is nothing but padding is finite, and counts for nothing."""
+    return logits if real is None else logits.masked_fill_(~real, FAR_BELOW)
 
 
 def _log_sum(logits: Tensor, weights: Tensor) -> Tensor:
@@ -160,7 +178,11 @@ def scores(
     size = max(1, GROUP_TOKENS.on(device) // tokens) if tokens <= _chunk(raw.inputs) else 1
     parts = [
         _scores(
-            layers, score, Raw(raw.inputs[i : i + size], raw.embedding, raw.few[i : i + size]), scale, threads
+            layers,
+            score,
+            replace(raw, inputs=raw.inputs[i : i + size], few=raw.few[i : i + size]),
+            scale,
+            threads,
         )
         for i in range(0, batch, size)
     ]
@@ -208,33 +230,38 @@ def _scores(
         layer = cast("Layer", module)
         few = few + layer.reading.mixed(join(parts, len(many)))
         few = few + layer.few_feed_forward(few)
-        source = raw if index == 0 else None
         if index + 1 == len(layers):
-            return _scored(layer, score, source, few, many, scale, threads)
+            return _scored(layer, score, raw if index == 0 else None, few, many, scale, threads)
         reading = cast("Layer", layers[index + 1]).reading.probes(few, scale)
-        parts = _written(layer, source, few, many, reading, scale, threads)
+        parts = _written(layer, raw, few, many, reading, scale, threads, first=index == 0)
     raise AssertionError("a network without layers")
 
 
 def _written(
     layer: Layer,
-    raw: Raw | None,
+    raw: Raw,
     few: Tensor,
     many: Tensor,
     reading: Tensor,
     scale: float | Tensor,
     threads: int,
+    *,
+    first: bool,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Update all tokens in place by what the representatives write; return what the next layer reads, by piece."""
+    """Update all tokens in place by what the representatives write; return what the next layer reads, by piece.
+
+    In the `first` layer tokens are still what `raw` says.
+    """
     probes, answers = layer.writing.write(few, scale)
     _add_bias(answers, layer.writing.out.bias, few.shape[1])
     block = Folded(layer.many_feed_forward)
 
     def update(piece: Piece) -> tuple[Tensor, Tensor]:
         chunk = many[piece.rows, piece.columns]
-        chunk.baddbmm_(_weights(layer, raw, chunk, piece, probes), answers[piece.rows])
+        weights = _weights(layer, raw if first else None, chunk, piece, probes)
+        chunk.baddbmm_(weights, answers[piece.rows])
         block.add_to(chunk.view(-1, chunk.shape[2]))
-        return pool(reading[piece.rows], chunk)
+        return pool(reading[piece.rows], chunk, raw.there(piece))
 
     return _for_each(update, _pieces(many, few), many, threads)
 

@@ -16,6 +16,7 @@ Letters in shapes: B instances, R partial solutions, N nodes (depot first), K ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -30,6 +31,7 @@ from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
     Memory,
     Options,
+    Padding,
     RoutingNodes,
     Walk,
     nearest,
@@ -86,6 +88,7 @@ class Dgl(nn.Module, LocalViewPolicy):
     """The whole policy; its memory is the mean and the standard deviation of each node's distances to open nodes."""
 
     needs_start = True
+    masks = True
 
     def __init__(self, config: DglConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -131,8 +134,8 @@ class Dgl(nn.Module, LocalViewPolicy):
         here = distances_to(nodes.coords, walk.current)
         if nodes.demand is None and walk.left == nodes.size - 1:
             target = here
-        others = walk.left + (nodes.demand is not None)
-        if others == 0:
+        others = (walk.left if walk.padding is None else walk.padding.count) + (nodes.demand is not None)
+        if walk.left == 0 and nodes.demand is None:
             return mean, deviation, here, target
         variance = (deviation.square() * (others + 1) - (here - mean).square()) / others
         return (mean * (others + 1) - here) / others, variance.clamp_(min=0).sqrt_(), here, target
@@ -140,8 +143,13 @@ class Dgl(nn.Module, LocalViewPolicy):
     def options(self, nodes: RoutingNodes, walk: Walk) -> Options:
         """Score the candidates, ``(R, K)``; CVRP: those reached directly, then those reached via the depot."""
         candidates = self.candidates(nodes, walk)
-        x = self.encoded(self.inputs(nodes, walk, *candidates), nodes.size)
-        scores = self.decoded(x, candidates[0].shape[1], nodes.size)
+        sizes, padding = [group.shape[1] for group in candidates], walk.padding
+        groups = None if padding is None else [_there(nodes.coords, count, padding) for count in sizes]
+        scale = self.logit_factor(walk.left, nodes.size) if padding is None else padding.scale
+        x = self.encoded(self.inputs(nodes, walk, *candidates), scale, groups)
+        scores = self.decoded(x, sizes[0], scale, groups)
+        if groups is not None:
+            scores = scores.masked_fill(~torch.cat(groups), -torch.inf)
         if nodes.demand is None or walk.room is None:
             return Options(candidates[0], floored(scores))
         direct, via = candidates
@@ -156,7 +164,7 @@ class Dgl(nn.Module, LocalViewPolicy):
         Returns
         -------
         tuple
-            ``(R, K)`` node indices, ascending; one or two such groups.
+            ``(R, K)`` node indices, ascending, padding (the first one again) behind; one or two such groups.
         """
         _, _, here, target = walk.memory
         count = min(self.config.neighbours, walk.left)
@@ -193,27 +201,55 @@ class Dgl(nn.Module, LocalViewPolicy):
         groups = (F.pad(normalised(raw), (0, 1), value=0.0), F.pad(normalised(back), (0, 1), value=1.0))
         return torch.cat(groups, dim=1)
 
-    def encoded(self, inputs: Tensor, size: int) -> Tensor:
-        """Encode the neighbourhood, ``(R, T, F)`` to ``(R, T, W)``; `size` is that of the instance."""
-        x, scale = self.embedding(inputs), self._scale(inputs.shape[1], size)
+    def encoded(
+        self, inputs: Tensor, scale: float | Tensor, groups: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """Encode the neighbourhood.
+
+        Parameters
+        ----------
+        inputs
+            ``(R, T, F)``.
+        scale
+            Logit scale.
+        groups
+            Which candidates of each group are no padding, ``(K,)`` bool; None if all are.
+
+        Returns
+        -------
+        Tensor
+            ``(R, T, W)``.
+        """
+        x, real = self.embedding(inputs), None if groups is None else _real(groups, (0, 1))
         for layer in self.encoder:
-            x = layer(x, scale)
+            x = layer(x, scale, real)
         return x
 
-    def decoded(self, x: Tensor, direct: int, size: int) -> Tensor:
+    def decoded(
+        self, x: Tensor, direct: int, scale: float | Tensor, groups: Sequence[Tensor] | None = None
+    ) -> Tensor:
         """Score the candidates, ``(R, K)``; the first `direct` are reached directly, the rest via the depot."""
-        scale = self._scale(x.shape[1], size)
+        real = None if groups is None else _real(groups, (0, 1) if self.problem == "tsp" else (1, 0))
         if self.problem == "tsp":
             x = torch.cat([x[:, :-1], self.last(x[:, -1:])], dim=1)
         else:
             current, depot = self.last(x[:, direct : direct + 1]), self.depot(x[:, -1:])
             x = torch.cat([current, x[:, :direct], depot, x[:, direct + 1 : -1]], dim=1)
         for layer in self.decoder:
-            x = layer(x, scale)
+            x = layer(x, scale, real)
         scores = self.score(x).squeeze(2)
         if self.problem == "tsp":
             return scores[:, :-1]
         return torch.cat([scores[:, 1 : direct + 1], scores[:, direct + 2 :]], dim=1)
+
+    def logit_factor(self, left: int, size: int) -> float | Tensor:
+        """Return the logit scale for the neighbourhood of so many open nodes."""
+        config = self.config
+        tokens = min(config.neighbours, left) + 1
+        if self.problem == "cvrp":
+            limit = min(config.depot_neighbours, left)
+            tokens = min(tokens, limit + 1) + limit + 1
+        return self._scale(tokens, size)
 
     def _scale(self, tokens: int, size: int) -> float | Tensor:
         return self.logit_scale(ScaleContext(tokens, size, self.config.head_dim, self.config.training_size))
@@ -258,7 +294,23 @@ def distances_to(coords: Tensor, here: Tensor) -> Tensor:
 
 
 def _near(distance: Tensor, walk: Walk, count: int) -> Tensor:
-    return nearest(distance, walk.open, count)[0].sort(dim=1).values
+    found, real = nearest(distance, walk.open, count)
+    if walk.padding is None:
+        return found.sort(dim=1).values
+    beyond = distance.shape[1]
+    found = found.masked_fill(~real, beyond).sort(dim=1).values
+    # One candidate twice changes neither what is smallest nor what is largest.
+    return torch.where(found < beyond, found, found[:, :1])
+
+
+def _there(like: Tensor, count: int, padding: Padding) -> Tensor:
+    """Return which of `count` places of candidates hold one, ``(K,)`` bool."""
+    return torch.arange(count, device=like.device) < padding.count
+
+
+def _real(groups: Sequence[Tensor], around: tuple[int, int]) -> Tensor:
+    """Return which tokens are no padding, ``(1, 1, 1, T)`` bool, with so many more before and behind each group."""
+    return torch.cat([F.pad(group, around, value=True) for group in groups])[None, None, None]
 
 
 def relative_demand(demand: Tensor, room: Tensor) -> Tensor:

@@ -44,6 +44,8 @@ DECODER_LAYERS = 2
 class Invit(nn.Module, LocalViewPolicy):
     """The whole policy."""
 
+    masks = True
+
     def __init__(self, config: InvitConfig) -> None:
         super().__init__()
         self.config, self.problem = config, config.problem
@@ -77,11 +79,11 @@ class Invit(nn.Module, LocalViewPolicy):
         encoded = [self.action(views[0])]
         encoded += [encoder(v, chosen.shape[1]) for encoder, v in zip(self.states, views[1:], strict=True)]
         query, keys, rows = self.asked(encoded, chosen.shape[1])
-        allowed = None
-        if real is not None:
+        allowed = None if real is None else real[:, : self.config.candidates]
+        if allowed is not None and self.cvrp:
             chosen = F.pad(chosen, (0, 1))
             home = (walk.current != 0) | ~walk.open.any(dim=1)  # a vehicle that is done idles at the depot
-            allowed = torch.cat([real[:, : self.config.candidates], home[:, None]], dim=1)
+            allowed = torch.cat([allowed, home[:, None]], dim=1)
         return Options(chosen, self.point(query, keys, rows, allowed).log_softmax(dim=1))
 
     def neighbours(self, nodes: RoutingNodes, walk: Walk) -> tuple[Tensor, Tensor | None]:
@@ -93,12 +95,15 @@ class Invit(nn.Module, LocalViewPolicy):
             ``(R, K)`` nodes, nearest first. CVRP: the candidates (customers that fit) first, then other open customers;
             each group is padded.
         real
-            ``(R, K)`` bool: no padding; None for the TSP, which has none.
+            ``(R, K)`` bool: no padding; None for the TSP, which has none but in recorded steps (the last node, once more).
         """
         distance = distances_from(nodes.coords, walk.current)
         count, widest = self.config.candidates, self.config.widest
         if nodes.demand is None or walk.room is None:
-            return nearest(distance, walk.open, min(widest, walk.left))[0], None
+            slots, real = nearest(distance, walk.open, min(widest, walk.left))
+            if walk.padding is None:
+                return slots, None
+            return torch.where(real, slots, walk.current[:, None]), real
         share = take_all(nodes.demand, walk)
         empty = (walk.current == 0) & (walk.room == 1)
         fits = (share < walk.room[:, None]) | (empty[:, None] & (share == 1))
@@ -121,11 +126,11 @@ class Invit(nn.Module, LocalViewPolicy):
             size = min(size, slots.shape[1])
             tail = points[:, slots.shape[1] :] if i or self.cvrp else points[:, slots.shape[1] : -1]
             boxed = in_box(torch.cat([points[:, :size], tail], dim=1), size + 1, clamp=not self.cvrp)
-            if demand is None or real is None or walk.room is None:
-                found.append(View(boxed))
-                continue
-            extra = torch.cat([demand[:, :size], walk.room[:, None]], dim=1)
-            found.append(View(boxed, extra, F.pad(real[:, :size], (0, 2), value=True)))
+            visible = None if real is None else F.pad(real[:, :size], (0, tail.shape[1]), value=True)
+            extra = None
+            if demand is not None and walk.room is not None:
+                extra = torch.cat([demand[:, :size], walk.room[:, None]], dim=1)
+            found.append(View(boxed, extra, visible))
         return found
 
     def asked(self, encoded: list[Tensor], candidates: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -66,7 +66,7 @@ class View:
     extra
         ``(R, K + 1)`` demands of the neighbours and the capacity left, as shares; None for the TSP.
     visible
-        ``(R, T)`` bool: no padding; None for the TSP.
+        ``(R, T)`` bool: no padding; None where there is none.
     """
 
     points: Tensor

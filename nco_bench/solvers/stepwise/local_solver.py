@@ -13,6 +13,7 @@ from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import check_graphs
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors
 from nco_bench.solvers.protocol import Outcome, SolverOptions
@@ -20,13 +21,14 @@ from nco_bench.solvers.stepwise.decode import check_decoding, trajectories
 from nco_bench.solvers.stepwise.local_steps import ROWS_AT_A_TIME, decode_local_views
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy
 from nco_bench.solvers.stepwise.precision import at_precision
+from nco_bench.solvers.stepwise.replayed import ReplayedViews
 
 
 class LocalViewSolver(NetworkSolver):
     """Any local-view policy with any decoding that fits it."""
 
     family = Family(
-        params={"turns": (int, 1), "precision": (str, "fp32")},
+        params={"turns": (int, 1), "precision": (str, "fp32"), "graphs": (str, "off")},
         refused={"--coordinate-scale": "{} has no effect on its views; leave it out."},
         budget=ROWS_AT_A_TIME,
     )
@@ -37,13 +39,14 @@ class LocalViewSolver(NetworkSolver):
         check_decoding(self.decoding, self.turns)
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
-        """Set the precision, and how many neighbours are seen, as the authors of DGL do for library instances."""
+        """Set precision, recordings, and how many neighbours are seen, as the authors of DGL do for library instances."""
         count = self.decoding.knn
         if count is not None and not cast("LocalViewPolicy", policy).limit_neighbours(count):
             raise BadInputError(
                 f"Decoding knn={count}: the views of {self.name} have fixed sizes; leave knn out."
             )
-        return at_precision(policy, self.params["precision"])
+        ready = at_precision(policy, self.params["precision"])
+        return ReplayedViews(ready) if check_graphs(self.params["graphs"], self.options.device) else ready
 
     def cost(self, dataset: Dataset) -> int:
         """Partial solutions of an instance."""

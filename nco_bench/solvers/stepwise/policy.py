@@ -90,6 +90,22 @@ Memory = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
+class Padding:
+    """What a recorded step must know of the nodes left, see `nco_bench.solvers.stepwise.replayed`.
+
+    Attributes
+    ----------
+    count
+        ``()`` int64: open nodes of every row.
+    scale
+        The logit scale for so many, `LocalViewPolicy.logit_factor`: ``()`` float32, or a number where it never changes.
+    """
+
+    count: Tensor
+    scale: float | Tensor
+
+
+@dataclass(frozen=True)
 class Walk:
     """Where R partial solutions stand.
 
@@ -105,6 +121,9 @@ class Walk:
         ``(R,)`` capacity left as a share of the capacity, or None for the TSP.
     memory
         What the policy remembers.
+    padding
+        Given if `left` is the number of all nodes, so that views keep their size when fewer are open and are padded; only
+        to policies whose `LocalViewPolicy.masks` says so.
     """
 
     first: Tensor
@@ -113,6 +132,7 @@ class Walk:
     left: int
     room: Tensor | None = None
     memory: Memory = ()
+    padding: Padding | None = None
 
 
 @dataclass(frozen=True)
@@ -144,10 +164,13 @@ class LocalViewPolicy(Protocol):
         ``tsp`` or ``cvrp``.
     needs_start
         True if the first node (CVRP: the first customer) is given and not chosen by the policy.
+    masks
+        True if `moved` and `options` heed `Walk.padding`.
     """
 
     problem: str
     needs_start: bool
+    masks: bool = False
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the memory of an empty solution of each instance, first axis B."""
@@ -157,6 +180,10 @@ class LocalViewPolicy(Protocol):
 
     def options(self, nodes: RoutingNodes, walk: Walk) -> Options:
         """Return what can be done next, with probabilities."""
+
+    def logit_factor(self, left: int, size: int) -> float | Tensor:
+        """Return by what attention logits are multiplied where so many nodes of an instance are open."""
+        return 1.0
 
     def limit_neighbours(self, count: int) -> bool:
         """See so many neighbours from now on; False where the views are part of the model, as by default."""

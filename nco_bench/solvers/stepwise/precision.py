@@ -30,6 +30,7 @@ class AtPrecision(nn.Module):
         super().__init__()
         self.policy: Any = policy
         self.precision, self.problem, self.needs_start = name, policy.problem, policy.needs_start
+        self.masks = getattr(policy, "masks", False)
 
     def _lowered(self, like: Tensor) -> Any:
         return precision(self.precision, like.device)
@@ -43,6 +44,10 @@ class AtPrecision(nn.Module):
         """Score in the precision, ``(B, P, N)`` float32."""
         with self._lowered(state.blocked):
             return cast("EncodeOncePolicy", self.policy).logits(encoded, state).float()
+
+    def logit_factor(self, left: int, size: int) -> float | Tensor:
+        """Return the policy's."""
+        return cast("LocalViewPolicy", self.policy).logit_factor(left, size)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the memory of an empty solution of each instance."""
