@@ -1,4 +1,4 @@
-"""Spending a budget on open cells, cheapest first: each run is an ordinary one, so a second start goes on behind it."""
+"""Spending a budget on open cells, cheapest each first: each run is an ordinary one, so a second start goes on behind it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Filled:
 
 
 def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callable[[str], None]) -> Filled:
-    """Answer open cells, cheapest first, until the next would not fit into the budget.
+    """Answer open cells, those first that cost least each, until the next would not fit into the budget.
 
     A run whose estimate is larger than what is left is not begun; one that takes longer than estimated is cut short when
     the budget is used up, and its solved instances are kept.
@@ -77,7 +77,7 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
                 left = budget - (time.monotonic() - began)
                 seconds = cells[0].seconds or 0.0
                 if seconds > left:
-                    break
+                    continue
                 tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
                 reason = answer(preset, runner)
                 if reason:
@@ -91,7 +91,7 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
 
 
 def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
-    """The runs behind cells, in their order; cells that differ in what they read of the records share one."""
+    """The runs behind cells, most cells for the time first; cells that differ in what they read of the records share one."""
     runs: dict[str, tuple[CellPreset, list[Standing]]] = {}
     for one in cells:
         plain = replace(
@@ -104,7 +104,14 @@ def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
             trained_on=0,
         )
         runs.setdefault(repr(plain), (plain, []))[1].append(one)
-    return list(runs.values())
+    found = [(_as_needed(preset, of_it), of_it) for preset, of_it in runs.values()]
+    return sorted(found, key=lambda run: (run[1][0].seconds or 0.0) / len(run[1]))
+
+
+def _as_needed(preset: CellPreset, cells: Sequence[Standing]) -> CellPreset:
+    """Leave the reference out where no cell of a run is a gap, which may take longer than the run."""
+    gaps = any(one.entry.preset.metric in ("gap", "gap-of-means") for one in cells)
+    return preset if gaps else replace(preset, reference="")
 
 
 def _title(preset: CellPreset) -> str:

@@ -39,8 +39,8 @@ A ``cpu`` count of 0 stands where even a few instances would take longer; ``--sc
 
 SETTING = "setting"
 """Unit of a printed setting that is a word, such as the name of an optimiser."""
-DECLARED = ("not run", "weights missing", "not comparable")
-"""Statuses that a ``cannot`` may have."""
+DECLARED = ("not run", "weights missing", "not comparable", "no result", "no code")
+"""Statuses that a ``cannot`` may have; ``no result``: a printed condition or definition; ``no code``: no public one."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.judging import ENOUGH, judge
+from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.reproducing import (
@@ -18,13 +19,15 @@ from nco_bench.papers.reproducing import (
     noted,
     without,
 )
-from nco_bench.papers.running import Computed, compute_numbers, solver_missing
+from nco_bench.papers.running import compute_numbers, solver_missing
 from nco_bench.papers.stored import Stored
 
-OPEN = ("not run", "weights missing")
+OPEN = ("not run", "too long", "weights missing")
 """Statuses of cells that records could still answer."""
-RUNS_NETWORKS = ("nco_bench.papers.claims_measured:", "nco_bench.papers.tropical.cells:")
-"""Functions that run networks themselves, and so no part of what is stored."""
+LONGEST = 8 * 3600.0
+"""Seconds of a night: a run that would take longer here is not waited for, and its cell says ``too long``."""
+WIDE = 1000
+"""Nodes beyond which one instance of a network is asked for; a mean of 16 would take days of a core."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Standing:
     seconds
         Expected seconds of `instances`; None where unknown, or the cell is not open.
     instances
-        How many a run would solve: `ENOUGH`, or all where only the whole set has an answer.
+        How many a run would solve: `ENOUGH`, one of networks beyond `WIDE` nodes, or all where only the whole set has an
+        answer.
     basis
         What the seconds come from.
     """
@@ -57,7 +61,7 @@ class Standing:
     @property
     def runnable(self) -> bool:
         """Whether a run here can answer it."""
-        return self.entry.verdict.status == "not run" and self.instances > 0
+        return self.entry.verdict.status in ("not run", "too long") and self.instances > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``reproduce --status --json`` lists of an open cell."""
@@ -119,7 +123,7 @@ def _of_cell(
     if found.cannot:
         return Standing(table, without(cell, found, found.status, found.cannot), needs=found.cannot)
     if found.compute:
-        return _by_function(table, preset, cell, found, computed)
+        return _by_function(table, preset, cell, found, computed, stored)
     for way in _most_first(ways):
         entry = _stored_entry(cell, way, stored)
         if entry is not None:
@@ -134,9 +138,14 @@ def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
 
 def _by_function(
     table: PublishedTable, preset: Preset, cell: PublishedCell, found: CellPreset,
-    computed: dict[str, Computed | Verdict],
+    computed: dict[str, Computed | Verdict], stored: Stored,
 ) -> Standing:  # fmt: skip
-    if found.compute.startswith(RUNS_NETWORKS):
+    if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
+        ways = (kept(stored.folders, found.compute, table, scale) for scale in reversed(SCALES))
+        known = next((one for one in ways if one is not None), None)
+        if known is not None:
+            computed[found.compute] = known
+    if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
         reason = "computed by running the networks; no records of it are stored"
         command = f"nco-bench reproduce {table.paper} --table {table.number} --scale cpu"
         return Standing(table, without(cell, found, "not run", reason), needs=command)
@@ -169,14 +178,28 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
         return Standing(table, without(cell, preset, "not run", absent), needs=absent)
     sets = preset.mean_of or preset.data[:1]
     cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]
-    number = preset.count if preset.reference_mean else min(preset.count, ENOUGH)
+    number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs))
     seconds, basis = _total(cost, number * preset.repeats)
     needs = weights_needed(preset, costs.size(sets[0]) if sets else None)
     if needs:
         entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
         return Standing(table, entry, needs, seconds, number, basis)
+    if seconds is not None and seconds > LONGEST:
+        said = f"about {seconds / 3600:,.0f} hours of a core for {number} instance{'s' * (number > 1)}"
+        return Standing(table, without(cell, preset, "too long", said), "a run", seconds, number, basis)
     entry = without(cell, preset, "not run", "no records are stored")
     return Standing(table, entry, "a run", seconds, number, basis)
+
+
+def _enough(preset: CellPreset, costs: Costs) -> int:
+    """How many instances a run solves where all would be more: one of a network on very many nodes."""
+    from nco_bench.cards import cards
+
+    known = cards().get(preset.solver.partition(":")[0])
+    name = next(iter(preset.data), "")
+    neural = known is not None and known.kind == "neural"
+    of_a_library = name.startswith(("tsplib", "cvrplib"))
+    return 1 if neural and not of_a_library and (costs.size(name) or 0.0) > WIDE else ENOUGH
 
 
 def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str]:
