@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from nco_bench.datasets.identity import stream_of
 from nco_bench.errors import BadInputError
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.reproducing import answer
@@ -91,27 +92,26 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
 
 
 def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
-    """The runs behind cells, most cells for the time first; cells that differ in what they read of the records share one."""
+    """The runs behind cells, most cells for the time first; cells that differ in what they read of the records share one.
+
+    One repeat each; a reference is made for gaps alone, which it may cost more than the run.
+    """
     runs: dict[str, tuple[CellPreset, list[Standing]]] = {}
     for one in cells:
+        preset = one.entry.preset
         plain = replace(
-            one.entry.preset,
-            metric="gap",
-            count=one.instances,
-            printed_count=0,
-            note="",
-            readings={},
-            trained_on=0,
-        )
-        runs.setdefault(repr(plain), (plain, []))[1].append(one)
-    found = [(_as_needed(preset, of_it), of_it) for preset, of_it in runs.values()]
-    return sorted(found, key=lambda run: (run[1][0].seconds or 0.0) / len(run[1]))
+            preset, metric="gap", count=one.instances, repeats=1, printed_count=0, note="", readings={}, trained_on=0,
+            same_instances=False, paper_instances=0, gap_unstated=False,
+            reference=preset.reference if preset.needs_reference and _generated(preset) else "",
+        )  # fmt: skip
+        key = replace(plain, batch_size=plain.batch_size if plain.batch_size > 1 else 0)
+        runs.setdefault(repr(key), (plain, []))[1].append(one)
+    return sorted(runs.values(), key=lambda run: (run[1][0].seconds or 0.0) / len(run[1]))
 
 
-def _as_needed(preset: CellPreset, cells: Sequence[Standing]) -> CellPreset:
-    """Leave the reference out where no cell of a run is a gap, which may take longer than the run."""
-    gaps = any(one.entry.preset.metric in ("gap", "gap-of-means") for one in cells)
-    return preset if gaps else replace(preset, reference="")
+def _generated(preset: CellPreset) -> bool:
+    """Whether any of a cell's sets has no references of its own."""
+    return any(stream_of(name) is not None for name in preset.mean_of or preset.data[:1])
 
 
 def _title(preset: CellPreset) -> str:

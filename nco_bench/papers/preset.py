@@ -116,6 +116,11 @@ class CellPreset:
     readings: Mapping[str, CellPreset] = field(default_factory=dict)
 
     @property
+    def needs_reference(self) -> bool:
+        """Whether the number is a gap to solutions that a solver makes where the set has none."""
+        return self.metric in ("gap", "gap-of-means") and bool(self.reference) and not self.reference_mean
+
+    @property
     def ways(self) -> list[str]:
         """The ways to get the number that the preset names; there should be one."""
         return [name for name in ("metric", "compute", "cannot") if getattr(self, name)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nco_bench.datasets.identity import stream_of
 from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.judging import ENOUGH, judge
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
@@ -17,6 +18,7 @@ from nco_bench.papers.reproducing import (
     computed_entry,
     in_printed_unit,
     noted,
+    problem_of,
     without,
 )
 from nco_bench.papers.running import compute_numbers, solver_missing
@@ -128,7 +130,7 @@ def _of_cell(
         entry = _stored_entry(cell, way, stored)
         if entry is not None:
             return Standing(table, entry)
-    return _open(table, cell, _most_first(ways), costs)
+    return _open(table, cell, _most_first(ways), stored, costs)
 
 
 def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
@@ -171,7 +173,9 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
     return Entry(cell, preset, first.value, first.low, first.high, verdict, first)
 
 
-def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], costs: Costs) -> Standing:
+def _open(
+    table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], stored: Stored, costs: Costs
+) -> Standing:
     preset = ways[0]
     absent = solver_missing(preset.solver)
     if absent:
@@ -179,7 +183,10 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
     sets = preset.mean_of or preset.data[:1]
     cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]
     number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs))
-    seconds, basis = _total(cost, number * preset.repeats)
+    seconds, basis = _total(cost, number)
+    lacking = None if seconds is None else _reference_seconds(preset, sets, number, stored, costs)
+    if seconds is not None and lacking is not None:
+        seconds, basis = round(seconds + lacking, 3), f"{basis}, and the reference" if lacking else basis
     needs = weights_needed(preset, costs.size(sets[0]) if sets else None)
     if needs:
         entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
@@ -202,6 +209,25 @@ def _enough(preset: CellPreset, costs: Costs) -> int:
     return 1 if neural and not of_a_library and (costs.size(name) or 0.0) > WIDE else ENOUGH
 
 
+def _reference_seconds(
+    preset: CellPreset, sets: Sequence[str], number: int, stored: Stored, costs: Costs
+) -> float | None:
+    """What the references of a gap cost where sets have none and none are stored; None where that is unknown."""
+    if not preset.needs_reference:
+        return 0.0
+    plain = CellPreset(metric="cost", solver=preset.reference, seed=preset.seed, count=number)
+    open_sets = [replace(plain, data=(name,)) for name in sets if stream_of(name) is not None]
+    total = 0.0
+    for one in open_sets:
+        there = stored.measure(one)
+        lacking = number - (0 if there is None else there.instances)
+        cost = costs.of_instance(one) if lacking > 0 else None
+        if lacking > 0 and cost is None:
+            return None
+        total += lacking * cost.seconds if cost is not None else 0.0
+    return total
+
+
 def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str]:
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs):
@@ -219,8 +245,7 @@ def weights_needed(preset: CellPreset, size: float | None) -> str:
     from nco_bench.weights.pulling import in_mirror
 
     solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
-    names = (*preset.data[:1], *preset.mean_of[:1])
-    problem = next((p for p in ("cvrp", "bpp3d") if any(p in one for one in names)), "tsp")
+    problem = problem_of(preset)
     info, table = card(solver), official_weights()
     if info.kind != "neural" or "random" in preset.weights:
         return ""
