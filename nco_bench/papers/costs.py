@@ -20,9 +20,9 @@ BOUNDS = (1.0, 2.5)
 """Between which a power that stored sizes say is believed."""
 RULE = (
     "seconds of an instance of the nearest stored size, same solver, decoding and problem, of the quickest run, less what "
-    "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept between "
-    f"{BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with that of references that are "
-    "not there; without records of the decoding those of the solver's other decodings, by the number of tours each makes (an "
+    "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
+    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with those of references "
+    "that are not there; without records of the decoding those of the solver's other decodings, by the tours each makes (an "
     "iteration of RRC or PRC is one of at most 1,000 nodes); without records of the solver the middle one of its family; a "
     "time limit bounds it"
 )
