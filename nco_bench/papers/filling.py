@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 from nco_bench.datasets.identity import stream_of
 from nco_bench.errors import BadInputError
-from nco_bench.papers.preset import CellPreset
+from nco_bench.papers.judging import Verdict
+from nco_bench.papers.kept import RUNS_NETWORKS
+from nco_bench.papers.preset import CellPreset, load_preset
 from nco_bench.papers.reproducing import answer
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing, cheapest_first
@@ -49,7 +51,8 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
     """Answer open cells, those first that cost least each, until the next would not fit into the budget.
 
     A run whose estimate is larger than what is left is not begun; one that takes longer than estimated is cut short when
-    the budget is used up, and its solved instances are kept.
+    the budget is used up, and its solved instances are kept. Functions that run networks come last: what they take is not
+    known, and one that is cut short begins anew.
 
     Parameters
     ----------
@@ -85,9 +88,21 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
                     refused.append(f"{_title(preset)}: {reason}")
                 else:
                     answered += len(cells)
+            for preset, cells in _functions(found):
+                tell(f"{_table(cells[0])}: {len(cells)} cells by a function that runs networks itself")
+                computed = runner.compute(
+                    preset.compute,
+                    load_preset(cells[0].table.paper, cells[0].table.number),
+                    cells[0].table,
+                    "cpu",
+                )
+                if isinstance(computed, Verdict):
+                    refused.append(f"{_table(cells[0])}: {computed.reason}")
+                else:
+                    answered += sum((c.entry.cell.row, c.entry.cell.column) in computed for c in cells)
     except BudgetSpentError:
         stopped = True
-    runnable = sum(one.runnable for one in found)
+    runnable = sum(one.runnable for one in found) + sum(len(cells) for _, cells in _functions(found))
     return Filled(answered, tuple(refused), runnable - answered, time.monotonic() - began, stopped)
 
 
@@ -107,6 +122,21 @@ def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
         key = replace(plain, batch_size=plain.batch_size if plain.batch_size > 1 else 0)
         runs.setdefault(repr(key), (plain, []))[1].append(one)
     return sorted(runs.values(), key=lambda run: (run[1][0].seconds or 0.0) / len(run[1]))
+
+
+def _functions(found: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
+    """Open cells by the function that computes them, one call per table; what it takes is not known before."""
+    calls: dict[tuple[str, str, str], tuple[CellPreset, list[Standing]]] = {}
+    for one in found:
+        preset = one.entry.preset
+        if one.entry.verdict.status == "not run" and preset.compute.startswith(RUNS_NETWORKS):
+            key = (preset.compute, one.table.paper, str(one.table.number))
+            calls.setdefault(key, (preset, []))[1].append(one)
+    return list(calls.values())
+
+
+def _table(one: Standing) -> str:
+    return f"{one.table.paper} {one.table.label}"
 
 
 def _generated(preset: CellPreset) -> bool:
