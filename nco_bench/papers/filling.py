@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nco_bench.datasets.identity import stream_of
 from nco_bench.errors import BadInputError
@@ -15,11 +15,14 @@ from nco_bench.papers.kept import RUNS_NETWORKS
 from nco_bench.papers.preset import CellPreset, load_preset
 from nco_bench.papers.reproducing import answer
 from nco_bench.papers.running import Runner
-from nco_bench.papers.standing import Standing, cheapest_first
+from nco_bench.papers.standing import Standing
+
+PATIENCE = 10.0
+"""Times its estimate, and a minute, that a run may take; a wrong estimate must not take the whole budget."""
 
 
 class BudgetSpentError(BaseException):
-    """The budget is used up; like an interruption, it keeps what is stored."""
+    """The time of a run is used up; like an interruption, it keeps what is stored."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,9 @@ class Filled:
 def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callable[[str], None]) -> Filled:
     """Answer open cells, those first that cost least each, until the next would not fit into the budget.
 
-    A run whose estimate is larger than what is left is not begun; one that takes longer than estimated is cut short when
-    the budget is used up, and its solved instances are kept. Functions that run networks come last: what they take is not
-    known, and one that is cut short begins anew.
+    A run whose estimate is larger than what is left is not begun; one that takes much longer than estimated is cut short,
+    at the latest when the budget is used up, and its solved instances are kept. Functions that run networks come last:
+    what they take is not known, and one that is cut short begins anew.
 
     Parameters
     ----------
@@ -72,38 +75,68 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
     """
     if not hasattr(signal, "setitimer"):
         raise BadInputError("--fill needs a timer of the system, which there is none of here; use --table.")
-    began = time.monotonic()
-    runs = _runs([one for one in cheapest_first(found) if one.runnable and one.seconds is not None])
-    answered, refused, stopped = 0, list[str](), False
-    try:
-        with _until(budget):
-            for preset, cells in runs:
-                left = budget - (time.monotonic() - began)
-                seconds = cells[0].seconds or 0.0
-                if seconds > left:
-                    continue
-                tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
-                reason = answer(preset, runner)
-                if reason:
-                    refused.append(f"{_title(preset)}: {reason}")
-                else:
-                    answered += len(cells)
-            for preset, cells in _functions(found):
-                tell(f"{_table(cells[0])}: {len(cells)} cells by a function that runs networks itself")
-                computed = runner.compute(
-                    preset.compute,
-                    load_preset(cells[0].table.paper, cells[0].table.number),
-                    cells[0].table,
-                    "cpu",
-                )
-                if isinstance(computed, Verdict):
-                    refused.append(f"{_table(cells[0])}: {computed.reason}")
-                else:
-                    answered += sum((c.entry.cell.row, c.entry.cell.column) in computed for c in cells)
-    except BudgetSpentError:
-        stopped = True
+    began, tally = time.monotonic(), _Tally()
+    stopped = _answer_runs(found, runner, began + budget, tell, tally)
+    if not stopped:
+        stopped = _answer_functions(found, runner, began + budget, tell, tally)
     runnable = sum(one.runnable for one in found) + sum(len(cells) for _, cells in _functions(found))
-    return Filled(answered, tuple(refused), runnable - answered, time.monotonic() - began, stopped)
+    left = runnable - tally.answered
+    return Filled(tally.answered, tuple(tally.refused), left, time.monotonic() - began, stopped)
+
+
+@dataclass
+class _Tally:
+    """What was got so far."""
+
+    answered: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+def _answer_runs(
+    found: Sequence[Standing], runner: Runner, end: float, tell: Callable[[str], None], tally: _Tally
+) -> bool:
+    """Make runs until the end; return whether one was cut short there. One that takes too long is left half done."""
+    for preset, cells in _runs([one for one in found if one.runnable and one.seconds is not None]):
+        seconds, left = cells[0].seconds or 0.0, end - time.monotonic()
+        if seconds > left:
+            continue
+        tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
+        most = PATIENCE * seconds + 60.0
+        try:
+            with _until(min(left, most)):
+                reason = answer(preset, runner)
+        except BudgetSpentError:
+            if left <= most:
+                return True
+            reason = f"cut short after {most:.0f} s, far above its estimate; what it solved is stored"
+        if reason:
+            tally.refused.append(f"{_title(preset)}: {reason}")
+        else:
+            tally.answered += len(cells)
+    return False
+
+
+def _answer_functions(
+    found: Sequence[Standing], runner: Runner, end: float, tell: Callable[[str], None], tally: _Tally
+) -> bool:
+    """Call functions until the end; return whether one was cut short there."""
+    for preset, cells in _functions(found):
+        table, left = cells[0].table, end - time.monotonic()
+        if left <= 0:
+            return False
+        name = f"{table.paper} {table.label}"
+        tell(f"{name}: {len(cells)} cells by a function that runs networks itself")
+        try:
+            with _until(left):
+                rules = load_preset(table.paper, table.number)
+                computed = runner.compute(preset.compute, rules, table, "cpu")
+        except BudgetSpentError:
+            return True
+        if isinstance(computed, Verdict):
+            tally.refused.append(f"{name}: {computed.reason}")
+        else:
+            tally.answered += sum((c.entry.cell.row, c.entry.cell.column) in computed for c in cells)
+    return False
 
 
 def _runs(cells: Sequence[Standing]) -> list[tuple[CellPreset, list[Standing]]]:
@@ -133,10 +166,6 @@ def _functions(found: Sequence[Standing]) -> list[tuple[CellPreset, list[Standin
             key = (preset.compute, one.table.paper, str(one.table.number))
             calls.setdefault(key, (preset, []))[1].append(one)
     return list(calls.values())
-
-
-def _table(one: Standing) -> str:
-    return f"{one.table.paper} {one.table.label}"
 
 
 def _generated(preset: CellPreset) -> bool:
