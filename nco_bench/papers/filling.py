@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from nco_bench.papers.reproducing import answer
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing
 
+TIMES = ("seconds", "latency")
+"""Metrics that a busy machine does not answer; no run is made for them alone."""
 PATIENCE = 10.0
 """Times its estimate, and a minute, that a run may take; a wrong estimate must not take the whole budget."""
 
@@ -96,9 +99,13 @@ def _answer_runs(
     found: Sequence[Standing], runner: Runner, end: float, tell: Callable[[str], None], tally: _Tally
 ) -> bool:
     """Make runs until the end; return whether one was cut short there. One that takes too long is left half done."""
+    crowded = _crowded()
     for preset, cells in _runs([one for one in found if one.runnable and one.seconds is not None]):
         seconds, left = cells[0].seconds or 0.0, end - time.monotonic()
         if seconds > left:
+            continue
+        if crowded and all(one.entry.preset.metric in TIMES for one in cells):
+            tally.refused.append(f"{_title(preset)}: times alone, and {crowded}")
             continue
         tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
         most = PATIENCE * seconds + 60.0
@@ -166,6 +173,14 @@ def _functions(found: Sequence[Standing]) -> list[tuple[CellPreset, list[Standin
             key = (preset.compute, one.table.paper, str(one.table.number))
             calls.setdefault(key, (preset, []))[1].append(one)
     return list(calls.values())
+
+
+def _crowded() -> str:
+    """Say that this machine has more to do than cores; an empty string where it has not, or nobody knows."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"the machine has a load of {load:.0f} on {cores} cores" if load > cores else ""
 
 
 def _generated(preset: CellPreset) -> bool:
