@@ -10,6 +10,7 @@ from nco_bench.datasets.identity import stream_of
 from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.judging import ENOUGH, judge
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
+from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, weights_needed
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.reproducing import (
@@ -18,7 +19,6 @@ from nco_bench.papers.reproducing import (
     computed_entry,
     in_printed_unit,
     noted,
-    problem_of,
     without,
 )
 from nco_bench.papers.running import compute_numbers, solver_missing
@@ -185,15 +185,25 @@ def _open(
     number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs))
     seconds, basis = _total(cost, number)
     lacking = None if seconds is None else _reference_seconds(preset, sets, number, stored, costs)
-    if seconds is not None and lacking is not None:
-        seconds, basis = round(seconds + lacking, 3), f"{basis}, and the reference" if lacking else basis
-    needs = weights_needed(preset, costs.size(sets[0]) if sets else None)
+    if seconds is not None:
+        seconds = None if lacking is None else round(seconds + lacking, 3)
+        basis = f"{basis}, and the reference" if lacking else basis
+    size = costs.size(sets[0]) if sets else None
+    needs = weights_needed(preset, size)
     if needs:
         entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
         return Standing(table, entry, needs, seconds, number, basis)
+    first = calibration_needed(preset, size)
+    if first and seconds is not None and cost[0] is not None:
+        seconds = round(seconds + FACTORS * HELD_OUT * cost[0].seconds, 3)
     if seconds is not None and seconds > LONGEST:
         said = f"about {seconds / 3600:,.0f} hours of a core for {number} instance{'s' * (number > 1)}"
-        return Standing(table, without(cell, preset, "too long", said), "a run", seconds, number, basis)
+        return Standing(
+            table, without(cell, preset, "too long", said), first or "a run", seconds, number, basis
+        )
+    if first:
+        entry = without(cell, preset, "not run", "the weights have no coordinate scale of this size")
+        return Standing(table, entry, first, seconds, 0, basis)
     entry = without(cell, preset, "not run", "no records are stored")
     return Standing(table, entry, "a run", seconds, number, basis)
 
@@ -233,34 +243,3 @@ def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str
     if not known or len(known) < len(costs):
         return None, "nothing near is stored"
     return round(number * sum(cost.seconds for cost in known), 3), known[0].basis
-
-
-def weights_needed(preset: CellPreset, size: float | None) -> str:
-    """Name the command that gets a cell's weights, and the git blob hash of the file where the authors publish one.
-
-    Empty where the weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
-    """
-    from nco_bench.cards import card, official_weights, weights_owner
-    from nco_bench.weights.choice import at_hand, default_weights, how_to_get
-    from nco_bench.weights.pulling import in_mirror
-
-    solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
-    problem = problem_of(preset)
-    info, table = card(solver), official_weights()
-    if info.kind != "neural" or "random" in preset.weights:
-        return ""
-    if not preset.weights and problem not in info.problems:
-        return ""  # networks of one task find their own
-    if problem == "bpp3d" and not preset.weights:
-        return "" if at_hand(solver) else how_to_get(solver, problem).command
-    wanted = preset.weights or (default_weights(solver, problem, round(size or 100)),)
-    full = [n for one in wanted for n in (one, f"{solver}-{one}", f"{owner}-{one}")]
-    if any(at_hand(name) or (name in table and in_mirror(table[name])) for name in full):
-        return ""
-    found = next((table[name] for name in full if name in table), None) or next(
-        (one for one in table.values() if (one.model, one.problem) == (owner, problem)), None
-    )
-    if found is not None:
-        return f"nco-bench weights pull {found.name} (git blob {found.git_blob_sha1})"
-    advice = how_to_get(solver, problem)
-    return f"{advice.before}, then {advice.command}" if advice.before else advice.command
