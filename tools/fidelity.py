@@ -27,8 +27,8 @@ WORDS = (
     "file is at hand; `reproduce --status --json` names the command that gets it. Not comparable: a time or the memory of "
     "another machine, or too few instances. No result: a printed condition or a definition, such as the hardware of a "
     "training or the zero gap of a reference to itself. No code: a method whose code is not public. Too long: one core "
-    f"would take more than {LONGEST / 3600:.0f} hours for {ENOUGH} instances, or for one of a network beyond {WIDE:,} nodes. Not "
-    "run: nobody did yet."
+    f"would take more than {LONGEST / 3600:.0f} hours for {ENOUGH} instances, or for one of a network beyond {WIDE:,} "
+    "nodes. Not run: nobody did yet."
 )
 
 

@@ -124,7 +124,9 @@ def _configuration_of(cell: Cell) -> Configuration:
 def _current(cell: Cell) -> bool:
     """Whether a run of today would find the same: records of an older solver or problem are of another one."""
     known = cards().get(cell.solver)
-    if known is None or known.version != cell.solver_version:
+    if known is None:
+        return False
+    if cell.solver_version not in (known.version, *known.same_as.get(cell.problem, ())):
         return False
     return bool(cell.problem_version == problem_module(cell.problem).VERSION)
 

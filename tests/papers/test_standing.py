@@ -18,7 +18,7 @@ from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import standings
-from nco_bench.papers.stored import stored_in
+from nco_bench.papers.stored import _current, stored_in
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.relay import QuietDisplay
 
@@ -158,3 +158,16 @@ def test_kept_records_answer_what_they_answered_when_the_tables_were_made() -> N
     ]  # fmt: skip
     assert cell.value == pytest.approx(57.42, abs=0.005)
     assert cell.verdict.status == "reproduced"
+
+
+def test_records_of_an_older_version_count_where_its_solutions_are_the_same() -> None:
+    """LKH3's second version changed what it does by default on the CVRP alone."""
+    stored = stored_in([REPOSITORY / "results" / "classical"], REPOSITORY / "instances")
+    assert stored.frame is not None
+    old = [g.cell for g in stored.frame.groups if (g.cell.solver, g.cell.solver_version) == ("lkh3", "1")]
+    assert {cell.problem for cell in old} == {"tsp"}
+    lkh3 = preset.CellPreset(metric="cost", solver="lkh3", data=("tsp1000",), count=4)
+    found = stored.measure(lkh3)
+    assert found is not None
+    assert (found.instances, found.cell.solver_version) == (4, "1")
+    assert _current(replace(old[0], problem="cvrp")) is False
