@@ -16,7 +16,7 @@ cards of their own through the entry point ``nco_bench.solvers``, whose value is
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -116,6 +116,8 @@ class Card:
         Those it understands, the default first; empty for classical solvers.
     version
         Bumped whenever its solutions change; part of every record's key.
+    same_as
+        By problem, older versions whose solutions are those of this one, where a bump was for other problems.
     packages
         Importable modules it needs; any alternative within a tuple is enough.
     licence, install
@@ -165,6 +167,7 @@ class Card:
     glimpse: bool = False
     decodings: tuple[str, ...] = ()
     version: str = "1"
+    same_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     packages: tuple[tuple[str, ...], ...] = ()
     licence: str = "MIT"
     install: str = ""

@@ -13,15 +13,23 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nco_bench.papers.judging import STATUSES, TOLERANCE
+from nco_bench.papers.judging import ENOUGH, STATUSES, TOLERANCE
 from nco_bench.papers.reproducing import tables_of
-from nco_bench.papers.standing import Standing, standings
+from nco_bench.papers.standing import LONGEST, WIDE, Standing, standings
 from nco_bench.papers.stored import stored_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, HISTORY = ROOT / "docs" / "fidelity.md", ROOT / "docs" / "fidelity-history.csv"
 CAUSES = ROOT / "tools" / "fidelity_causes.md"
 WORST = 20
+WORDS = (
+    "Other weights: the number is ours, the network is not the paper's (trained less, or elsewhere). Weights missing: no "
+    "file is at hand; `reproduce --status --json` names the command that gets it. Not comparable: a time or the memory of "
+    "another machine, or too few instances. No result: a printed condition or a definition, such as the hardware of a "
+    "training or the zero gap of a reference to itself. No code: a method whose code is not public. Too long: one core "
+    f"would take more than {LONGEST / 3600:.0f} hours for {ENOUGH} instances, or for one of a network beyond {WIDE:,} "
+    "nodes. Not run: nobody did yet."
+)
 
 
 def page(found: Sequence[Standing], causes: str, history: str) -> str:
@@ -29,10 +37,15 @@ def page(found: Sequence[Standing], causes: str, history: str) -> str:
     parts = [
         "# How far the papers' numbers are reproduced",
         "Made by `python tools/fidelity.py` from the records under `results/` (`nco-bench reproduce --status`); nothing is "
-        "run for it, so numbers that a function gets by running networks count as not run.",
+        "run for it.",
         f"{TOLERANCE}.",
+        WORDS,
         "## Counts",
         _counts(found),
+        "## What is open",
+        "Hours of one core for the run behind a cell, the least and the most of a table. Tables share runs, and a run "
+        "answers several cells.",
+        _open(found),
         "## The worst differences",
         _worst(found),
         "## Causes",
@@ -50,6 +63,29 @@ def _counts(found: Sequence[Standing]) -> str:
     rows = [[p, t, *(str(counts[p, t, s] or "") for s in statuses)] for p, t in tables]
     total = Counter(one.entry.verdict.status for one in found)
     return _table([["paper", "table", *statuses], *rows, ["all", "", *(str(total[s]) for s in statuses)]])
+
+
+def _open(found: Sequence[Standing]) -> str:
+    places: dict[tuple[str, str, str], list[float | None]] = {}
+    for one in found:
+        status = one.entry.verdict.status
+        if status in ("not run", "too long"):
+            seconds = places.setdefault((one.table.paper, str(one.table.number), status), [])
+            seconds.append(one.seconds)
+    rows = []
+    for (paper, table, status), seconds in places.items():
+        known = [s / 3600 for s in seconds if s is not None]
+        ends = (
+            [f"{min(known):.2g}", f"{max(known):,.2g}" if max(known) < 100 else f"{max(known):,.0f}"]
+            if known
+            else ["", ""]
+        )
+        rows.append([paper, table, status, str(len(seconds)), *ends])
+    return _table([["paper", "table", "status", "cells", "least hours", "most hours"], *rows])
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.1g}"
 
 
 def _worst(found: Sequence[Standing]) -> str:

@@ -28,7 +28,7 @@ from nco_bench.runs.references import ReferenceRun, compute_references
 from nco_bench.runs.relay import QuietDisplay
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.weights.choice import find
-from nco_bench.weights.store import WeightsFile, load_into
+from nco_bench.weights.store import WeightsFile, list_weights, load_into
 
 FloatArray = NDArray[np.float64]
 LED = {"smoke": 0, "cpu": 1000, "full": 1000}
@@ -37,6 +37,8 @@ SEEN = {"smoke": 64, "cpu": 1024, "full": 10_000}
 """Instances of TSP100 whose encoding is held against the normal distribution."""
 EDGES = np.linspace(-5.0, 5.0, 101)
 """Bins of the divergence; what lies outside is counted in the first and the last."""
+ENCODER = "am-eie-tsp100"
+"""Weights whose encoding is held against it."""
 MOST = (0.05, 0.95)
 """Quantiles between which most elements are taken to lie."""
 
@@ -72,6 +74,13 @@ def beyond_the_eighth_neighbour(
     return found
 
 
+def weights_behind(table: PublishedTable) -> dict[str, str]:
+    """Return the hashes of the weights that the functions of this module take for a table, by name."""
+    shapes = (re.fullmatch(r"D=(\d+), W=(\d+)", row) for row in table.rows)
+    used = {f"decoder-{shape[1]}x{shape[2]}" for shape in shapes if shape} or {ENCODER}
+    return {file.path.stem: file.sha256 for file in list_weights() if file.path.stem in used}
+
+
 def _with_tours(count: int) -> Dataset:
     """The first instances of the usual TSP100 with LKH3's tours, which are kept beside the other references."""
     places, source = Places.from_environment(), f"tsp100:count={count}"
@@ -93,7 +102,7 @@ def normality_of_attention_inputs(
     table: PublishedTable, scale: str
 ) -> dict[tuple[str, str], tuple[float, Verdict]]:
     """Measure EIE's Figure 6 on am-eie-tsp100; raises `BadWeightsError` without it."""
-    weights = find("am-eie-tsp100", "am", "tsp")
+    weights = find(ENCODER, "am", "tsp")
     policy = build_path_policy("am", **weights.manifest.config).eval()
     load_into(policy, weights)
     instances = load_dataset(f"tsp100:count={SEEN[scale]}", Places.from_environment()).instances

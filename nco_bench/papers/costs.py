@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from nco_bench.cards import cards
 from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.libraries import select
 from nco_bench.datasets.names import parse_generated
+from nco_bench.papers.measuring import crowding
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.stored import Stored, configuration
 
@@ -17,11 +19,12 @@ EXPONENT = 2.0
 BOUNDS = (1.0, 2.5)
 """Between which a power that stored sizes say is believed."""
 RULE = (
-    "seconds of an instance of the nearest stored size, same solver, decoding and problem, times (size / stored size)^p, "
-    f"p from the smallest and the largest stored size, kept between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one "
-    "is stored; times instances and repeats; without records of the decoding those of the solver's other decodings, by the "
-    "number of tours each makes (an iteration of RRC or PRC is one of at most 1,000 nodes); without records of the solver "
-    "the middle one of its family; a time limit bounds it"
+    "seconds of an instance of the nearest stored size, same solver, decoding and problem, of the quickest run, less what "
+    "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
+    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with those of references "
+    "that are not there; without records of the decoding those of the solver's other decodings, by the tours each makes (an "
+    "iteration of RRC or PRC is one of at most 1,000 nodes); without records of the solver the middle one of its family; a "
+    "time limit bounds it"
 )
 LONGEST_PART = 1000
 """Nodes that an iteration of RRC or PRC solves again, at most."""
@@ -40,6 +43,7 @@ class Seen:
     params: tuple[tuple[str, str], ...]
     n: float
     seconds: float
+    limit: float
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,21 @@ class Costs:
             self._sizes |= dict.fromkeys([*group.whole.names, *group.sources], float(n))
             params = tuple(sorted((cell.options.get("params") or {}).items()))
             family = "" if known is None else known.family
+            limit = float(cell.options.get("time_limit") or 0.0)
+            alone = float(seconds) / crowding(group.environments)
             self._seen.append(
-                Seen(cell.solver, family, cell.decoding, cell.problem, params, float(n), float(seconds))
+                Seen(cell.solver, family, cell.decoding, cell.problem, params, float(n), alone, limit)
             )
 
     def size(self, name: str) -> float | None:
-        """Return the size of a dataset's instances by its name, or by what is stored of it."""
+        """Return the size of a dataset's instances by its name (of a library's, root mean square), or by what is stored."""
         if stream_of(name) is not None:
             spec = parse_generated(name)
             return None if spec is None else float(spec.n)
         if name in self._sizes:
             return self._sizes[name]
+        if name.startswith(("tsplib", "cvrplib")):
+            return math.sqrt(sum(entry.n**2 for entry in select(name)) / len(select(name)))
         found = _SIZE.match(name)
         return float(found[1]) if found else None
 
@@ -87,7 +95,9 @@ class Costs:
         solver, decoding, _, _, params, limit = configuration(preset)
         known = cards().get(solver)
         problem = next((p for p in ("cvrp", "bpp3d") if p in preset.data[0]), "tsp")
-        near = [s for s in self._seen if s.problem == problem]
+        near = [
+            s for s in self._seen if s.problem == problem and not s.limit
+        ]  # a limit says nothing of other sizes
         for fitting, said in (
             ([s for s in near if (s.solver, s.decoding, s.params) == (solver, decoding, params)], solver),
             ([s for s in near if s.solver == solver], f"{solver}, another decoding or parameter"),
@@ -103,12 +113,13 @@ class Costs:
 
 
 def _scaled(fitting: list[Seen], n: float, decoding: str) -> tuple[float, Seen]:
-    """Of those of the nearest size the middle one, scaled to size and tours."""
+    """Of those of the nearest size the quickest, or the middle one of several solvers, scaled to size and tours."""
     nearest = min(abs(math.log(seen.n / n)) for seen in fitting)
     here = [seen for seen in fitting if abs(math.log(seen.n / n)) <= nearest + 1e-9]
     power = _power(fitting)
     found = [(s.seconds * _work(decoding, n, power) / _work(s.decoding, s.n, power), s) for s in here]
-    return sorted(found, key=lambda pair: pair[0])[len(found) // 2]
+    several = len({seen.solver for _, seen in found}) > 1
+    return sorted(found, key=lambda pair: pair[0])[len(found) // 2 if several else 0]
 
 
 def _power(fitting: list[Seen]) -> float:

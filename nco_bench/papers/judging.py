@@ -14,7 +14,7 @@ SETTING_STATUSES = ("setting matches", "setting differs")
 """Of printed settings that are held against those of our recipes."""
 STATUSES = (
     "reproduced", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM",
-    "not comparable", "not run", *SETTING_STATUSES,
+    "not comparable", "no result", "no code", "too long", "not run", *SETTING_STATUSES,
 )  # fmt: skip
 FEWEST = 8
 """Instances below which nothing is concluded from an interval."""

@@ -215,6 +215,16 @@ class Records:
         return (None if value is None else float(value)), None, None, summary.instances
 
 
+def crowding(environments: Sequence[Mapping[str, Any]]) -> float:
+    """Return by how much the least busy of some runs was slowed down: load over cores where it started, 1 or more."""
+    shares = [
+        float(load[0]) / int(e["cpu_count"])
+        for e in environments
+        if (load := e.get("load_average")) and e.get("cpu_count")
+    ]
+    return max(1.0, min(shares, default=1.0))
+
+
 def busy(environments: Sequence[Mapping[str, Any]]) -> str:
     """Say what load the busiest of some runs started under; empty where every run had a core to itself."""
     loads = [

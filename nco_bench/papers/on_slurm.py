@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench import __version__
 from nco_bench.errors import NcoBenchError
 from nco_bench.papers.judging import Verdict
+from nco_bench.papers.kept import RUNS_NETWORKS, as_document, from_document
 from nco_bench.papers.preset import Preset, load_preset
 from nco_bench.papers.published import PublishedTable, load_table
 from nco_bench.papers.reproducing import Reproduction, plan, reproduce
 from nco_bench.papers.running import Computed, Job, Outcome, Runner, compute_numbers, refused, solver_missing
-from nco_bench.papers.standing import RUNS_NETWORKS
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.running import announce
 from nco_bench.runs.cluster.state import read, result_of, submissions
@@ -80,32 +80,6 @@ def compute_in_job(arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
     table = load_table(arguments["paper"], arguments["table"])
     preset = load_preset(table.paper, table.number)
     return as_document(compute_numbers(arguments["function"], preset, table, arguments["scale"]))
-
-
-def as_document(computed: Computed | Verdict) -> dict[str, Any]:
-    """Return computed numbers, or why there are none, as JSON values."""
-    if isinstance(computed, Verdict):
-        return {"verdict": [computed.status, computed.reason]}
-    cells = []
-    for (row, column), found in computed.items():
-        number = found[0] if isinstance(found, tuple) else None if isinstance(found, Verdict) else found
-        verdict = found[1] if isinstance(found, tuple) else found if isinstance(found, Verdict) else None
-        cells.append([row, column, number, verdict and [verdict.status, verdict.reason]])
-    return {"cells": cells}
-
-
-def from_document(document: Mapping[str, Any]) -> Computed | Verdict:
-    """Return what `as_document` was given."""
-    if "verdict" in document:
-        return Verdict(*document["verdict"])
-    found: dict[tuple[str, str], float | Verdict | tuple[float, Verdict]] = {}
-    for row, column, number, said in document["cells"]:
-        verdict = None if said is None else Verdict(*said)
-        if verdict is None:
-            found[row, column] = number
-        else:
-            found[row, column] = verdict if number is None else (number, verdict)
-    return found
 
 
 @dataclass

@@ -39,8 +39,8 @@ A ``cpu`` count of 0 stands where even a few instances would take longer; ``--sc
 
 SETTING = "setting"
 """Unit of a printed setting that is a word, such as the name of an optimiser."""
-DECLARED = ("not run", "weights missing", "not comparable")
-"""Statuses that a ``cannot`` may have."""
+DECLARED = ("not run", "weights missing", "not comparable", "no result", "no code")
+"""Statuses that a ``cannot`` may have; ``no result``: a printed condition or definition; ``no code``: no public one."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,11 @@ class CellPreset:
     paper_instances: int = 0
     gap_unstated: bool = False
     readings: Mapping[str, CellPreset] = field(default_factory=dict)
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the number is a gap to solutions that a solver makes where the set has none."""
+        return self.metric in ("gap", "gap-of-means") and bool(self.reference) and not self.reference_mean
 
     @property
     def ways(self) -> list[str]:

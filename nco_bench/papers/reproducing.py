@@ -213,6 +213,11 @@ def without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -
 
 def answer(preset: CellPreset, runner: Runner) -> str:
     """Run what a cell needs, with the reference where its set has none; return why it cannot be had, or nothing."""
+    problem = problem_of(preset)
+    weights, missing = weights_at_hand(preset.solver.partition(":")[0], preset.weights, problem)
+    if missing:
+        return missing
+    preset = replace(preset, weights=weights)
     for name in preset.mean_of or preset.data:
         one = replace(preset, data=(name,), mean_of=())
         try:
@@ -234,6 +239,12 @@ def answer(preset: CellPreset, runner: Runner) -> str:
     return ""
 
 
+def problem_of(preset: CellPreset) -> str:
+    """Return what a cell's weights are for, by the names of its datasets."""
+    names = (*preset.data[:1], *preset.mean_of[:1])
+    return next((p for p in ("cvrp", "bpp3d") if any(p in name for name in names)), "tsp")
+
+
 def _planned(cell: PublishedCell, found: CellPreset, preset: Preset, scale: str, runner: Runner) -> _Slot:
     """Run the job or the jobs of a cell, or say why they do not run."""
     if not found.mean_of:
@@ -248,8 +259,7 @@ def _planned_one(
     absent = solver_missing(found.solver)
     if absent:
         return without(cell, found, "not run", absent)
-    problem = next((p for p in ("cvrp", "bpp3d") if found.data and p in found.data[0]), "tsp")
-    weights, missing = weights_at_hand(found.solver.partition(":")[0], found.weights, problem)
+    weights, missing = weights_at_hand(found.solver.partition(":")[0], found.weights, problem_of(found))
     if missing:
         return without(cell, found, "weights missing", missing)
     found = replace(found, weights=weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,14 +12,12 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
 from nco_bench.papers.judging import Verdict
+from nco_bench.papers.kept import RUNS_NETWORKS, Computed, keep, kept
 from nco_bench.papers.preset import CellPreset, Preset
 from nco_bench.papers.published import PublishedTable
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import Display, run
-
-Computed = Mapping[tuple[str, str], "float | Verdict | tuple[float, Verdict]"]
-"""Numbers by row and column; a verdict says why there is none, or goes with a number that must not be judged by its size."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +157,16 @@ class Runner:
         )
 
     def compute(self, target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:
-        """Compute the numbers of a table by a function, or say why that cannot be done here."""
-        return compute_numbers(target, preset, table, scale)
+        """Compute the numbers of a table by a function, or say why that cannot be done here; those of networks are kept."""
+        if not target.startswith(RUNS_NETWORKS):
+            return compute_numbers(target, preset, table, scale)
+        found = kept([self.results], target, table, scale)
+        if found is not None:
+            return found
+        computed = compute_numbers(target, preset, table, scale)
+        if not isinstance(computed, Verdict):
+            keep(self.results, target, table, scale, computed, self.command)
+        return computed
 
 
 def refused(error: NcoBenchError) -> Outcome:

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nco_bench.datasets.identity import stream_of
 from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.judging import ENOUGH, judge
+from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
+from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, weights_needed
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.reproducing import (
@@ -18,13 +21,15 @@ from nco_bench.papers.reproducing import (
     noted,
     without,
 )
-from nco_bench.papers.running import Computed, compute_numbers, solver_missing
+from nco_bench.papers.running import compute_numbers, solver_missing
 from nco_bench.papers.stored import Stored
 
-OPEN = ("not run", "weights missing")
+OPEN = ("not run", "too long", "weights missing")
 """Statuses of cells that records could still answer."""
-RUNS_NETWORKS = ("nco_bench.papers.claims_measured:", "nco_bench.papers.tropical.cells:")
-"""Functions that run networks themselves, and so no part of what is stored."""
+LONGEST = 8 * 3600.0
+"""Seconds of a night: a run that would take longer here is not waited for, and its cell says ``too long``."""
+WIDE = 1000
+"""Nodes beyond which one instance of a network is asked for; a mean of 16 would take days of a core."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class Standing:
     seconds
         Expected seconds of `instances`; None where unknown, or the cell is not open.
     instances
-        How many a run would solve: `ENOUGH`, or all where only the whole set has an answer.
+        How many a run would solve: `ENOUGH`, one of networks beyond `WIDE` nodes, or all where only the whole set has an
+        answer.
     basis
         What the seconds come from.
     """
@@ -57,7 +63,7 @@ class Standing:
     @property
     def runnable(self) -> bool:
         """Whether a run here can answer it."""
-        return self.entry.verdict.status == "not run" and self.instances > 0
+        return self.entry.verdict.status in ("not run", "too long") and self.instances > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``reproduce --status --json`` lists of an open cell."""
@@ -119,12 +125,12 @@ def _of_cell(
     if found.cannot:
         return Standing(table, without(cell, found, found.status, found.cannot), needs=found.cannot)
     if found.compute:
-        return _by_function(table, preset, cell, found, computed)
+        return _by_function(table, preset, cell, found, computed, stored)
     for way in _most_first(ways):
         entry = _stored_entry(cell, way, stored)
         if entry is not None:
             return Standing(table, entry)
-    return _open(table, cell, _most_first(ways), costs)
+    return _open(table, cell, _most_first(ways), stored, costs)
 
 
 def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
@@ -134,9 +140,14 @@ def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
 
 def _by_function(
     table: PublishedTable, preset: Preset, cell: PublishedCell, found: CellPreset,
-    computed: dict[str, Computed | Verdict],
+    computed: dict[str, Computed | Verdict], stored: Stored,
 ) -> Standing:  # fmt: skip
-    if found.compute.startswith(RUNS_NETWORKS):
+    if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
+        ways = (kept(stored.folders, found.compute, table, scale) for scale in reversed(SCALES))
+        known = next((one for one in ways if one is not None), None)
+        if known is not None:
+            computed[found.compute] = known
+    if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
         reason = "computed by running the networks; no records of it are stored"
         command = f"nco-bench reproduce {table.paper} --table {table.number} --scale cpu"
         return Standing(table, without(cell, found, "not run", reason), needs=command)
@@ -162,21 +173,69 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
     return Entry(cell, preset, first.value, first.low, first.high, verdict, first)
 
 
-def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], costs: Costs) -> Standing:
+def _open(
+    table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], stored: Stored, costs: Costs
+) -> Standing:
     preset = ways[0]
     absent = solver_missing(preset.solver)
     if absent:
         return Standing(table, without(cell, preset, "not run", absent), needs=absent)
     sets = preset.mean_of or preset.data[:1]
     cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]
-    number = preset.count if preset.reference_mean else min(preset.count, ENOUGH)
-    seconds, basis = _total(cost, number * preset.repeats)
-    needs = weights_needed(preset, costs.size(sets[0]) if sets else None)
+    number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs))
+    seconds, basis = _total(cost, number)
+    lacking = None if seconds is None else _reference_seconds(preset, sets, number, stored, costs)
+    if seconds is not None:
+        seconds = None if lacking is None else round(seconds + lacking, 3)
+        basis = f"{basis}, and the reference" if lacking else basis
+    size = costs.size(sets[0]) if sets else None
+    needs = weights_needed(preset, size)
     if needs:
         entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
         return Standing(table, entry, needs, seconds, number, basis)
+    first = calibration_needed(preset, size)
+    if first and seconds is not None and cost[0] is not None:
+        seconds = round(seconds + FACTORS * HELD_OUT * cost[0].seconds, 3)
+    if seconds is not None and seconds > LONGEST:
+        said = f"about {seconds / 3600:,.0f} hours of a core for {number} instance{'s' * (number > 1)}"
+        return Standing(
+            table, without(cell, preset, "too long", said), first or "a run", seconds, number, basis
+        )
+    if first:
+        entry = without(cell, preset, "not run", "the weights have no coordinate scale of this size")
+        return Standing(table, entry, first, seconds, 0, basis)
     entry = without(cell, preset, "not run", "no records are stored")
     return Standing(table, entry, "a run", seconds, number, basis)
+
+
+def _enough(preset: CellPreset, costs: Costs) -> int:
+    """How many instances a run solves where all would be more: one of a network on very many nodes."""
+    from nco_bench.cards import cards
+
+    known = cards().get(preset.solver.partition(":")[0])
+    name = next(iter(preset.data), "")
+    neural = known is not None and known.kind == "neural"
+    of_a_library = name.startswith(("tsplib", "cvrplib"))
+    return 1 if neural and not of_a_library and (costs.size(name) or 0.0) > WIDE else ENOUGH
+
+
+def _reference_seconds(
+    preset: CellPreset, sets: Sequence[str], number: int, stored: Stored, costs: Costs
+) -> float | None:
+    """What the references of a gap cost where sets have none and none are stored; None where that is unknown."""
+    if not preset.needs_reference:
+        return 0.0
+    plain = CellPreset(metric="cost", solver=preset.reference, seed=preset.seed, count=number)
+    open_sets = [replace(plain, data=(name,)) for name in sets if stream_of(name) is not None]
+    total = 0.0
+    for one in open_sets:
+        there = stored.measure(one)
+        lacking = number - (0 if there is None else there.instances)
+        cost = costs.of_instance(one) if lacking > 0 else None
+        if lacking > 0 and cost is None:
+            return None
+        total += lacking * cost.seconds if cost is not None else 0.0
+    return total
 
 
 def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str]:
@@ -184,35 +243,3 @@ def _total(costs: Sequence[Cost | None], number: int) -> tuple[float | None, str
     if not known or len(known) < len(costs):
         return None, "nothing near is stored"
     return round(number * sum(cost.seconds for cost in known), 3), known[0].basis
-
-
-def weights_needed(preset: CellPreset, size: float | None) -> str:
-    """Name the command that gets a cell's weights, and the git blob hash of the file where the authors publish one.
-
-    Empty where the weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
-    """
-    from nco_bench.cards import card, official_weights, weights_owner
-    from nco_bench.weights.choice import at_hand, default_weights, how_to_get
-    from nco_bench.weights.pulling import in_mirror
-
-    solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
-    names = (*preset.data[:1], *preset.mean_of[:1])
-    problem = next((p for p in ("cvrp", "bpp3d") if any(p in one for one in names)), "tsp")
-    info, table = card(solver), official_weights()
-    if info.kind != "neural" or "random" in preset.weights:
-        return ""
-    if not preset.weights and problem not in info.problems:
-        return ""  # networks of one task find their own
-    if problem == "bpp3d" and not preset.weights:
-        return "" if at_hand(solver) else how_to_get(solver, problem).command
-    wanted = preset.weights or (default_weights(solver, problem, round(size or 100)),)
-    full = [n for one in wanted for n in (one, f"{solver}-{one}", f"{owner}-{one}")]
-    if any(at_hand(name) or (name in table and in_mirror(table[name])) for name in full):
-        return ""
-    found = next((table[name] for name in full if name in table), None) or next(
-        (one for one in table.values() if (one.model, one.problem) == (owner, problem)), None
-    )
-    if found is not None:
-        return f"nco-bench weights pull {found.name} (git blob {found.git_blob_sha1})"
-    advice = how_to_get(solver, problem)
-    return f"{advice.before}, then {advice.command}" if advice.before else advice.command

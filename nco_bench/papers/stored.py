@@ -29,10 +29,13 @@ class Stored:
     ----------
     frame
         All of them; None where the folders hold none.
+    folders
+        Where they are from.
     """
 
-    def __init__(self, frame: ResultFrame | None) -> None:
+    def __init__(self, frame: ResultFrame | None, folders: Sequence[Path] = ()) -> None:
         self.frame = frame
+        self.folders = tuple(folders)
         self._records = None if frame is None else Records(frame)
         self._groups: dict[Configuration, list[Group]] = {}
         filled = set() if frame is None else set(frame.records["group"].tolist())
@@ -83,10 +86,10 @@ def stored_in(folders: Sequence[Path], instances: Path | None) -> Stored:
     """
     filled = [folder for folder in folders if find_runs(folder)]
     try:
-        return Stored(load_frame(filled, instances) if filled else None)
+        return Stored(load_frame(filled, instances) if filled else None, folders)
     except ResultsError as error:
         if "no results yet" in str(error):  # runs that were stopped before their first record
-            return Stored(None)
+            return Stored(None, folders)
         raise
 
 
@@ -121,7 +124,9 @@ def _configuration_of(cell: Cell) -> Configuration:
 def _current(cell: Cell) -> bool:
     """Whether a run of today would find the same: records of an older solver or problem are of another one."""
     known = cards().get(cell.solver)
-    if known is None or known.version != cell.solver_version:
+    if known is None:
+        return False
+    if cell.solver_version not in (known.version, *known.same_as.get(cell.problem, ())):
         return False
     return bool(cell.problem_version == problem_module(cell.problem).VERSION)
 
@@ -137,7 +142,7 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     if cell.weights is None:
         return True
     name = str(cell.weights.get("name"))
-    if name == "random" or not _unchanged(name, str(cell.weights.get("sha256"))):
+    if name == "random" or not unchanged(name, str(cell.weights.get("sha256"))):
         return name == "random" and "random" in preset.weights
     if not preset.weights:
         return True
@@ -148,7 +153,7 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _unchanged(name: str, sha256: str) -> bool:
+def unchanged(name: str, sha256: str) -> bool:
     """Whether weights of this name are not at hand, still the same ones, or the same ones rounded."""
     from nco_bench.weights.manifest import manifest_path, read_manifest
     from nco_bench.weights.store import SHIPPED, SUFFIX

@@ -13,10 +13,12 @@ from nco_bench.cli import app
 from nco_bench.datasets.load import Places
 from nco_bench.papers import preset
 from nco_bench.papers.filling import fill
+from nco_bench.papers.measuring import crowding
+from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
-from nco_bench.papers.standing import standings, weights_needed
-from nco_bench.papers.stored import stored_in
+from nco_bench.papers.standing import standings
+from nco_bench.papers.stored import _current, stored_in
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.relay import QuietDisplay
 
@@ -51,6 +53,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         count = { smoke = 1, cpu = 20, full = 10000 }
     """)
     monkeypatch.setattr(preset, "paper_room", lambda paper: tmp_path / paper)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     return tmp_path / "results"
 
 
@@ -64,7 +67,8 @@ def test_an_open_cell_costs_what_the_nearest_record_says_and_a_budget_answers_it
 
     assert nco("run", "nearest-neighbor", "--data", "tsp30:count=2", results=small) == 0
     (open_cell,) = [one for one in status(small, capfd)["open"] if one["needs"] == "a run"]
-    each = load_frame(small).records["seconds"].mean()
+    frame = load_frame(small)
+    each = frame.records["seconds"].mean() / crowding(frame.groups[0].environments)
     assert open_cell["seconds"] == pytest.approx(16 * each * (20 / 30) ** 2, abs=1e-3)
     assert open_cell["status"] == "not run"
 
@@ -96,6 +100,16 @@ def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_
     assert cut.seconds < 8
 
 
+def test_a_busy_machine_makes_no_run_for_times_alone(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=1", results=small) == 0
+    (cell,) = [one for one in standings(tables_of("tropical", "2"), stored_in([small], None)) if one.runnable]
+    runner = Runner(small, Places(small / "none"), QuietDisplay())
+    monkeypatch.setattr("os.getloadavg", lambda: (1000.0, 0.0, 0.0))
+    done = fill([cell], runner, 60.0, lambda _: None)
+    assert (done.answered, done.left) == (0, 1)
+    assert "times alone, and the machine has a load of 1000" in done.refused[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -123,6 +137,17 @@ def test_cells_without_weights_name_the_command_and_the_hash(
     assert weights_needed(replace(bq, solver="lkh3"), 100.0) == ""
 
 
+def test_a_scale_that_was_never_calibrated_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    scaled = preset.CellPreset(metric="gap", solver="pens-r", data=("tsp250",), coordinate_scale="auto")
+    assert calibration_needed(scaled, 250.0) == "nco-bench calibrate pens-r --sizes 250"
+    assert calibration_needed(replace(scaled, coordinate_scale=""), 250.0) == ""
+    library = calibration_needed(replace(scaled, data=("tsplib:pens-100",)), 78.0)
+    assert library == "nco-bench calibrate pens-r --sizes 51,100"
+
+
 def test_kept_records_answer_what_they_answered_when_the_tables_were_made() -> None:
     """SIT's Table 1: random insertion on LEHD's CVRP-1000 with SIT's own code is 57.42, as printed."""
     stored = stored_in([REPOSITORY / "results" / "cpu"], REPOSITORY / "instances")
@@ -133,3 +158,16 @@ def test_kept_records_answer_what_they_answered_when_the_tables_were_made() -> N
     ]  # fmt: skip
     assert cell.value == pytest.approx(57.42, abs=0.005)
     assert cell.verdict.status == "reproduced"
+
+
+def test_records_of_an_older_version_count_where_its_solutions_are_the_same() -> None:
+    """LKH3's second version changed what it does by default on the CVRP alone."""
+    stored = stored_in([REPOSITORY / "results" / "classical"], REPOSITORY / "instances")
+    assert stored.frame is not None
+    old = [g.cell for g in stored.frame.groups if (g.cell.solver, g.cell.solver_version) == ("lkh3", "1")]
+    assert {cell.problem for cell in old} == {"tsp"}
+    lkh3 = preset.CellPreset(metric="cost", solver="lkh3", data=("tsp1000",), count=4)
+    found = stored.measure(lkh3)
+    assert found is not None
+    assert (found.instances, found.cell.solver_version) == (4, "1")
+    assert _current(replace(old[0], problem="cvrp")) is False

@@ -10,6 +10,7 @@ from nco_bench.papers.judging import Verdict
 from nco_bench.papers.published import PublishedTable
 from nco_bench.problems.tasks import TASKS
 from nco_bench.solvers.sequences.task_scores import TrainingSeeds, over_seeds, training_seeds
+from nco_bench.weights.store import list_weights
 
 ROWS = {
     "ConvexHull": "convex-hull",
@@ -70,6 +71,19 @@ def over_training_seeds(
             "python -m nco_bench.training.task_campaign --seeds 1,2 trains more."
         )
     return found
+
+
+def weights_behind(table: PublishedTable) -> dict[str, str]:
+    """Return the hashes of the weights that `over_training_seeds` takes, by name."""
+    used = {
+        f"{NETWORKS[network]}-{ROWS[cell.row]}-seed{seed}"
+        for cell in table.cells
+        if cell.row in ROWS
+        and (network := _parts(cell.column)[1]) in NETWORKS
+        and (trained := training_seeds(NETWORKS[network], TASKS[ROWS[cell.row]])) is not None
+        for seed in trained.seeds
+    }
+    return {file.path.stem: file.sha256 for file in list_weights() if file.path.stem in used}
 
 
 def _say(trained: TrainingSeeds) -> str:

@@ -9,7 +9,7 @@ import pytest
 from one_node import Place
 
 from nco_bench.papers.judging import Verdict
-from nco_bench.papers.on_slurm import as_document, from_document
+from nco_bench.papers.kept import as_document, from_document
 
 pytest.importorskip("torch")
 SLURM = ("--executor", "slurm", "--slurm", "memory=1800M")
