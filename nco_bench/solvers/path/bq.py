@@ -106,7 +106,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, scale: float | Tensor, tokens: Tensor | None = None) -> Tensor:
         """Transform ``(B, Q, W)`` that read tokens ``(B, T, W)``, themselves where none are given."""
         x = self.attended(x, x if tokens is None else tokens, scale)
-        return x + self.alpha_ffn * self.feed_forward(x)
+        return self.feed_forward.added(x, self.alpha_ffn)
 
     def attended(self, x: Tensor, tokens: Tensor, scale: float | Tensor) -> Tensor:
         """The first half of the layer."""
@@ -115,7 +115,7 @@ class Layer(nn.Module):
     def scored(self, x: Tensor, scale: float | Tensor, score: nn.Linear) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
         x = self.attended(x, x, scale)
-        return self.feed_forward.scored(x[:, 1:-1], score, self.alpha_ffn)
+        return self.feed_forward.scored(x, score, self.alpha_ffn)[:, 1:-1]
 
 
 class CrossLayer(nn.Module):
