@@ -37,6 +37,8 @@ FAMILIES = (
     "htsp",
     "sigd",
     "esf",
+    "decoder",
+    "pens",
 )
 MEASURED = HERE / "official" / "measured"
 

@@ -59,6 +59,8 @@ def write_page(measured: Path, page: Path) -> None:
         "difusco",
         "glop",
         "h-tsp",
+        "decoder-6x128",
+        "pens-a",
     )
     rows = [row for file in sorted(measured.glob("*.json")) for row in json.loads(file.read_text())]
     if not rows:

@@ -13,6 +13,9 @@ from torch.nn import functional as F
 
 from nco_bench.nn.device import on_cpu
 
+HIDDEN_AT_A_TIME = 2**18
+"""Hidden values of a feed-forward block that are held at once where it works in place: they stay in the processor's cache."""
+
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor, real: Tensor | None = None
@@ -77,23 +80,76 @@ class FeedForward(nn.Module):
         """Transform each token, ``(..., W)`` to ``(..., W)``."""
         return self.outer(self._hidden(x))
 
-    def added(self, x: Tensor) -> Tensor:
-        """Return ``x + self(x)``; `x` itself is overwritten where `works_in_place`."""
-        return add_linear(x, self._hidden(x), self.outer)
+    def added(self, x: Tensor, factor: float | Tensor = 1.0) -> Tensor:
+        """Return ``x + factor * self(x)``; `x` itself is overwritten where `works_in_place`."""
+        return add_feed_forward(x, self.inner, self.outer, factor, gelu=self.gelu)
 
     def scored(self, x: Tensor, score: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:
-        """Return ``score(x + factor * self(x))``, the last step of a network, ``(..., W)`` to ``(..., 1 or 2)``.
-
-        The outer map and the score are both linear, so they are joined first: the second half of the work falls away.
-        """
-        weight, bias = score.weight @ self.outer.weight, score.weight @ self.outer.bias
-        return score(x) + factor * F.linear(self._hidden(x), weight, bias)
+        """Return ``score(x + factor * self(x))``, the last step of a network, ``(..., W)`` to ``(..., 1 or 2)``."""
+        return score_feed_forward(x, self.inner, self.outer, score, factor, gelu=self.gelu)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        hidden = self.inner(x)
-        if self.gelu:
-            return F.gelu(hidden)
-        return F.relu(hidden) if torch.is_grad_enabled() else F.relu_(hidden)
+        return hidden_values(x, self.inner, self.gelu)
+
+
+def hidden_values(x: Tensor, inner: nn.Linear, gelu: bool = False) -> Tensor:
+    """Return the activations between the two maps of a feed-forward block."""
+    hidden = inner(x)
+    if gelu:
+        return F.gelu(hidden)
+    return F.relu(hidden) if torch.is_grad_enabled() else F.relu_(hidden)
+
+
+def add_feed_forward(
+    x: Tensor, inner: nn.Linear, outer: nn.Linear, factor: float | Tensor = 1.0, *, gelu: bool = False
+) -> Tensor:
+    """Return `x` plus `factor` times a feed-forward block of it; `x` itself is overwritten where `works_in_place`.
+
+    Parameters
+    ----------
+    x
+        ``(B, T, W)``.
+    inner, outer
+        The two maps.
+    factor
+        Of the residual branch.
+    gelu
+        Exact GELU between the maps in place of ReLU.
+    """
+    if not works_in_place(x) or not x.is_contiguous():
+        change = outer(hidden_values(x, inner, gelu))
+        return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
+    alpha = float(factor)
+    for rows in _cached(x, inner):
+        hidden = hidden_values(rows, inner, gelu)
+        rows.add_(outer.bias, alpha=alpha).addmm_(hidden, outer.weight.T, alpha=alpha)
+    return x
+
+
+def score_feed_forward(
+    x: Tensor,
+    inner: nn.Linear,
+    outer: nn.Linear,
+    score: nn.Linear,
+    factor: float | Tensor = 1.0,
+    *,
+    gelu: bool = False,
+) -> Tensor:
+    """Return ``score(x + factor * block(x))``, the last step of a network, ``(..., W)`` to ``(..., 1 or 2)``.
+
+    The outer map and the score are both linear, so they are joined first: the second half of the work falls away.
+    """
+    weight, bias = score.weight @ outer.weight, score.weight @ outer.bias
+    parts = _cached(x, inner) if works_in_place(x) and x.is_contiguous() else (x,)
+    found = [
+        score(rows) + factor * F.linear(hidden_values(rows, inner, gelu), weight, bias) for rows in parts
+    ]
+    return (torch.cat(found) if len(found) > 1 else found[0]).view(*x.shape[:-1], -1)
+
+
+def _cached(x: Tensor, inner: nn.Linear) -> tuple[Tensor, ...]:
+    """Cut tokens into rows whose hidden values fit the processor's cache."""
+    return x.view(-1, x.shape[-1]).split(max(1, HIDDEN_AT_A_TIME // inner.out_features))
 
 
 def works_in_place(x: Tensor) -> bool:

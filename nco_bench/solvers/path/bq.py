@@ -108,7 +108,7 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Transform ``(B, Q, W)`` that read tokens ``(B, T, W)``, themselves where none are given."""
         x = self.attended(x, x if tokens is None else tokens, scale, real)
-        return x + self.alpha_ffn * self.feed_forward(x)
+        return self.feed_forward.added(x, self.alpha_ffn)
 
     def attended(
         self, x: Tensor, tokens: Tensor, scale: float | Tensor, real: Tensor | None = None
@@ -121,7 +121,7 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Score the tokens between the first and the last, as ``score(self(x))`` would."""
         x = self.attended(x, x, scale, real)
-        return self.feed_forward.scored(x[:, 1:-1], score, self.alpha_ffn)
+        return self.feed_forward.scored(x, score, self.alpha_ffn)[:, 1:-1]
 
 
 class CrossLayer(nn.Module):

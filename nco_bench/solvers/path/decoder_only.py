@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import attend
+from nco_bench.nn.layers import add_feed_forward, attend, score_feed_forward, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
@@ -79,14 +79,46 @@ class GatedAttention(nn.Module):
         self.out = nn.Linear(inner, config.width)
         self.gate = nn.Linear(config.width, config.width) if config.gate else None
 
-    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
-        """Attend over all tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` and `real` as in `layers.attend`."""
-        batch, tokens, _ = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+    def added(
+        self,
+        x: Tensor,
+        scale: float | Tensor,
+        alpha: float | Tensor,
+        maps: Tensor | None = None,
+        real: Tensor | None = None,
+    ) -> Tensor:
+        """Return `x` plus `alpha` times its attention to itself, ``(B, T, W)``; `x` is overwritten where `works_in_place`.
+
+        Parameters
+        ----------
+        x, scale, alpha
+            Tokens; factors of the logits and of the residual branch.
+        maps
+            Queries, keys, values and gates side by side where they are known, see `mapped`.
+        real
+            As in `layers.attend`.
+        """
+        batch, tokens, width = x.shape
+        inner = 3 * self.heads * self.head_dim
+        packed, gates = (
+            (self.qkv(x), None) if maps is None else maps.split([inner, maps.shape[2] - inner], dim=2)
+        )
+        query, key, value = packed.unflatten(2, (3, self.heads, self.head_dim)).permute(
+            2, 0, 3, 1, 4
+        )  # (B, H, T, K)
         heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
         mixed = self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
-        return mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x))
+        if self.gate is None:
+            return x + alpha * mixed
+        gates = self.gate(x) if gates is None else gates
+        if works_in_place(x):
+            return x.addcmul_(mixed, gates.sigmoid(), value=float(alpha))
+        return x + alpha * (mixed * torch.sigmoid(gates))
+
+    def mapped(self, x: Tensor) -> Tensor:
+        """Return queries, keys, values and gates of tokens, side by side."""
+        parts = [self.qkv(x)] if self.gate is None else [self.qkv(x), self.gate(x)]
+        return torch.cat(parts, dim=-1)
 
 
 class DecoderLayer(nn.Module):
@@ -100,10 +132,24 @@ class DecoderLayer(nn.Module):
         self.alpha_attention = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
         self.alpha_ffn = nn.Parameter(torch.zeros(())) if config.rezero else 1.0
 
-    def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
-        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.alpha_attention * self.attention(x, scale, real)
-        return x + self.alpha_ffn * self.ffn_out(F.relu(self.ffn_in(x)))
+    def forward(
+        self, x: Tensor, scale: float | Tensor, maps: Tensor | None = None, real: Tensor | None = None
+    ) -> Tensor:
+        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``; the input may be overwritten (`works_in_place`)."""
+        x = self.attention.added(x, scale, self.alpha_attention, maps, real)
+        return add_feed_forward(x, self.ffn_in, self.ffn_out, self.alpha_ffn)
+
+    def scored(
+        self,
+        x: Tensor,
+        scale: float | Tensor,
+        score: nn.Linear,
+        maps: Tensor | None = None,
+        real: Tensor | None = None,
+    ) -> Tensor:
+        """Score the tokens between the first and the last, as ``score(self(x))`` would."""
+        x = self.attention.added(x, scale, self.alpha_attention, maps, real)
+        return score_feed_forward(x, self.ffn_in, self.ffn_out, score, self.alpha_ffn)[:, 1:-1]
 
 
 class DecoderOnly(nn.Module, PathPolicy):
@@ -123,22 +169,38 @@ class DecoderOnly(nn.Module, PathPolicy):
         self.score = nn.Linear(config.width, 1)
 
     def embed(self, nodes: PathNodes) -> Tensor:
-        """Embed raw coordinates, ``(B, N, 2)`` to ``(B, N, W)``."""
-        return self.embedding(nodes.coords)
+        """Embed raw coordinates, ``(B, N, 2)`` to ``(B, N, W)``.
+
+        Where nothing is learned, on the CPU, what the first layer makes of each node follows: ``(B, N, W + 3 H K + W)``. A
+        candidate's row never changes, and copying it from step to step costs less than mapping it anew.
+        """
+        x = self.embedding(nodes.coords)
+        if not works_in_place(x):
+            return x
+        return torch.cat([x, self._first.attention.mapped(x)], dim=2)
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates of the current node, ``(B, M)``."""
-        origin, candidates, destination = (
-            state.features[:, :1],
-            state.features[:, 1:-1],
-            state.features[:, -1:],
-        )
+        features, width = state.features, self.config.width
         # X = [h'_start, h_available, h'_current]: the start is where the tour must return to.
-        x = torch.cat([self.start(destination), candidates, self.current(origin)], dim=1)
+        start, current = self.start(features[:, -1:, :width]), self.current(features[:, :1, :width])
+        x = torch.cat([start, features[:, 1:-1, :width], current], dim=1)
+        maps = None
+        if features.shape[2] > width:
+            ends = self._first.attention.mapped(torch.cat([start, current], dim=1))
+            maps = torch.cat([ends[:, :1], features[:, 1:-1, width:], ends[:, 1:]], dim=1)
         scale, real = self.factor_at(state), state.real()
-        for layer in self.layers:
-            x = layer(x, scale, real)
-        return self.score(x[:, 1:-1]).squeeze(-1)
+        # Training may want the tokens behind the last layer, too (`auxiliary_tokens`).
+        whole = self.layers if torch.is_grad_enabled() else self.layers[:-1]
+        for layer in whole:
+            x, maps = layer(x, scale, maps, real), None
+        if torch.is_grad_enabled():
+            return self.score(x[:, 1:-1]).squeeze(-1)
+        return cast("DecoderLayer", self.layers[-1]).scored(x, scale, self.score, maps, real).squeeze(-1)
+
+    @property
+    def _first(self) -> DecoderLayer:
+        return cast("DecoderLayer", self.layers[0])
 
     def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
         """Return the logit scale for candidates, start and current node."""

@@ -36,15 +36,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import scaled
+from nco_bench.nn.layers import scaled, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 BIAS_BLOCK_BYTES = 64 * 2**20
-"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries."""
+"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
+kept from layer to layer."""
 
-KEEP_DISTANCES_BELOW = 2000
-"""Only below this number of tokens are distances kept from layer to layer."""
+ROWS_AT_A_TIME = 512
+"""Tokens whose hidden values are held at once where layers work in place: they stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ class Geometry:
         ``(H,)`` ALiBi slopes, or None.
     cos, sin
         ``(B, 1, T, K / 2)`` RoPE phases, or None.
-    distances
-        ``(B, T, T)`` where T is so small that they are kept for all layers, else None.
+    bias
+        ``(B, H, T, T)``, minus slopes times distances, where T is so small that it is kept for all layers, else None.
     flex
         Let FlexAttention compute the distances.
     real
@@ -131,7 +132,7 @@ class Geometry:
     slopes: Tensor | None = None
     cos: Tensor | None = None
     sin: Tensor | None = None
-    distances: Tensor | None = None
+    bias: Tensor | None = None
     flex: bool = False
     real: Tensor | None = None
 
@@ -149,6 +150,11 @@ def distances(points: Tensor, others: Tensor) -> Tensor:
     return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
 
 
+def biases(near: Tensor, slopes: Tensor) -> Tensor:
+    """Return what ALiBi adds to the logits, ``(B, Q, T)`` and ``(H,)`` to ``(B, H, Q, T)``."""
+    return near[:, None] * -slopes[:, None, None]
+
+
 def attend_with_distances(
     query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
 ) -> Tensor:
@@ -161,7 +167,7 @@ def attend_with_distances(
     slopes
         ``(H,)``, the m_h.
     geometry
-        Coordinates ``(B, T, 2)``, or distances where they are kept.
+        Coordinates ``(B, T, 2)``, or the bias where it is kept.
     scale
         Factor of the content logits.
     """
@@ -169,16 +175,15 @@ def attend_with_distances(
         from nco_bench.solvers.path import pens_flex as flex_distances  # its import takes a second
 
         return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
+    if geometry.bias is not None:
+        mask = geometry.bias.to(query.dtype)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
     blocks = []
     for start in range(0, tokens, rows):
         block = slice(start, start + rows)
-        if geometry.distances is None:
-            near = distances(geometry.coords[:, block], geometry.coords)
-        else:
-            near = geometry.distances[:, block]
-        bias = (near[:, None] * -slopes[:, None, None]).to(query.dtype)
+        bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes).to(query.dtype)
         if geometry.real is not None:
             bias = bias.masked_fill(~geometry.real, -torch.inf)
         blocks.append(
@@ -218,6 +223,14 @@ class Attention(nn.Module):
         return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
 
 
+def normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """Return ``norm(x)`` in three operations, where PyTorch takes six on the CPU."""
+    width = x.shape[-1]
+    eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return (x * length.square_().div_(width).add_(eps).rsqrt_()).mul_(norm.weight)
+
+
 class Layer(nn.Module):
     """X + MHA(norm(X)), then X + FFN(norm(X)), with RMSNorm."""
 
@@ -231,6 +244,13 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
+        if works_in_place(x):
+            change = self.attention(normed(x, self.attention_norm), geometry, scale)
+            x = change.add_(x)
+            for rows in x.view(-1, x.shape[2]).split(ROWS_AT_A_TIME):
+                hidden = F.relu_(self.ffn_in(normed(rows, self.ffn_norm)))
+                rows.addmm_(hidden, self.ffn_out.weight.T)
+            return x
         x = x + self.attention(self.attention_norm(x), geometry, scale)
         return x + self.ffn_out(F.relu(self.ffn_in(self.ffn_norm(x))))
 
@@ -347,17 +367,19 @@ class Pens(nn.Module, PathPolicy):
         return gaussian_vectors(state.features.squeeze(-1), step, self.config.width).to(dtype)
 
     def _geometry(self, coords: Tensor, real: Tensor | None) -> Geometry:
-        slopes, near = None, None
-        if self.config.alibi:
+        slopes, bias, config = None, None, self.config
+        if config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
-            if not self.flex and tokens < KEEP_DISTANCES_BELOW and 4 * batch * tokens**2 <= BIAS_BLOCK_BYTES:
-                near = distances(coords, coords)
+            small = 4 * batch * config.heads * tokens**2 <= BIAS_BLOCK_BYTES
+            if small and not self.flex and not config.scale_bias:
+                bias = biases(distances(coords, coords), slopes)
+                bias = bias if real is None else bias.masked_fill(~real, -torch.inf)
         if not self.config.rope:
-            return Geometry(coords, slopes, distances=near, flex=self.flex, real=real)
+            return Geometry(coords, slopes, bias=bias, flex=self.flex, real=real)
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
-        return Geometry(coords, slopes, phases.cos(), phases.sin(), near, self.flex, real)
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real)
 
 
 def gaussian_vectors(keys: Tensor, step: int | Tensor, width: int) -> Tensor:

@@ -79,10 +79,19 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
 
 
-def test_keeping_distances_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeping_biases_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scores(small("pens-a"), COORDS)
-    monkeypatch.setattr(pens, "KEEP_DISTANCES_BELOW", 0)
+    monkeypatch.setattr(pens, "BIAS_BLOCK_BYTES", 0)
     torch.testing.assert_close(scores(small("pens-a"), COORDS), kept)
+
+
+def test_scores_without_gradients_are_those_with_them() -> None:
+    policy = small("pens-ar")
+    nodes = PathNodes(COORDS, None, 14)
+    state = path_state(nodes, policy.embed(nodes), ROWS, closed=True)
+    learned = policy.scores(state).detach()
+    with torch.inference_mode():
+        torch.testing.assert_close(policy.scores(state), learned)
 
 
 def test_slopes_and_frequencies_are_the_published_ones() -> None:
