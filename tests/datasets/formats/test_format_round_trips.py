@@ -19,7 +19,9 @@ from nco_bench.datasets.formats import (
     testset,
     write_file,
 )
+from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.problems import problem
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 
@@ -30,8 +32,32 @@ FLOAT32 = {"rl4co", "pomo"}
 
 
 @pytest.fixture(scope="module")
-def sets(shared: Path) -> dict[str, Dataset]:
-    """Three real instances with solutions per problem; CVRP with several routes."""
+def sets() -> dict[str, Dataset]:
+    """Three instances with solutions per problem; CVRP with several routes."""
+    return {"tsp": solved("tsp", 500), "cvrp": solved("cvrp", 200)}
+
+
+def solved(kind: str, n: int) -> Dataset:
+    """Instances with what stands for solutions: random orders, cut where the vehicle is full."""
+    drawn, references, rng = generate(kind, n, 3, seed=5), [], np.random.default_rng(5)
+    for instance in drawn.instances:
+        order = rng.permutation(n)
+        if kind == "cvrp":
+            demand, routes, left = instance.arrays()["demand"], [0], float(instance.arrays()["capacity"])
+            full = left
+            for customer in order + 1:
+                if demand[customer - 1] > left:
+                    routes, left = [*routes, 0], full
+                routes, left = [*routes, customer], left - demand[customer - 1]
+            order = np.array([*routes, 0])
+        cost = problem(kind).score(instance, order)
+        references.append(Reference(cost, "drawn", order))
+    return drawn.with_references(references)
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path) -> dict[str, Dataset]:
+    """Three instances per problem of sets that the field uses."""
     folder = shared / "instances" / "testsets"
     return {
         "tsp": testset.read(folder / "fu_tsp500.npz").slice(0, 3),
@@ -53,6 +79,16 @@ def cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("fmt", "kind", "packed"), cases())
 def test_out_and_in_again(sets: dict[str, Dataset], tmp_path: Path, fmt: str, kind: str, packed: str) -> None:
+    out_and_in(sets, tmp_path, fmt, kind, packed)
+
+
+def test_sets_that_the_field_uses_go_out_and_in_again(real: dict[str, Dataset], tmp_path: Path) -> None:
+    for fmt, kind, packed in cases():
+        (tmp_path / f"{fmt}-{kind}{packed}").mkdir()
+        out_and_in(real, tmp_path / f"{fmt}-{kind}{packed}", fmt, kind, packed)
+
+
+def out_and_in(sets: dict[str, Dataset], tmp_path: Path, fmt: str, kind: str, packed: str) -> None:
     before = sets[kind].slice(1, 2) if fmt in SINGLE else sets[kind]
     path = tmp_path / f"again{FORMATS[fmt].suffixes[0]}{packed}"
     with warnings.catch_warnings():
