@@ -1,14 +1,15 @@
 """
 Path policies on a CUDA device: the GPU targets, which no CPU can check.
 
-    python benchmarks/path_gpu.py [--precision fp32|tf32|bf16] [--only pens sit bf16]
+    python benchmarks/path_gpu.py [--precision fp32|tf32|bf16] [--only pens sit bf16] [--graphs]
 
 - PENS-A greedy on one TSP-10K with FlexAttention: under 120 s on an H200 (the paper: 414 s on an RTX 5090).
 - SIT greedy on 16 x TSP-10K: under 10 s (the paper: 20 s).
 - decoder-6x128, shipped weights, greedy on 1,000 x TSP-100: gap in bf16 within 0.02 points of fp32.
 
 Random weights do for the first two; kernels are compiled before the clock starts. The floor is the operations in matrix
-products divided by the rate of one large product in the same precision. ``--device cpu --nodes 60`` tries the script out.
+products divided by the rate of one large product in the same precision. ``--graphs`` is ``--param graphs=on``; recordings
+are made before the clock starts, by whole constructions. ``--device cpu --nodes 60`` tries the script out.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ from torch import Tensor, nn
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy
-from nco_bench.nn.device import PRECISIONS, PerDevice, compiled_attention, precision, synchronise
+from nco_bench.nn.device import (
+    PRECISIONS,
+    PerDevice,
+    check_graphs,
+    compiled_attention,
+    precision,
+    synchronise,
+)
 from nco_bench.runs.devices import resolve_device
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.precision import at_precision
 from nco_bench.solvers.path.problem import tour_lengths, tsp_problem
+from nco_bench.solvers.path.replayed import Replayed
 from nco_bench.weights.store import load_into, resolve
 
 PRODUCT = PerDevice(cpu=512, gpu=8192)
@@ -39,8 +48,10 @@ def tours(policy: nn.Module, coords: Tensor) -> Tensor:
 
 
 def seconds_of(policy: nn.Module, coords: Tensor) -> float:
-    """Wall seconds of greedy construction; a short construction first compiles what is to be compiled."""
+    """Wall seconds of greedy construction; a short one first compiles what is to be compiled, whole ones record."""
     tours(policy, coords[:, : max(3, coords.shape[1] // 50)])
+    for _ in range(2 if isinstance(policy, Replayed) else 0):
+        tours(policy, coords)
     synchronise(coords.device)
     begun = time.perf_counter()
     tours(policy, coords)
@@ -78,7 +89,9 @@ def product_rate(device: torch.device, name: str, size: int) -> float:
     return 10 * 2 * size**3 / (time.perf_counter() - begun)
 
 
-def speed(name: str, batch: int, nodes: int, wanted: str, device: torch.device, target: float) -> None:
+def speed(
+    name: str, batch: int, nodes: int, wanted: str, device: torch.device, target: float, *, graphs: bool
+) -> None:
     """Print the seconds of greedy construction against the target, and the share of the floor."""
     torch.manual_seed(0)
     policy = build_path_policy(name).eval().to(device)
@@ -86,10 +99,13 @@ def speed(name: str, batch: int, nodes: int, wanted: str, device: torch.device, 
         policy.flex = compiled_attention(device)
     work = operations(policy, batch, nodes)
     used = "fp32" if name == "sit" and wanted == "bf16" else wanted  # SIT works in place in fp32
-    seconds = seconds_of(at_precision(policy, name, used), torch.rand(batch, nodes, 2, device=device))
+    ready = at_precision(policy, name, used)
+    ready = Replayed(ready) if graphs else ready
+    seconds = seconds_of(ready, torch.rand(batch, nodes, 2, device=device))
+    recorded = f", {len(ready.recorded.met)} recordings" if isinstance(ready, Replayed) else ""
     floor = work / product_rate(device, used, min(PRODUCT.on(device), nodes))
     print(
-        f"{name} greedy, {batch} x TSP-{nodes}, {used}: {seconds:.1f} s (target {target:.0f} s at TSP-10000);"
+        f"{name} greedy, {batch} x TSP-{nodes}, {used}{recorded}: {seconds:.1f} s (target {target:.0f} s at TSP-10000);"
         f" floor {floor:.2f} s, {floor / seconds:.1%} of the peak reached",
         flush=True,
     )
@@ -123,16 +139,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=("pens", "sit", "bf16"), default=["pens", "sit", "bf16"])
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--graphs", action="store_true")
     arguments = parser.parse_args()
     try:
         device = torch.device(resolve_device(arguments.device))
+        graphs = arguments.graphs and check_graphs("on", device)
     except NcoBenchError as error:
         raise SystemExit(f"path_gpu.py: {error}") from None
     with torch.inference_mode():
         if "pens" in arguments.only:
-            speed("pens-a", 1, arguments.nodes, arguments.precision, device, 120)
+            speed("pens-a", 1, arguments.nodes, arguments.precision, device, 120, graphs=graphs)
         if "sit" in arguments.only:
-            speed("sit", 16, arguments.nodes, arguments.precision, device, 10)
+            speed("sit", 16, arguments.nodes, arguments.precision, device, 10, graphs=graphs)
         if "bf16" in arguments.only:
             small = arguments.nodes < 100
             precision_gap(20 if small else 100, 8 if small else 1000, device)

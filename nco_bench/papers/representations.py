@@ -217,7 +217,7 @@ def _origin_logits(policy: Any, coords: Tensor, rows: Tensor, scale: float) -> N
 
 def _logits_of_first_token(module: Any, x: Tensor, geometry: Any, scale: float | Tensor) -> Tensor:
     """Mean over heads of the logits of token 0, ``(T,)``, as `models.pens.Attention` computes them."""
-    from nco_bench.solvers.path.pens import distances, rotate
+    from nco_bench.solvers.path.pens_geometry import distances, rotate
 
     batch, tokens, _ = x.shape
     qkv = module.qkv(x).view(batch, tokens, 3, module.heads, module.head_dim).permute(2, 0, 3, 1, 4)

@@ -31,6 +31,14 @@ def test_path_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     ]  # fmt: skip
 
 
+def test_path_gpu_with_recordings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--device", second.NAME, "--nodes", "6", "--precision", "fp32", "--only", "sit", "--graphs"]
+    (line,) = printed("path_gpu.py", arguments, monkeypatch, capsys)
+    assert ", 2 recordings: " in line  # the first step, and all others
+
+
 def test_train_throughput(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(
         "train_throughput.py",

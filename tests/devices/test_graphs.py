@@ -15,7 +15,11 @@ from sweep import plain, solved
 
 from nco_bench.api import load
 from nco_bench.errors import BadInputError
+from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.graphs import Recorded
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.problem import tsp_problem
+from nco_bench.solvers.path.replayed import Replayed
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
@@ -72,6 +76,27 @@ def test_solutions_are_those_of_the_cpu_and_shapes_are_few(
     for recording in recordings:
         known = {storage(t) for t in (*own, *recording.given, *recording.seen)}
         assert set(recording.graph.outside) <= known, "memory that may be another's by the next replay"
+
+
+def test_a_construction_needs_few_recordings_and_the_next_batch_none() -> None:
+    """Of 74 nodes: candidates up to 80 (the first step), 72, 64, 56 ... 8."""
+    small = {"width": 8, "heads": 2, "head_dim": 4, "ffn": 8, "decoder_layers": 1}
+    tours, counts = [], []
+    for device in ("cpu", second.NAME):
+        torch.manual_seed(5)
+        network: Any = build_path_policy("lehd", logit_scale="ssmax", **small).to(device)
+        policy = network if device == "cpu" else Replayed(network)
+        for _ in range(2):
+            found = greedy(policy, tsp_problem(torch.rand(3, 74, 2).to(device)))
+            tours.append(found.order.cpu())
+            counts.append(0 if device == "cpu" else len(policy.recorded.met))
+    assert torch.equal(tours[0], tours[2])
+    assert torch.equal(tours[1], tours[3])
+    assert counts[2:] == [10, 10]
+    assert sum(one is not None for one in policy.recorded.met.values()) == 10
+    assert policy.recorded.replays == 2 * 72 - 10, (
+        "all but the first of each shape; the last node needs no network"
+    )
 
 
 def storage(tensor: torch.Tensor) -> int:

@@ -10,6 +10,8 @@ import second
 import torch
 from sweep import plain, solved
 
+from nco_bench.cards import networks
+
 PATH = ("bq", "lehd", "sigd", "sigd-lehd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
 STEPWISE = ("am", "pomo", "elg", "dgl", "invit-2v")
 BOTH = ("bq", "lehd", "sigd", "sit", *STEPWISE)
@@ -40,6 +42,13 @@ CASES = (
     ("dgl", "cvrp4:count=2", "beam:2"),
     ("invit-2v", "tsp5:count=2", "beam:2"),
 )
+
+
+def test_every_network_of_the_cards_is_here() -> None:
+    """Each of them by one of its names; sizes and variants of a network are the same code."""
+    known = networks()
+    here = {known[name].network for name, _, _ in CASES if name in known}
+    assert here == {card.network for card in known.values()}
 
 
 @pytest.mark.parametrize(("name", "data", "decoding"), CASES)

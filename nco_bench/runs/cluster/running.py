@@ -44,7 +44,10 @@ def on_slurm(requests: Sequence[RunRequest], display: Display) -> RunOutcome:
     if lines and all("could begin" in line or "cannot start" in line for line in lines):
         raise BadInputError(lines[0])
     outcome.failed = sum(one.failures for one in ended) + len(lines)
-    for run in find_runs(results):
+    stored = find_runs(results)
+    if lines and not stored:  # no job came so far as to write anything: there is nothing to tabulate
+        raise BadInputError(lines[0])
+    for run in stored:
         if run.run_id not in before and run.info.get("command") == requests[0].command:
             outcome.run_ids.append(run.run_id)
             known = {(c.config_sha256, c.seed) for c in outcome.cells}

@@ -29,6 +29,9 @@ from nco_bench.runs.cluster.task import Job as TaskJob
 from nco_bench.runs.cluster.work import Call, Task, as_request
 from nco_bench.runs.request import RunRequest
 
+LAUNCH_FAILED = "JobLaunchFailure"
+"""SLURM's reason where a node could not start a job, such as for a folder that it does not see."""
+
 FREE_BYTES = 1 << 20
 """With less than this on its disk a results folder counts as full."""
 
@@ -236,7 +239,8 @@ def mend(submission: Submission, tell: Callable[[str], None] = lambda _: None) -
 def _may_again(submission: Submission, index: int, now: Seen, tell: Callable[[str], None]) -> bool:
     """Write down why a job is lost; return whether another is to be submitted."""
     state, ended = now.state, now.slurm.state if now.slurm else "GONE"
-    if ended == "CANCELLED" or (ended == "GONE" and now.job and not state.started):
+    launched = now.slurm is None or now.slurm.reason != LAUNCH_FAILED
+    if (ended == "CANCELLED" and launched) or (ended == "GONE" and now.job and not state.started):
         return False
     log = slurm.log_tail(submission.folder / "jobs", now.job) if now.job else ""
     memory = ended == "OUT_OF_MEMORY" or slurm.OUT_OF_MEMORY.search(log.rpartition("submitit INFO")[2])
@@ -244,7 +248,7 @@ def _may_again(submission: Submission, index: int, now: Seen, tell: Callable[[st
     failed = ""
     if shutil.disk_usage(submission.results).free < FREE_BYTES:
         failed = f"{submission.results}: the disk is full; free some space and start the same command again"
-    elif not state.started and now.slurm and ended in ("FAILED", "COMPLETED"):
+    elif not state.started and now.slurm and (ended in ("FAILED", "COMPLETED") or not launched):
         last = log.strip().splitlines()[-1:] or [
             f"it left no word in {submission.folder}; does that node see the folder?"
         ]

@@ -38,11 +38,16 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import scaled, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
+from nco_bench.solvers.path import pens_geometry
+from nco_bench.solvers.path.pens_geometry import (
+    Geometry,
+    attend_with_distances,
+    biases,
+    distances,
+    rotate,
+)
+from nco_bench.solvers.path.pens_vectors import gaussian_vectors, mix
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
-
-BIAS_BLOCK_BYTES = 64 * 2**20
-"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
-kept from layer to layer."""
 
 ROWS_AT_A_TIME = 512
 """Tokens whose hidden values are held at once where layers work in place: they stay in the processor's cache."""
@@ -106,90 +111,6 @@ def config_for(name: str, problem: str) -> PensConfig:
     if name == "coordns":
         return PensConfig(alibi=False, rope=False, initialisation="coordinates")
     return PensConfig(alibi=name in ("pens-a", "pens-ar"), rope=name in ("pens-r", "pens-ar"))
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """What the attention layers know of positions, the same for all layers of one step.
-
-    Attributes
-    ----------
-    coords
-        ``(B, T, 2)``.
-    slopes
-        ``(H,)`` ALiBi slopes, or None.
-    cos, sin
-        ``(B, 1, T, K / 2)`` RoPE phases, or None.
-    bias
-        ``(B, H, T, T)``, minus slopes times distances, where T is so small that it is kept for all layers, else None.
-    flex
-        Let FlexAttention compute the distances.
-    real
-        ``(1, 1, 1, T)`` bool: no padding; None if there is none.
-    """
-
-    coords: Tensor
-    slopes: Tensor | None = None
-    cos: Tensor | None = None
-    sin: Tensor | None = None
-    bias: Tensor | None = None
-    flex: bool = False
-    real: Tensor | None = None
-
-
-def rotate(x: Tensor, geometry: Geometry) -> Tensor:
-    """Rotate pairs of channels ``(i, i + K/2)`` of queries or keys, ``(B, H, T, K)``, by the RoPE phases."""
-    if geometry.cos is None or geometry.sin is None:
-        return x
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * geometry.cos - b * geometry.sin, a * geometry.sin + b * geometry.cos], dim=-1)
-
-
-def distances(points: Tensor, others: Tensor) -> Tensor:
-    """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
-    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def biases(near: Tensor, slopes: Tensor) -> Tensor:
-    """Return what ALiBi adds to the logits, ``(B, Q, T)`` and ``(H,)`` to ``(B, H, Q, T)``."""
-    return near[:, None] * -slopes[:, None, None]
-
-
-def attend_with_distances(
-    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
-) -> Tensor:
-    """Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
-
-    Parameters
-    ----------
-    query, key, value
-        ``(B, H, T, K)``.
-    slopes
-        ``(H,)``, the m_h.
-    geometry
-        Coordinates ``(B, T, 2)``, or the bias where it is kept.
-    scale
-        Factor of the content logits.
-    """
-    if geometry.flex:
-        from nco_bench.solvers.path import pens_flex as flex_distances  # its import takes a second
-
-        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
-    if geometry.bias is not None:
-        mask = geometry.bias.to(query.dtype)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    batch, heads, tokens, _ = query.shape
-    rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
-    blocks = []
-    for start in range(0, tokens, rows):
-        block = slice(start, start + rows)
-        bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes).to(query.dtype)
-        if geometry.real is not None:
-            bias = bias.masked_fill(~geometry.real, -torch.inf)
-        blocks.append(
-            F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
-        )
-    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
 
 
 class Attention(nn.Module):
@@ -327,7 +248,7 @@ class Pens(nn.Module, PathPolicy):
             if batch % len(seeds) == 0
             else seeds[:1].expand(batch)
         )
-        return _mix(_mix(seeds + 1)[:, None] ^ _mix(torch.arange(1, count + 1, device=device)))[..., None]
+        return mix(mix(seeds + 1)[:, None] ^ mix(torch.arange(1, count + 1, device=device)))[..., None]
 
     def scores(self, state: PathState) -> Tensor:
         """Score the candidates, ``(B, M)``."""
@@ -371,7 +292,7 @@ class Pens(nn.Module, PathPolicy):
         if config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
-            small = 4 * batch * config.heads * tokens**2 <= BIAS_BLOCK_BYTES
+            small = 4 * batch * config.heads * tokens**2 <= pens_geometry.BIAS_BLOCK_BYTES
             if small and not self.flex and not config.scale_bias:
                 bias = biases(distances(coords, coords), slopes)
                 bias = bias if real is None else bias.masked_fill(~real, -torch.inf)
@@ -380,39 +301,6 @@ class Pens(nn.Module, PathPolicy):
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
         return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real)
-
-
-def gaussian_vectors(keys: Tensor, step: int | Tensor, width: int) -> Tensor:
-    """Standard normal vectors as a pure function of keys: the same key and step give the same vector.
-
-    Parameters
-    ----------
-    keys
-        ``(B, T)`` int64.
-    step
-        A counter, or one as an int64 ``()``, that makes new vectors from the same keys.
-    width
-        Length of the vectors; even.
-
-    Returns
-    -------
-    Tensor
-        ``(B, T, width)`` float32.
-    """
-    pairs = torch.arange(width // 2, dtype=torch.int64, device=keys.device)
-    counter = pairs * 0x1F3D5B79 + step * 0x2545F491
-    mixed = _mix(keys[..., None] ^ _mix(counter))  # (B, T, width / 2)
-    # Box and Muller: 31 bits for the radius, 32 for the angle.
-    radius = torch.sqrt(-2 * torch.log(((mixed >> 33 & 0x7FFFFFFF) + 0.5) * 2.0**-31))
-    angle = (mixed & 0xFFFFFFFF) * (2 * math.pi * 2.0**-32)
-    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)
-
-
-def _mix(x: Tensor) -> Tensor:
-    """The finaliser of SplitMix64 (Steele et al. 2014) on int64, whose products wrap around."""
-    x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
-    x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
-    return x ^ (x >> 31 & 0x1FFFFFFFF)
 
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:

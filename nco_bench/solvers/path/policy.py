@@ -78,7 +78,7 @@ class PathState:
         True at the first step of a TSP tour, where origin and destination are the same node (both rows are given).
         For the CVRP: True while nothing is visited yet, so that the origin row is the depot itself.
     instance_size
-        As in `PathNodes`.
+        As in `PathNodes`; 0 where there is padding, which comes with the logit scale.
     padding
         Given if the last candidates are none; only to policies whose `PathPolicy.masks` says so.
     """

@@ -84,6 +84,7 @@ def padded(policy: PathPolicy, state: PathState) -> PathState:
         coords=longer(state.coords),
         demand=None if state.demand is None else longer(state.demand),
         remaining=None if state.remaining is None else wider(state.remaining),
+        instance_size=0,  # the scale holds it: instances of any size share recordings
         padding=Padding(size, _factor(policy, state)),
     )
 

@@ -21,18 +21,29 @@ def test_check_says_that_all_is_well_or_what_is_wrong(place: Place) -> None:
     assert "invalid partition specified: nope" in place.call(*same, status=2).stderr.splitlines()[-1].lower()
     assert not place.records()
     assert "at most 2" in place.call("cluster", "check", "--slurm", "gpus=9", status=2).stderr
-    check = " ".join(command("cluster", "check", "--results", "hidden"))
-    hidden = f"mkdir -p hidden; mount -t tmpfs none hidden; exec {check}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cluster", "check"), "does not see the folder"),
+        (("run", "nearest-neighbor", "--data", "tsp20:count=2", *SMALL), "does that node see the folder?"),
+    ],
+)
+def test_a_results_folder_that_the_node_cannot_see_is_said_in_a_line(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    line = " ".join(command(*words, "--results", "hidden"))
     done = subprocess.run(
-        ["unshare", "-m", "bash", "-c", hidden],
+        ["unshare", "-m", "bash", "-c", f"mkdir -p hidden; mount -t tmpfs none hidden; exec {line}"],
         cwd=place.folder,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 2
-    assert "does not see the folder" in done.stderr.splitlines()[-1]
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_a_job_that_slurm_never_starts_is_cancelled_with_its_reason(place: Place) -> None:
@@ -50,6 +61,8 @@ def test_several_solvers_and_datasets_are_one_submission_and_are_never_computed_
     assert len(first["cells"]) == 4
     assert place.statuses() == {"ok": 120}
     assert len(list((place.folder / "results/runs/slurm").glob("*/submission.json"))) == 1
+    closed = (place.folder / "results/runs/slurm/runs.jsonl").read_bytes().count(b'{"run":')
+    assert closed == len(find_runs(place.folder / "results/runs"))
     again = place.call(*line)
     assert "all 120 solutions are stored; nothing was submitted" in again.stderr
     assert place.statuses() == {"ok": 120}

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy
-from nco_bench.solvers.path import pens
-from nco_bench.solvers.path.pens import Geometry, Pens, attend_with_distances, gaussian_vectors
+from nco_bench.solvers.path import pens, pens_geometry
+from nco_bench.solvers.path.pens import Pens
+from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
+from nco_bench.solvers.path.pens_vectors import gaussian_vectors
 from nco_bench.solvers.path.policy import PathNodes, path_state
 
 COORDS = torch.rand(2, 14, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -74,7 +76,7 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
     bias = slopes[:, None, None] * torch.cdist(COORDS, COORDS)[:, None]
     expected = torch.softmax(0.7 * query @ key.transpose(2, 3) - bias, dim=-1) @ value
     for size in (1, 2**30):
-        monkeypatch.setattr(pens, "BIAS_BLOCK_BYTES", size)
+        monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", size)
         ours = attend_with_distances(query, key, value, slopes, Geometry(COORDS), 0.7)
         torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
 

@@ -1,0 +1,100 @@
+"""Where PENS's attention knows of positions: RoPE's phases and ALiBi's distances, without a matrix of all of them.
+
+Letters in shapes: B batch, Q queries, T tokens, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+BIAS_BLOCK_BYTES = 64 * 2**20
+"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
+kept from layer to layer."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the attention layers know of positions, the same for all layers of one step.
+
+    Attributes
+    ----------
+    coords
+        ``(B, T, 2)``.
+    slopes
+        ``(H,)`` ALiBi slopes, or None.
+    cos, sin
+        ``(B, 1, T, K / 2)`` RoPE phases, or None.
+    bias
+        ``(B, H, T, T)``, minus slopes times distances, where T is so small that it is kept for all layers, else None.
+    flex
+        Let FlexAttention compute the distances.
+    real
+        ``(1, 1, 1, T)`` bool: no padding; None if there is none.
+    """
+
+    coords: Tensor
+    slopes: Tensor | None = None
+    cos: Tensor | None = None
+    sin: Tensor | None = None
+    bias: Tensor | None = None
+    flex: bool = False
+    real: Tensor | None = None
+
+
+def rotate(x: Tensor, geometry: Geometry) -> Tensor:
+    """Rotate pairs of channels ``(i, i + K/2)`` of queries or keys, ``(B, H, T, K)``, by the RoPE phases."""
+    if geometry.cos is None or geometry.sin is None:
+        return x
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * geometry.cos - b * geometry.sin, a * geometry.sin + b * geometry.cos], dim=-1)
+
+
+def distances(points: Tensor, others: Tensor) -> Tensor:
+    """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
+    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def biases(near: Tensor, slopes: Tensor) -> Tensor:
+    """Return what ALiBi adds to the logits, ``(B, Q, T)`` and ``(H,)`` to ``(B, H, Q, T)``."""
+    return near[:, None] * -slopes[:, None, None]
+
+
+def attend_with_distances(
+    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
+) -> Tensor:
+    """Attention with logits ``scale q.k - m_h D``, in blocks of queries: no N x N bias is ever stored.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(B, H, T, K)``.
+    slopes
+        ``(H,)``, the m_h.
+    geometry
+        Coordinates ``(B, T, 2)``, or the bias where it is kept.
+    scale
+        Factor of the content logits.
+    """
+    if geometry.flex:
+        from nco_bench.solvers.path import pens_flex as flex_distances  # its import takes a second
+
+        return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
+    if geometry.bias is not None:
+        mask = geometry.bias.to(query.dtype)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    batch, heads, tokens, _ = query.shape
+    rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
+    blocks = []
+    for start in range(0, tokens, rows):
+        block = slice(start, start + rows)
+        bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes).to(query.dtype)
+        if geometry.real is not None:
+            bias = bias.masked_fill(~geometry.real, -torch.inf)
+        blocks.append(
+            F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
+        )
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
