@@ -91,8 +91,6 @@ def _fill(found: object, budget: str | None, results: Path, places: object, json
     done = fill(found, runner, seconds, say)  # type: ignore[arg-type]
     if json:
         print_json(asdict(done))
-    for line in done.refused:
-        say(f"not run: {line}")
     cut = "; the last run was cut short, and goes on at the next start" if done.stopped else ""
     say(f"{done.answered} cells answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}")
     return 1 if runner.failed else 0

@@ -78,10 +78,10 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
     """
     if not hasattr(signal, "setitimer"):
         raise BadInputError("--fill needs a timer of the system, which there is none of here; use --table.")
-    began, tally = time.monotonic(), _Tally()
-    stopped = _answer_runs(found, runner, began + budget, tell, tally)
+    began, tally = time.monotonic(), _Tally(tell)
+    stopped = _answer_runs(found, runner, began + budget, tally)
     if not stopped:
-        stopped = _answer_functions(found, runner, began + budget, tell, tally)
+        stopped = _answer_functions(found, runner, began + budget, tally)
     runnable = sum(one.runnable for one in found) + sum(len(cells) for _, cells in _functions(found))
     left = runnable - tally.answered
     return Filled(tally.answered, tuple(tally.refused), left, time.monotonic() - began, stopped)
@@ -89,15 +89,19 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
 
 @dataclass
 class _Tally:
-    """What was got so far."""
+    """What was got so far, and who is told what was not."""
 
+    tell: Callable[[str], None]
     answered: int = 0
     refused: list[str] = field(default_factory=list)
 
+    def refuse(self, line: str) -> None:
+        """Note and tell what could not be made."""
+        self.refused.append(line)
+        self.tell(f"not run: {line}")
 
-def _answer_runs(
-    found: Sequence[Standing], runner: Runner, end: float, tell: Callable[[str], None], tally: _Tally
-) -> bool:
+
+def _answer_runs(found: Sequence[Standing], runner: Runner, end: float, tally: _Tally) -> bool:
     """Make runs until the end; return whether one was cut short there. One that takes too long is left half done."""
     crowded = _crowded()
     for preset, cells in _runs([one for one in found if one.runnable and one.seconds is not None]):
@@ -105,9 +109,9 @@ def _answer_runs(
         if seconds > left:
             continue
         if crowded and all(one.entry.preset.metric in TIMES for one in cells):
-            tally.refused.append(f"{_title(preset)}: times alone, and {crowded}")
+            tally.refuse(f"{_title(preset)}: times alone, and {crowded}")
             continue
-        tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
+        tally.tell(f"{_title(preset)}: {len(cells)} cells, about {seconds:.3g} s")
         most = PATIENCE * seconds + 60.0
         try:
             with _until(min(left, most)):
@@ -117,22 +121,20 @@ def _answer_runs(
                 return True
             reason = f"cut short after {most:.0f} s, far above its estimate; what it solved is stored"
         if reason:
-            tally.refused.append(f"{_title(preset)}: {reason}")
+            tally.refuse(f"{_title(preset)}: {reason}")
         else:
             tally.answered += len(cells)
     return False
 
 
-def _answer_functions(
-    found: Sequence[Standing], runner: Runner, end: float, tell: Callable[[str], None], tally: _Tally
-) -> bool:
+def _answer_functions(found: Sequence[Standing], runner: Runner, end: float, tally: _Tally) -> bool:
     """Call functions until the end; return whether one was cut short there."""
     for preset, cells in _functions(found):
         table, left = cells[0].table, end - time.monotonic()
         if left <= 0:
             return False
         name = f"{table.paper} {table.label}"
-        tell(f"{name}: {len(cells)} cells by a function that runs networks itself")
+        tally.tell(f"{name}: {len(cells)} cells by a function that runs networks itself")
         try:
             with _until(left):
                 rules = load_preset(table.paper, table.number)
@@ -140,7 +142,7 @@ def _answer_functions(
         except BudgetSpentError:
             return True
         if isinstance(computed, Verdict):
-            tally.refused.append(f"{name}: {computed.reason}")
+            tally.refuse(f"{name}: {computed.reason}")
         else:
             tally.answered += sum((c.entry.cell.row, c.entry.cell.column) in computed for c in cells)
     return False

@@ -131,7 +131,9 @@ def test_compact_puts_the_printed_numbers_over_ours_and_sums_up_what_was_not_run
     assert ours.marks == (STATUS_MARKS[entry.verdict.status],)
     legend, missing = (note.text for note in table.notes)
     assert f"[{ours.marks[0]}] {entry.verdict.status}" in legend
-    counted = sum(int(number) for number in re.findall(r"(\d+) (?:weights missing|not run)", missing))
+    counted = sum(
+        int(number) for number in re.findall(r"(\d+) (?:weights missing|not run|no result|no code)", missing)
+    )
     assert counted == sum(e.value is None for e in insertion.entries)
     assert "POMO" in missing
 
@@ -149,7 +151,13 @@ def test_every_layout_bears_tables_of_settings(layout: str, tmp_path: Path) -> N
 
 
 def test_what_has_a_number_of_ours_has_a_mark_in_the_compact_layout() -> None:
-    assert set(STATUS_MARKS) == set(STATUSES) - {"weights missing", "not run"}
+    assert set(STATUS_MARKS) == set(STATUSES) - {
+        "weights missing",
+        "not run",
+        "no result",
+        "no code",
+        "too long",
+    }
 
 
 def test_ours_have_one_precision_a_column(insertion: Reproduction) -> None:
