@@ -91,7 +91,7 @@ class GatedAttention(nn.Module):
         maps
             Queries, keys, values and gates side by side where they are known, see `mapped`.
         """
-        batch, tokens, width = x.shape
+        batch, tokens, _ = x.shape
         inner = 3 * self.heads * self.head_dim
         packed, gates = (
             (self.qkv(x), None) if maps is None else maps.split([inner, maps.shape[2] - inner], dim=2)
