@@ -1,4 +1,4 @@
-"""LEHD against github.com/CIAM-Group/NCO_code (`single_objective/LEHD`): greedy, and an update along one decision."""
+"""LEHD against github.com/CIAM-Group/NCO_code (`single_objective/LEHD`): greedy, RRC, and an update along one decision."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from official.ciam import stepwise, whole
 from official.engine import Case, Pair, separated
 from official.instances import Instances
 from official.partial import path_pair
+from official.rebuilding import rebuilding_pair
 from official.updates import supervised_pair
 
 CASES = (
@@ -21,6 +22,7 @@ CASES = (
         for problem in ("tsp", "cvrp")
         for size, batch, points in ((100, 16, 6), (500, 4, 5), (1000, 2, 5))
     ),
+    Case("lehd", "tsp", 100, "rrc:3", 8),
     Case("lehd", "tsp", 100, "update", 32),
 )
 SIZES = {
@@ -44,6 +46,8 @@ def pair(case: Case, checkout: Path) -> Pair:
             return model.decoder(known, visited)
         return model.decoder(known, visited, float(some.capacity[0]), remaining)
 
+    if case.decoding.startswith("rrc"):
+        return rebuilding_pair(case, model, decide)
     return path_pair(
         case, model, lambda partial: stepwise(model, decide, partial), lambda some: whole(model, decide, some)
     )

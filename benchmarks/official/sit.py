@@ -1,4 +1,4 @@
-"""SIT against github.com/CIAM-Group/SIL: greedy, and an update along one decision."""
+"""SIT against github.com/CIAM-Group/SIL: greedy, PRC, and an update along one decision."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from official.ciam import problems_of, stepwise, whole
 from official.engine import Case, Pair, separated
 from official.instances import Instances
 from official.partial import path_pair
+from official.rebuilding import rebuilding_pair
 from official.updates import supervised_pair
 
 COMMIT = "9ec783e90a1631f7b95f84eb20f8f9751cb45c10"
@@ -22,6 +23,7 @@ CASES = (
         for problem in ("tsp", "cvrp")
         for size, batch, points in ((100, 16, 6), (1000, 2, 5), (10_000, 1, 2))
     ),
+    Case("sit", "tsp", 1000, "prc:2", 1),
     Case("sit", "tsp", 100, "update", 32),
 )
 SIZES = {
@@ -51,6 +53,8 @@ def pair(case: Case, checkout: Path) -> Pair:
         problems = problems_of(some, remaining)
         return model.decoder(known, problems, visited, step, float(some.capacity[0]), remaining)
 
+    if case.decoding.startswith("prc"):
+        return rebuilding_pair(case, model, decide)
     return path_pair(
         case, model, lambda partial: stepwise(model, decide, partial), lambda some: whole(model, decide, some)
     )

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from nco_bench.nn.device import on_cpu
 
 HIDDEN_AT_A_TIME = 2**18
-"""Hidden values of a feed-forward block held at once where it works in place: they stay in the processor's cache."""
+"""Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
 
 
 def attend(

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.device import PerDevice
+from nco_bench.nn.layers import works_in_place
 
 KINDS = {"categorical": 2, "gaussian": 1}
 """Kinds of diffusion, and the number of outputs per edge."""
@@ -36,7 +37,7 @@ NOISES = ("linear", "cosine")
 SCHEDULES = ("cosine", "linear")
 GROUPS = 32
 LONGEST_PERIOD = 10_000.0
-ENTRIES_AT_A_TIME = PerDevice(cpu=2**19, gpu=2**26)
+ENTRIES_AT_A_TIME = PerDevice(cpu=2**18, gpu=2**26)
 """Floats of the edges worked on together: they fit the cache of a CPU."""
 
 
@@ -214,10 +215,16 @@ class AnisotropicLayer(nn.Module):
         # Filled row by row: small tensors kept between large ones that come and go would leave holes in the memory.
         gathered = torch.empty_like(h)
         for index, rows in enumerate(block_rows(edges)):
+            then = moment if moment.shape[1] == 1 else moment[:, rows]
+            if works_in_place(h):
+                pre = self.C(edges[index]).add_(heard[:, rows, None]).add_(graph.at_ends(sent, rows))
+                new = F.relu_(self.norm_e(pre)).add_(then)
+                gathered[:, rows] = pre.sigmoid_().mul_(graph.at_ends(values, rows)).sum(dim=2)
+                edges[index].add_(self.out(F.silu(self.norm_out(new), inplace=True)))
+                continue
             pre = self.C(edges[index]) + heard[:, rows, None] + graph.at_ends(sent, rows)
             gathered[:, rows] = (pre.sigmoid() * graph.at_ends(values, rows)).sum(dim=2)
-            new = F.relu(self.norm_e(pre)) + (moment if moment.shape[1] == 1 else moment[:, rows])
-            change = self.out(F.silu(self.norm_out(new)))
+            change = self.out(F.silu(self.norm_out(F.relu(self.norm_e(pre)) + then)))
             edges[index] = edges[index] + change if torch.is_grad_enabled() else edges[index].add_(change)
         return h + F.relu(self.norm_h(self.U(h) + gathered))
 
