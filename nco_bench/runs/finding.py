@@ -41,7 +41,7 @@ def find_runs(
         damaged(path, error)
 
     found: dict[str, Run] = {}
-    for name in sorted(os.listdir(results)) if results.is_dir() else ():
+    for name in _names(results):
         path = results / name / "run.json"
         if name in without or not os.path.exists(path):
             continue
@@ -64,3 +64,11 @@ def find_runs(
             for run in runs:
                 found.setdefault(run.run_id, run)
     return [found[name] for name in sorted(found)]
+
+
+def _names(results: Path) -> list[str]:
+    """Return the names in a folder, in order; none where it cannot be looked into."""
+    try:
+        return sorted(os.listdir(results))
+    except OSError:
+        return []
