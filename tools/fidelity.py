@@ -75,11 +75,7 @@ def _open(found: Sequence[Standing]) -> str:
     rows = []
     for (paper, table, status), seconds in places.items():
         known = [s / 3600 for s in seconds if s is not None]
-        ends = (
-            [f"{min(known):.2g}", f"{max(known):,.2g}" if max(known) < 100 else f"{max(known):,.0f}"]
-            if known
-            else ["", ""]
-        )
+        ends = [_hours(min(known)), _hours(max(known))] if known else ["", ""]
         rows.append([paper, table, status, str(len(seconds)), *ends])
     return _table([["paper", "table", "status", "cells", "least hours", "most hours"], *rows])
 
