@@ -11,7 +11,7 @@ from typing import Any
 HEAD = """# Speed against the official code
 
 One table of every model that has official code: the authors' code and ours, with the same weights and the same instances,
-timed in turns in one process; decoder-6x128 and PENS, which have none, against a plain peer (`benchmarks/official/plain.py`).
+timed in turns in one process; decoder-6x128 and PENS, which have none, beside a plain peer (`benchmarks/official/plain.py`).
 Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this page from
 `benchmarks/official/measured`.
 
