@@ -83,7 +83,7 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
 
 def test_keeping_biases_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scores(small("pens-a"), COORDS)
-    monkeypatch.setattr(pens, "BIAS_BLOCK_BYTES", 0)
+    monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", 0)
     torch.testing.assert_close(scores(small("pens-a"), COORDS), kept)
 
 
