@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy
-from nco_bench.solvers.path import pens, pens_geometry
+from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens import Pens
 from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
 from nco_bench.solvers.path.pens_vectors import gaussian_vectors
