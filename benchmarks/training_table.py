@@ -22,6 +22,7 @@ from nco_bench.weights.store import list_weights
 LOGS = Path("results/training")
 PRINTED = {
     "decoder-6x128": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
+    "decoder-6x128-muon": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
     "decoder-24x64": ("decoder-scaling", "2", "D=24, W=64", "TSP{n} | Gap"),
     "decoder-12x128": ("decoder-scaling", "12", "D=12, W=128 greedy", "TSP{n} | Gap"),
     "decoder-24x128": ("decoder-scaling", "12", "D=24, W=128 greedy", "TSP{n} | Gap"),

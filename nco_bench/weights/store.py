@@ -21,7 +21,6 @@ from nco_bench.cards import weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.files import write
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
-from nco_bench.weights.packed import forget, read_plain
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -217,6 +216,8 @@ def verify(path: Path) -> WeightsFile:
 
 def _content(path: Path) -> bytes:
     """Return a weights file's bytes, unpacked."""
+    from nco_bench.weights.packed import read_plain  # numpy: listings do without
+
     try:
         return read_plain(path)
     except (OSError, ValueError) as error:
@@ -244,6 +245,8 @@ def load_state(file: WeightsFile) -> dict[str, Tensor]:
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
+
+    from nco_bench.weights.packed import forget
 
     try:
         return load(_content(file.path))

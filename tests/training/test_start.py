@@ -38,7 +38,8 @@ def test_a_grown_decoder_computes_what_the_shallow_one_did(depth: int) -> None:
     deep = build_path_policy("decoder-12x128", "tsp", depth=depth)
     load_into(shallow, resolve("decoder-6x128", "decoder-6x128"))
     start_from(deep, "decoder-6x128", "decoder-12x128", "tsp")
-    assert torch.equal(first_scores(deep), first_scores(shallow))
+    # Up to rounding: without gradients the last layer joins its last map with the score.
+    torch.testing.assert_close(first_scores(deep), first_scores(shallow), rtol=1e-5, atol=1e-5)
     assert sum(not layer.alpha_ffn.detach() for layer in deep.layers) == depth - 6
 
 
@@ -111,7 +112,7 @@ def test_training_goes_on_from_weights_and_names_them(tmp_path: Path, shards: li
     assert f"{old.manifest.samples:,} samples" in new.manifest.notes
     before = load_state(old)
     for name, value in load_state(new).items():
-        torch.testing.assert_close(value, before[name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(value, before[name].float(), rtol=0, atol=1e-6)
 
 
 def test_a_run_that_started_from_weights_is_resumed_with_them_only(

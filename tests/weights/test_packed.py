@@ -17,7 +17,7 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.papers import stored
 from nco_bench.weights import store
 from nco_bench.weights.manifest import Manifest, TrainingData, manifest_path
-from nco_bench.weights.packed import MARK, pack, unpack
+from nco_bench.weights.packed import MARK, forget, pack, unpack
 from nco_bench.weights.store import SHIPPED, WeightsFile, export, load_state, verify
 from tools.ship_weights import pack_all, ship
 
@@ -74,7 +74,7 @@ def test_every_flipped_byte_is_noticed(weights: WeightsFile) -> None:
     assert load_state(verify(weights.path))["n"].tolist() == [3]
     for place in [*range(0, len(packed), len(packed) // 400), *range(300)]:
         weights.path.write_bytes(packed[:place] + bytes([packed[place] ^ 4]) + packed[place + 1 :])
-        store.forget()
+        forget()
         with pytest.raises(BadWeightsError, match=r"mine\.safetensors: (damaged|changed)"):
             verify(weights.path)
 
