@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nco_bench.solvers.classical.two_opt import _distance, _work
+from nco_bench.solvers.classical.two_opt_moves import distance, work
 
 ALL_STEPS = 2**62
 
@@ -26,7 +26,7 @@ def improve_routes(
     points
         ``(N, 3)`` coordinates.
     kind
-        Of distances, see `two_opt.KINDS`.
+        Of distances, see `two_opt_moves.KINDS`.
     neighbors
         Nearest nodes of the route that are considered per node.
     """
@@ -48,7 +48,7 @@ def _improve_routes(sequence, depots, points, kind, neighbors):  # type: ignore[
         position, queue, queued = tour.copy(), tour.copy(), np.ones(n, np.uint8)
         state = np.array([0, n, n])
         near = _near(own, matrix, kind, min(neighbors, n - 1))
-        _work(tour, position, near, own, matrix, kind, queue, queued, state, ALL_STEPS)
+        work(tour, position, near, own, matrix, kind, queue, queued, state, ALL_STEPS)
         first = position[0]
         for k in range(n):
             sequence[depots[r] + k] = nodes[tour[(first + k) % n]]
@@ -64,7 +64,7 @@ def _near(points, matrix, kind, count):  # type: ignore[no-untyped-def]
         for b in range(n):
             if a == b:
                 continue
-            length = _distance(points, matrix, kind, a, b)
+            length = distance(points, matrix, kind, a, b)
             if some == count and length >= lengths[some - 1]:
                 continue
             at = some if some < count else count - 1
