@@ -33,7 +33,10 @@ control_port=${ports% *} node_port=${ports#* }
 
 daemons=()
 command_pid= keeper=
-alive() { [ -e "/proc/$1/stat" ] && [[ "$(<"/proc/$1/stat")" != *") Z "* ]]; }
+alive() {  # by read: $(<FILE) of a process that ends meanwhile would end this script
+    local line
+    { read -r line <"/proc/$1/stat"; } 2>/dev/null && [[ $line != *") Z "* ]]
+}
 end() {  # end SIGNAL-TARGET ID HALF-SECONDS: ask, wait, kill
     kill -TERM -- "$1" 2>/dev/null || return 0
     for ((i = 0; i < $3; i++)); do alive "$2" || break; sleep 0.5; done
