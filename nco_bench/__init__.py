@@ -16,24 +16,13 @@ __version__ = "0.2.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nco_bench.api import (
-        Solver,
-        Study,
-        compare,
-        load,
-        plan,
-        records,
-        register,
-        run,
-        run_study,
-        score,
-        table,
-        verify,
-    )
+    from nco_bench.api import Solver, Study, load, plan, register, run, run_study, score
+    from nco_bench.stored import compare, records, table, verify
 
 __all__ = [
     "Solver", "Study", "compare", "load", "plan", "records", "register", "run", "run_study", "score", "table", "verify",
 ]  # fmt: skip
+_OF_WHAT_IS_STORED = ("compare", "records", "table", "verify")
 
 
 def __getattr__(name: str) -> object:
@@ -41,7 +30,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'nco_bench' has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module("nco_bench.api"), name)
+    home = "nco_bench.stored" if name in _OF_WHAT_IS_STORED else "nco_bench.api"
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

@@ -16,28 +16,26 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.load import Places, load_dataset, load_path
+from nco_bench.datasets.load import load_dataset, load_path
 from nco_bench.problems import Instance
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame, load_frame
-from nco_bench.reports.frame.selection import frame_of_cells, with_aliases
+from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.selection import frame_of_cells
 from nco_bench.reports.tables.table import Table, build_table
-from nco_bench.runs.executors import QuietDisplay, execute_all
-from nco_bench.runs.runner import Display, RunOutcome
+from nco_bench.runs.display import Display, QuietDisplay
+from nco_bench.runs.executors import execute_all
+from nco_bench.runs.runner import RunOutcome
 from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
 from nco_bench.study import Study as Study
-from nco_bench.study import results_folder
+from nco_bench.study import places_of, several
 
 if TYPE_CHECKING:
-    from nco_bench.reports.frame.compare import Comparison
     from nco_bench.runs.planning import Plan
     from nco_bench.runs.scoring import Scored
-    from nco_bench.runs.verify import Verified
 
 Names = str | Sequence[str]
 Folder = str | Path
-Folders = Folder | Sequence[Folder]
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +103,7 @@ def load(name: Folder, *, instances: Folder | None = None) -> Dataset:
     UnknownNameError, BadInputError
         For a name that nothing answers to, or a damaged file.
     """
-    return load_dataset(str(name), _places(instances))
+    return load_dataset(str(name), places_of(instances))
 
 
 def run(
@@ -145,9 +143,9 @@ def run(
         For a user's mistake; an instance that a solver fails on is a record, and raises nothing.
     """
     study = Study(
-        solvers=_list(solvers),
-        data=_list(data),
-        decoding=_list(decoding),
+        solvers=list(several(solvers)),
+        data=list(several(data)),
+        decoding=list(several(decoding)),
         weights=weights,
         logit_scale=logit_scale,
         coordinate_scale=coordinate_scale,
@@ -219,112 +217,6 @@ def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
     return planning.plan(study.requests(), tell or (lambda _: None))
 
 
-def frame(
-    *,
-    data: Names = (),
-    solver: Names = (),
-    results: Folders | None = None,
-    instances: Folder | None = None,
-    alias: Mapping[str, str] | None = None,
-) -> ResultFrame:
-    """Read stored records in the form that tables and plots are made of; parameters as `records` and `table`."""
-    places = _places(instances)
-    found = load_frame([results_folder(one) for one in _folders(results)], places.instances)
-    if data or solver:
-        found = found.select(datasets=_list(data), solvers=_list(solver))
-    return with_aliases(found, alias or {})
-
-
-def records(
-    *,
-    data: Names = (),
-    solver: Names = (),
-    results: Folders | None = None,
-    instances: Folder | None = None,
-) -> pd.DataFrame:
-    """Return stored records, a row per instance and repeat.
-
-    Parameters
-    ----------
-    data, solver
-        Names, or patterns like ``tsp*``, of what to keep; none means all.
-    results
-        Folder of runs, or several.
-    instances
-        Folder of the reference ledger, which the gaps are to.
-
-    Returns
-    -------
-    DataFrame
-        Columns as `nco_bench.reports.frame.tidy.tidy` says: solver, decoding, dataset, seed, instance, status, cost,
-        reference, gap_percent, seconds and more.
-
-    Raises
-    ------
-    ResultsError
-        Where nothing is stored.
-    """
-    from nco_bench.reports.frame.tidy import tidy
-
-    return tidy(frame(data=data, solver=solver, results=results, instances=instances))
-
-
-def table(
-    name: str = "main",
-    *,
-    data: Names = (),
-    solver: Names = (),
-    gap: str = "mean-of-gaps",
-    alias: Mapping[str, str] | None = None,
-    results: Folders | None = None,
-    instances: Folder | None = None,
-) -> Table:
-    """Make a table of stored records, as ``nco-bench report`` does; it shows itself in a notebook, and prints as text.
-
-    Parameters
-    ----------
-    name
-        ``main``, ``gaps``, ``times``, ``instances`` or ``tasks``.
-    data, solver, results, instances
-        As `records`.
-    gap
-        ``mean-of-gaps`` or ``gap-of-means``.
-    alias
-        Dataset to the short name that the table prints for it.
-
-    Raises
-    ------
-    UnknownNameError, ResultsError
-        For another table, or where nothing is stored.
-    """
-    found = frame(data=data, solver=solver, results=results, instances=instances, alias=alias)
-    return build_table(name, found, gap=gap)
-
-
-def compare(
-    solver_a: str,
-    solver_b: str,
-    data: str,
-    *,
-    results: Folders | None = None,
-    instances: Folder | None = None,
-) -> Comparison:
-    """Compare two solvers on a dataset, paired by instance: difference with its interval, wins, ties, losses, Wilcoxon.
-
-    Parameters
-    ----------
-    solver_a, solver_b
-        Rows of the main table, or solvers' names.
-    data
-        Dataset that both were run on.
-    results, instances
-        As `records`.
-    """
-    from nco_bench.reports.frame import compare as comparing
-
-    return comparing.compare(frame(results=results, instances=instances), solver_a, solver_b, data)
-
-
 def score(
     instance: Folder | Instance | Dataset, solution: Folder | ArrayLike, *, convention: str | None = None
 ) -> Scored:
@@ -354,32 +246,3 @@ def score(
 
         solution = formats.read_solution(Path(solution), only(instance))
     return score_instance(instance, solution, convention)
-
-
-def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder | None = None) -> Verified:
-    """Score stored solutions again and check every hash; ``findings`` is empty where all holds.
-
-    Parameters
-    ----------
-    runs
-        Ids; none means all.
-    results, instances
-        Folders of the runs and of the datasets.
-    """
-    from nco_bench.runs import verify as verifying
-
-    return verifying.verify(results_folder(results), tuple(_list(runs)), _places(instances))
-
-
-def _places(instances: Folder | None) -> Places:
-    return Places.from_environment(None if instances is None else Path(instances))
-
-
-def _list(names: Names) -> list[str]:
-    return [names] if isinstance(names, str) else [str(name) for name in names]
-
-
-def _folders(results: Folders | None) -> list[Folder | None]:
-    if results is None or isinstance(results, str | Path):
-        return [results]
-    return list(results)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,7 @@ from typing import Any
 from nco_bench.errors import BadInputError, UnknownNameError
 
 ROOMS = Path(__file__).parent / "solvers"
-ENTRY_POINTS = "nco_bench.solvers"
-FAMILY = "family.toml"
+ENTRY_POINTS, FAMILY = "nco_bench.solvers", "family.toml"
 FAMILIES = ("classical", "stepwise", "path", "divide", "edges", "packing", "sequences")
 """In the order in which lists show them; those of other packages follow."""
 
@@ -66,18 +65,6 @@ class OfficialFile:
     def url(self) -> str:
         """Address of the file at its commit."""
         return RAW.format(repository=self.repository, commit=self.commit, path=self.path)
-
-    @property
-    def source(self) -> str:
-        """One line for the manifest."""
-        place = f"{self.repository} at {self.commit[:12]}, {self.path}"
-        return f"Official weights: {place}; {self.note or 'training was not ours'}."
-
-    def facts(self) -> dict[str, str]:
-        """Return what is known of it before it is pulled, and the command that does."""
-        known = {key: value for key, value in asdict(self).items() if key != "size_bytes"}
-        command = f"nco-bench weights pull {self.name}"
-        return {**known, "url": self.url, "state": "not pulled yet", "command": command}
 
 
 @dataclass(frozen=True)
@@ -204,6 +191,7 @@ class Card:
 
 
 OWN_KEYS = {f.name for f in fields(Card)} - {"name", "target"} | {"solver", "variants"}
+NEEDED_KEYS = {"problems", "kind"}
 MERGED = ("recipes", "facts")
 """Tables that a card adds to its family's, key by key; any other value replaces it."""
 
@@ -282,39 +270,6 @@ def official_weights() -> Mapping[str, OfficialFile]:
     return {file.name: file for known in cards().values() if not known.alias_of for file in known.official}
 
 
-def recipe_of(known: Card, learner: str, name: str) -> dict[str, Any]:
-    """Return the fields of a recipe, those of the recipes that it is like included.
-
-    Raises
-    ------
-    UnknownNameError
-        For a recipe that the card lacks.
-    BadInputError
-        For recipes that are like each other in a circle.
-    """
-    own = known.recipes.get(learner, {})
-    if name not in own:
-        raise UnknownNameError("recipe", name, own)
-    chain: list[Mapping[str, Any]] = []
-    shared = _family(known.family).get("recipes", {}).get(learner, {})
-    here: Mapping[str, Any] | None = own[name]
-    seen = [name]
-    while here is not None:
-        chain.append(here)
-        above = here.get("like")
-        if above is None:
-            break
-        here = shared.get(above) if above in seen else own.get(above, shared.get(above))
-        if here is None or len(chain) > len(own) + len(shared):
-            raise BadInputError(f"card of {known.name}: recipe {name} is like {above!r}, which is no recipe.")
-        seen.append(above)
-    merged = {key: value for layer in reversed(chain) for key, value in layer.items() if key != "like"}
-    if "source" not in own[name]:
-        merged.pop("source", None)
-        merged.pop("ours", None)
-    return merged
-
-
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield the files of the built-in cards with the package that their modules live in."""
     for room in FAMILIES:
@@ -334,7 +289,8 @@ def _installed() -> Iterator[tuple[Path, str]]:
 
 
 @cache
-def _family(name: str) -> Mapping[str, Any]:
+def family_values(name: str) -> Mapping[str, Any]:
+    """Return what all cards of a family share; nothing for a family of another package."""
     file = ROOMS / name / FAMILY
     return _toml(file) if name in FAMILIES and file.is_file() else {}
 
@@ -351,11 +307,10 @@ def _read(file: Path, package: str) -> tuple[Card, ...]:
     """Return the cards of a file: one per variant, or one of the file's own name."""
     content = _toml(file)
     found = []
-    built_in = file.is_relative_to(ROOMS)
-    family = file.parent.name if built_in else content.pop("family", "")
+    family = file.parent.name if file.is_relative_to(ROOMS) else content.pop("family", "")
     variants = content.pop("variants", {}) or {file.stem: {}}
     for name, own in variants.items():
-        merged = dict(_family(family))
+        merged = dict(family_values(family))
         for layer in (content, own):
             if unknown := sorted(set(layer) - OWN_KEYS):
                 raise BadInputError(f"{file}: {name}: unknown key {unknown[0]!r}; see nco_bench.cards.Card.")
@@ -375,18 +330,13 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any], key: str) -> dic
 
 def _built(name: str, family: str, values: Mapping[str, Any], package: str, file: Path) -> Card:
     values = dict(values)
-    built_in = f"nco_bench.solvers.{family}"
     solver = str(values.pop("solver", ""))
-    own = {f.name for f in fields(Card) if f.default is MISSING and f.default_factory is MISSING} - {
-        "name",
-        "target",
-    }
-    if missing := sorted(own - set(values)) or ([] if solver else ["solver"]):
+    if missing := sorted(NEEDED_KEYS - set(values)) or ([] if solver else ["solver"]):
         raise BadInputError(f"{file}: {name}: the key {missing[0]!r} is missing.")
     if values["kind"] not in KINDS:
         raise BadInputError(f"{file}: {name}: kind {values['kind']!r}; expected one of {', '.join(KINDS)}.")
     # The class of a family's adapter lives with the family, that of a card's own solver beside the card.
-    shared = solver == _family(family).get("solver")
+    shared = solver == family_values(family).get("solver")
     files = tuple(
         OfficialFile(model=name, repository=entry.pop("repository", values.get("repository", "")), **entry)
         for entry in map(dict, values.pop("official", ()))
@@ -396,5 +346,5 @@ def _built(name: str, family: str, values: Mapping[str, Any], package: str, file
     values["packages"] = tuple(map(tuple, values.get("packages", ())))
     if values.get("network"):
         values["network"] = f"{package}.{values['network']}"
-    target = f"{built_in if shared else package}.{solver}"
-    return Card(name=name, target=target, family=family, official=files, **values)
+    package = f"nco_bench.solvers.{family}" if shared else package
+    return Card(name=name, target=f"{package}.{solver}", family=family, official=files, **values)

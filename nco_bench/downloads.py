@@ -18,7 +18,7 @@ from http.client import HTTPMessage
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from nco_bench.shown import shown
+from nco_bench.errors import shown
 
 TIMEOUT_SECONDS = 30.0
 """How long a server may be silent, and how long it may be slower than `SLOWEST`."""

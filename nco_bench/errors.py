@@ -63,3 +63,22 @@ class MissingRecordsError(ResultsError):
 
 class SolverFailedError(NcoBenchError):
     """A solver that crashed, hung or returned nonsense on one instance; recorded, and the run goes on."""
+
+
+MOST_CHARACTERS = 2000
+ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Categories of Unicode that are written as escapes: controls, marks of direction, lone surrogates, private and unknown."""
+
+
+def shown(text: str, most: int = MOST_CHARACTERS) -> str:
+    r"""Return a text as one printable line: runs of white space as a blank, what would move a cursor as ``\x1b``."""
+    line = " ".join(text.split())[:most]
+    if line.isprintable():
+        return line
+    import unicodedata
+
+    return "".join(_escaped(c) if unicodedata.category(c) in ESCAPED else c for c in line)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -28,7 +28,11 @@ class BrokenSealError(ValueError):
 
 def seal_line(line: bytes) -> bytes:
     """Add the CRC-32 of a line, a JSON object with its newline, as its last field."""
-    body = line[:-2]
+    return seal_body(line[:-2])
+
+
+def seal_body(body: bytes) -> bytes:
+    """Return the sealed line of a JSON object that lacks its closing brace."""
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 

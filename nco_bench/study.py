@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.toml_file import read_toml_text
 
 if TYPE_CHECKING:
+    from nco_bench.datasets.places import Places
     from nco_bench.runs.request import RunRequest
 
 DEFAULT_RESULTS = Path("results/runs")
@@ -120,16 +120,15 @@ class Study:
         BadInputError
             For a setting that makes no sense.
         """
-        from nco_bench.datasets.places import Places
         from nco_bench.runs.request import RunRequest, parse_batch_size, parse_limit
 
         _refuse_nonsense(self)
         request = RunRequest(
-            solvers=tuple(dict.fromkeys(_several(self.solvers))),
-            datasets=tuple(dict.fromkeys(_several(self.data))),
+            solvers=tuple(dict.fromkeys(several(self.solvers))),
+            datasets=tuple(dict.fromkeys(several(self.data))),
             results=results_folder(self.results),
-            places=Places.from_environment(None if self.instances is None else Path(self.instances)),
-            decodings=tuple(dict.fromkeys(_several(self.decoding))),
+            places=places_of(self.instances),
+            decodings=tuple(dict.fromkeys(several(self.decoding))),
             weights=self.weights,
             logit_scale=self.logit_scale,
             coordinate_scale=None if self.coordinate_scale is None else str(self.coordinate_scale),
@@ -161,6 +160,13 @@ def results_folder(folder: str | Path | None) -> Path:
     return Path(folder or os.environ.get("NCO_BENCH_RESULTS") or DEFAULT_RESULTS)
 
 
+def places_of(instances: str | Path | None) -> Places:
+    """Return where datasets are looked for: in the given folder, or the environment's."""
+    from nco_bench.datasets.places import Places
+
+    return Places.from_environment(None if instances is None else Path(instances))
+
+
 def read_study(path: Path) -> dict[str, Any]:
     """Read a study's file.
 
@@ -172,10 +178,12 @@ def read_study(path: Path) -> dict[str, Any]:
     Raises
     ------
     BadInputError
-        For a file that is no TOML or beyond the bounds of `read_toml_text`, or a value of the wrong kind.
+        For a file that is no TOML or beyond the bounds of `nco_bench.toml_file`, or a value of the wrong kind.
     UnknownNameError
         For a key that is no option.
     """
+    from nco_bench.toml_file import read_toml_text
+
     text, document = read_toml_text(path)
     known = [one.name for one in fields(Study) if one.name != "source"]
     found: dict[str, Any] = {}
@@ -244,7 +252,7 @@ def _refuse_nonsense(study: Study) -> None:
             raise BadInputError(f"{name}: name at least one.")
 
 
-def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+def several(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return one name or several as several."""
     return (names,) if isinstance(names, str) else tuple(map(str, names))
 

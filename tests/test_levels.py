@@ -15,7 +15,7 @@ import torch
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.threads import in_threads
 from nco_bench.progress import BYTES, Batch, Level, clock, opened, report, tracked
-from nco_bench.runs.relay import working_of
+from nco_bench.runs.display import working_of
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path.decode import decode_path
 

@@ -1,0 +1,4 @@
+"""The command line: parse, call one function, print. A module per command, imported when the command is used.
+
+No logic lives here, and nothing heavy is imported at the top: `--help` is there in 0.3 s.
+"""

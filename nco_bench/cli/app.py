@@ -19,10 +19,11 @@ from typing import Annotated, Any
 import typer
 
 from nco_bench import __version__
-from nco_bench.cli.heartbeat import heartbeat
 from nco_bench.cli.helping import dress
 from nco_bench.cli.options import COMPLETING
+from nco_bench.cli.outline import outline
 from nco_bench.interrupts import insist
+from nco_bench.progress import heartbeat
 
 COMMANDS = (
     "generate", "run", "report", "compare", "runs", "verify", "reference", "train", "list", "show", "score", "parity",
@@ -111,10 +112,19 @@ def commands_of(arguments: list[str]) -> tuple[str, ...]:
     return (own,) if own in COMMANDS and COMPLETING not in os.environ else COMMANDS
 
 
+def only_shows(arguments: list[str]) -> bool:
+    """Whether a line names no command: it asks for help on the whole or the version, or is wrong."""
+    return COMPLETING not in os.environ and not {*arguments} & {*COMMANDS}
+
+
 @cache
-def command(commands: tuple[str, ...] = COMMANDS) -> Any:
-    """Return the command line as click's command, with readable types, completion and examples."""
-    whole = typer.main.get_command(build(commands))
+def command(commands: tuple[str, ...] = COMMANDS, *, shown: bool = False) -> Any:
+    """Return the command line as click's command, with readable types, completion and examples.
+
+    With `shown` commands have no options, see `nco_bench.cli.outline`.
+    """
+    app = build(commands)
+    whole = typer.main.get_command(outline(app) if shown else app)
     dress(whole)
     refuse_repeats(whole)
     return whole
@@ -166,9 +176,8 @@ def _run(arguments: list[str]) -> int:
 
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
-            status = command(commands_of(arguments)).main(
-                arguments, prog_name="nco-bench", standalone_mode=False
-            )
+            asked = command(commands_of(arguments), shown=only_shows(arguments))
+            status = asked.main(arguments, prog_name="nco-bench", standalone_mode=False)
     except NcoBenchError as error:
         if debugging():
             raise

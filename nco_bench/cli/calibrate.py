@@ -27,8 +27,8 @@ def calibrate(
     """Fit the coordinate scale of a model per size, for --coordinate-scale auto."""
     from dataclasses import asdict
 
+    from nco_bench.cli.options import factors, whole_numbers
     from nco_bench.cli.output import print_json, say
-    from nco_bench.cli.parsing import factors, whole_numbers
     from nco_bench.runs.calibrating import calibrate as fit
     from nco_bench.runs.devices import resolve_device
     from nco_bench.weights.calibration import calibration_path, write_calibration

@@ -32,8 +32,8 @@ def check(
     """Submit a job of a minute with a profile; say in one line that it ran, or what is wrong."""
     from dataclasses import asdict
 
+    from nco_bench.cli.options import key_values
     from nco_bench.cli.output import print_json
-    from nco_bench.cli.parsing import key_values
     from nco_bench.runs.cluster import checking
     from nco_bench.runs.cluster.profile import read_profile
 
@@ -49,8 +49,8 @@ def show(profile: Name = None, slurm: Settings = None, json: Json = False) -> No
     """Show all settings of a profile; without a name, the profiles of the user's configuration."""
     from dataclasses import asdict
 
+    from nco_bench.cli.options import key_values
     from nco_bench.cli.output import print_json, say
-    from nco_bench.cli.parsing import key_values
     from nco_bench.cli.tables import print_object
     from nco_bench.runs.cluster import profile as profiles
 

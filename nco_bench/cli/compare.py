@@ -25,12 +25,12 @@ def compare(
     The name of a generated set means its first instances, whatever was run. Prints a line for each --data; --json prints one
     object, or for several --data a list; a set that lacks one of the two is told after the others.
     """
-    from nco_bench import api
+    from nco_bench import stored
     from nco_bench.cli.output import print_json
     from nco_bench.errors import MissingRecordsError, ResultsError
     from nco_bench.reports.frame import compare as comparing
 
-    frame = api.frame(results=results, instances=instances)
+    frame = stored.frame(results=results, instances=instances)
     asked = list(frame.meant(data))
     found, missing = [], []
     for name in asked:

@@ -23,7 +23,7 @@ def solvers() -> Iterable[str]:
 def weights() -> Iterable[str]:
     """Names of shipped, cached and official weights."""
     from nco_bench.cards import official_weights
-    from nco_bench.weights.store import list_weights
+    from nco_bench.weights.shelf import list_weights
 
     return [*(w.path.stem for w in list_weights()), *official_weights()]
 

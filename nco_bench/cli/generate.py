@@ -57,8 +57,8 @@ def generate(
     json: Json = False,
 ) -> None:
     """Make a dataset, with references where a solver is named."""
+    from nco_bench.cli.options import key_values
     from nco_bench.cli.output import RunDisplay, print_json, say
-    from nco_bench.cli.parsing import key_values
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
     from nco_bench.runs.environment import command_line

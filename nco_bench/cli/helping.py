@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
-from nco_bench.cli.examples import EXAMPLES
 from nco_bench.cli.options import COMPLETING
 
 TYPES = {
@@ -34,8 +34,7 @@ def dress(command: Any, words: tuple[str, ...] = ()) -> None:
         The command's words without the program's name.
     """
     path = " ".join(words)
-    if path in EXAMPLES:
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in EXAMPLES[path])
+    command.format_epilog = partial(_examples, path, command.format_epilog)
     for parameter in command.params:
         if not getattr(parameter, "is_flag", False):
             typed = TYPES.get(f"{path} {parameter.name}") or TYPES.get(parameter.name)
@@ -50,3 +49,13 @@ def dress(command: Any, words: tuple[str, ...] = ()) -> None:
                 parameter._custom_shell_complete = found
     for name, below in getattr(command, "commands", {}).items():
         dress(below, (*words, name))
+
+
+def _examples(path: str, own: Any, context: Any, formatter: Any) -> None:
+    """Write the examples of a command at the end of its help, which is when they are read."""
+    from nco_bench.cli.examples import EXAMPLES
+
+    if path in EXAMPLES:
+        lines = "\n".join(f"  {line}" for line in EXAMPLES[path])
+        context.command.epilog = f"\b\nExamples:\n{lines}"
+    own(context, formatter)

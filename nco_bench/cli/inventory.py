@@ -115,12 +115,13 @@ def _models(places: Places) -> Objects:
 
 def _weights(places: Places) -> Objects:
     from nco_bench.cards import official_weights
-    from nco_bench.weights.store import list_weights, separate_weights
+    from nco_bench.weights.choice import before_pull
+    from nco_bench.weights.shelf import list_weights, separate_weights
 
     here = [weights.summary() for weights in list_weights()]
     known = {weights["name"] for weights in here}
     official = [
-        {**w.facts(), "gap_on": "official, not pulled yet", "shipped": False, "found_in": "to pull"}
+        {**before_pull(w), "gap_on": "official, not pulled yet", "shipped": False, "found_in": "to pull"}
         for w in official_weights().values()
         if w.name not in known
     ]
@@ -235,7 +236,7 @@ def _ours(name: str) -> dict[str, Any]:
     """What in the training of weights at hand is not the paper's; nothing where that is not known."""
     from nco_bench.training.choices import departures, paper_of
     from nco_bench.training.courses import COURSES, load_course
-    from nco_bench.weights.store import list_weights
+    from nco_bench.weights.shelf import list_weights
 
     manifest = next((w.manifest for w in list_weights() if w.manifest.name == name), None)
     if manifest is None or manifest.ours:

@@ -55,7 +55,7 @@ def _tell_how_to_get(solvers: list[dict[str, Any]]) -> None:
     """Say under the list what its states mean, with the command of one solver in each; `show` tells everyone's."""
     from rich.text import Text
 
-    from nco_bench.cli.tables import console
+    from nco_bench.cli.output import console
     from nco_bench.solvers.readiness import STATES
 
     out = console()

@@ -1,13 +1,32 @@
-"""Options that several commands share, declared once."""
+"""Options that several commands share, declared once, and what reads the values of those that Typer cannot."""
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nco_bench.cli.parsing import positive_seconds
+from nco_bench.errors import BadInputError
+from nco_bench.settings import pairs
+
+
+def positive_seconds(value: float | None) -> float | None:
+    """Check ``--time-limit`` as an option's callback: a positive, finite number of seconds.
+
+    Raises
+    ------
+    BadInputError
+        For anything else; zero would end a solver before it starts, and no clock waits for ever.
+    """
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise BadInputError(
+            f"--time-limit {value:g}: expected a positive number of seconds; leave it out for no limit."
+        )
+    return value
+
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
@@ -61,3 +80,121 @@ DEFAULT_INSTANCES = Path("instances")
 
 COMPLETING = "_NCO_BENCH_COMPLETE"
 """Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""
+
+
+def key_values(option: str, items: list[str] | None) -> dict[str, str]:
+    """Parse repeated ``KEY=VALUE`` options.
+
+    Raises
+    ------
+    BadInputError
+        For an item without ``=``, or a key that is given twice.
+    """
+    return pairs(option, items or [])
+
+
+def parse_aliases(items: list[str] | None) -> dict[str, str]:
+    """Parse ``--alias NAME=SHORT``; the last ``=`` divides, since names hold some.
+
+    Raises
+    ------
+    BadInputError
+        For an item without ``=``, or a name that is given twice.
+    """
+    out: dict[str, str] = {}
+    for item in items or []:
+        name, equals, short = item.rpartition("=")
+        if not equals or not name or not short.strip():
+            raise BadInputError(f"--alias {item!r}: expected NAME=SHORT, for instance tsp100:count=16=T100.")
+        if name in out:
+            raise BadInputError(f"--alias {item!r}: {name} is given twice; keep one.")
+        out[name] = short
+    return out
+
+
+def parse_duration(text: str | None) -> float | None:
+    """Parse a wall time such as ``90s``, ``9m`` or ``2h`` to seconds.
+
+    Raises
+    ------
+    BadInputError
+        For anything else.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not match or float(match[1]) <= 0:
+        raise BadInputError(f"--budget {text!r}: expected a positive number with s, m or h, for instance 9m.")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def one_of(**flags: bool) -> str | None:
+    """Return the name of the one flag that is set, or None.
+
+    Raises
+    ------
+    BadInputError
+        When several are set.
+    """
+    given = [name for name, value in flags.items() if value]
+    if len(given) > 1:
+        raise BadInputError(f"--{given[0]} and --{given[1]} exclude each other; give one of them.")
+    return given[0] if given else None
+
+
+FORMS = {".tex": "latex", ".md": "markdown", ".csv": "csv", ".html": "html", ".json": "json", ".txt": None}
+"""Ending of a report's file to its format; None is plain text."""
+
+
+def form_of(out: Path) -> str | None:
+    """Return the format that the ending of a report's file stands for.
+
+    Raises
+    ------
+    BadInputError
+        For an ending that stands for none.
+    """
+    if out.suffix not in FORMS:
+        raise BadInputError(
+            f"--out {out}: end the name in {', '.join(FORMS)}, or name a format, such as --latex."
+        )
+    return FORMS[out.suffix]
+
+
+def whole_numbers(option: str, text: str, *, least: int) -> list[int]:
+    """Parse a comma-separated list of whole numbers.
+
+    Raises
+    ------
+    BadInputError
+        For anything else, or a number below `least`.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(_is_whole(part) and int(part) >= least for part in parts):
+        raise BadInputError(f"{option} {text!r}: expected whole numbers >= {least}, separated by commas.")
+    return [int(part) for part in parts]
+
+
+def factors(option: str, text: str) -> list[float]:
+    """Parse ``FROM:TO:STEP`` to factors from the first to the second.
+
+    Raises
+    ------
+    BadInputError
+        For anything but three positive numbers that make 3 to 1,000 factors.
+    """
+    try:
+        first, last, step = (float(part) for part in text.split(":"))
+        count = round((last - first) / step) + 1 if step > 0 else 0
+    except (ValueError, OverflowError):
+        first, count = 0.0, 0
+    if not (math.isfinite(first) and first > 0 and 3 <= count <= 1000):
+        raise BadInputError(
+            f"{option} {text!r}: expected FROM:TO:STEP with at least three positive factors, for instance 0.8:3:0.05."
+        )
+    return [round(first + k * step, 6) for k in range(count) if first + k * step <= last + 1e-9]
+
+
+def _is_whole(text: str) -> bool:
+    """Tell whether `int` reads the text as a number >= 0; `str.isdigit` alone also takes the superscripts."""
+    return text.isascii() and text.isdigit()

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from nco_bench.progress import Level, clock
-from nco_bench.runs.relay import NO_GAPS, NOTHING, Gaps, Titled, Working, title_of, working_of
+from nco_bench.runs.display import NO_GAPS, NOTHING, Gaps, Titled, Working, title_of, working_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_INTERVAL_SECONDS = 10.0
 BAR_INTERVAL_SECONDS = 0.1
@@ -30,6 +33,14 @@ def print_json(value: Any) -> None:
         orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY) + b"\n"
     )
     sys.stdout.flush()
+
+
+def console() -> Console:
+    """Return a console for stdout; wide where the output is no terminal, so that nothing is cut."""
+    from rich.console import Console
+
+    out = Console()
+    return out if out.is_terminal else Console(width=200)
 
 
 def say(text: str) -> None:

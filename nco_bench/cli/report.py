@@ -54,10 +54,9 @@ def report(
     paired scatter of two methods, and outliers beyond three interquartile ranges; 'nco-bench compare' tests a pair
     (difference with interval, wins, ties and losses, Wilcoxon).
     """
-    from nco_bench import api
-    from nco_bench.cli.output import say
-    from nco_bench.cli.parsing import form_of, one_of, parse_aliases
-    from nco_bench.cli.tables import console
+    from nco_bench import stored
+    from nco_bench.cli.options import form_of, one_of, parse_aliases
+    from nco_bench.cli.output import console, say
     from nco_bench.datasets.places import Places
     from nco_bench.files import READABLE, write
     from nco_bench.reports.render.terminal import show
@@ -68,7 +67,7 @@ def report(
     if chosen is None and out is not None:
         chosen = form_of(out)
     aliases = parse_aliases(alias)
-    frame = api.frame(
+    frame = stored.frame(
         data=data or (), solver=solver or (), results=results, instances=instances, alias=aliases
     )
     if chosen is None and out is None:

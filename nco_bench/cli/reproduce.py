@@ -21,6 +21,7 @@ from nco_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from nco_bench.papers.entries import Reproduction
     from nco_bench.papers.published import PublishedTable
 
 
@@ -57,6 +58,14 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for one file per table; default: standard output.")
     ] = None,
+    stored: Annotated[
+        bool,
+        typer.Option(
+            "--stored",
+            help="Make the tables of stored records alone, of all scales; runs nothing. Without --results of all folders "
+            "in results.",
+        ),
+    ] = False,
     status: Annotated[
         bool,
         typer.Option(
@@ -71,6 +80,16 @@ def reproduce(
     budget: Annotated[
         str | None, typer.Option("--budget", help="For --fill: wall time such as 9m or 2h.")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="For --status and --fill: numbers of this solver; * fits any; repeatable."
+        ),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", help="For --status and --fill: no numbers of this solver; repeatable."),
+    ] = None,
     executor: Executor = "local",
     cluster: Cluster = None,
     slurm: SlurmSettings = None,
@@ -82,18 +101,15 @@ def reproduce(
 
     With --executor slurm all that is missing is one submission; the tables are made of what its jobs stored.
     """
-    from nco_bench.cli.output import RunDisplay, print_json, say
-    from nco_bench.cli.parsing import key_values, one_of
-    from nco_bench.cli.tables import console
+    from nco_bench.cli.options import key_values, one_of
+    from nco_bench.cli.output import RunDisplay
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError, UnknownNameError
-    from nco_bench.papers.layout import LAYOUTS, laid_out, readable
-    from nco_bench.papers.reproducing import count_statuses, tables_of
+    from nco_bench.papers.layout import LAYOUTS
     from nco_bench.papers.reproducing import reproduce as reproduce_tables
+    from nco_bench.papers.reproducing import tables_of
     from nco_bench.papers.running import Runner
-    from nco_bench.papers.writing import prepare_folder, render, write_tables
-    from nco_bench.reports.render.json import document
-    from nco_bench.reports.render.terminal import show
+    from nco_bench.papers.writing import prepare_folder
     from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
     from nco_bench.runs.environment import command_line
 
@@ -104,8 +120,12 @@ def reproduce(
         _list(tables_of(paper or "all", table), json)
         return 0
     refuse_without_slurm(executor, cluster, slurm, detach)
-    if executor == "slurm" and (status or fill):
-        raise BadInputError("--status and --fill work here; leave --executor slurm out.")
+    if executor == "slurm" and (status or fill or stored):
+        raise BadInputError("--status, --fill and --stored work here; leave --executor slurm out.")
+    if stored and (status or fill or scale != "smoke" or limit is not None):
+        raise BadInputError(
+            "--stored makes tables of all that is stored; leave --status, --fill, --scale and --limit out."
+        )
     if status or fill or budget is not None:
         from nco_bench.cli.standing import standing
 
@@ -113,9 +133,19 @@ def reproduce(
             raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
         if budget is not None and not fill:
             raise BadInputError(f"--budget {budget} is what --fill may spend; add --fill.")
+        chosen = (tuple(only or ()), tuple(skip or ()))
         return standing(
-            tables_of(paper or "all", table), budget if fill else None, fill, json, results, instances
+            tables_of(paper or "all", table),
+            budget if fill else None,
+            fill,
+            json,
+            results,
+            instances,
+            chosen,
+            limit,
         )
+    if only or skip:
+        raise BadInputError("--only and --skip choose what --status counts and --fill runs; add one of them.")
     if paper is None:
         raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
@@ -124,6 +154,8 @@ def reproduce(
         prepare_folder(out)  # before the work of hours, not after it
     if layout is not None and layout not in LAYOUTS:
         raise UnknownNameError("layout", layout, LAYOUTS)
+    if stored:
+        return _print(_from_records(wanted, results, instances), form, out, layout)
     with RunDisplay() as display:
         runner = Runner(results, Places.from_environment(instances), display, limit, command_line())
         if executor == "slurm":
@@ -136,10 +168,33 @@ def reproduce(
             done = found
         else:
             done = reproduce_tables(wanted, scale, runner)
+    _print(done, form, out, layout)
+    return 1 if runner.failed else 0
+
+
+def _from_records(tables: Sequence[PublishedTable], results: Path, instances: Path) -> list[Reproduction]:
+    from nco_bench.cli.standing import folders_of
+    from nco_bench.datasets.places import Places
+    from nco_bench.papers.rendering import from_records
+    from nco_bench.papers.stored import stored_in
+
+    return from_records(tables, stored_in(folders_of(results), Places.from_environment(instances).instances))
+
+
+def _print(done: Sequence[Reproduction], form: str | None, out: Path | None, layout: str | None) -> int:
+    """Show or write tables as was asked, and count them."""
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.tables import console
+    from nco_bench.papers.entries import count_statuses
+    from nco_bench.papers.layout import laid_out, readable
+    from nco_bench.papers.writing import render, write_tables
+    from nco_bench.reports.render.json import document
+    from nco_bench.reports.render.terminal import show
+
     if out is not None:
         for path in write_tables(done, form or "markdown", out, layout or ""):
             say(f"written to {path}")
-    elif json:
+    elif form == "json":
         tables = [laid_out(d, layout or "list", reasons="column") for d in done]
         print_json({**document(tables), "statuses": count_statuses(done)})
     elif form is not None:
@@ -152,7 +207,7 @@ def reproduce(
     counts = count_statuses(done)
     listed = ", ".join(f"{number} {status}" for status, number in counts.items())
     say(f"{sum(counts.values())} printed numbers: {listed or 'none'}")
-    return 1 if runner.failed else 0
+    return 0
 
 
 def _list(tables: Sequence[PublishedTable], json: bool) -> None:

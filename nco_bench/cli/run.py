@@ -123,9 +123,8 @@ def run(
     lists where they are repeatable, and solvers: solvers = ["lkh3"], data = ["tsp100"], seed = [1, 2]. Its text is kept with
     the records.
     """
-    from nco_bench.cli.output import RunDisplay, print_json
-    from nco_bench.cli.parsing import key_values
-    from nco_bench.cli.tables import console
+    from nco_bench.cli.options import key_values
+    from nco_bench.cli.output import RunDisplay, console, print_json
     from nco_bench.reports.render.terminal import show
     from nco_bench.runs.environment import command_line
     from nco_bench.study import Study

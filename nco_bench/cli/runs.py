@@ -110,9 +110,9 @@ def merge(
     from dataclasses import asdict
 
     from nco_bench.cli.output import print_json, say
-    from nco_bench.runs import folders
+    from nco_bench.runs.merging import merge
 
-    done = folders.merge(sources, results)
+    done = merge(sources, results)
     if json:
         print_json(asdict(done))
         return
@@ -161,9 +161,9 @@ def unpack(
     from dataclasses import asdict
 
     from nco_bench.cli.output import print_json, say
-    from nco_bench.runs import folders
+    from nco_bench.runs.merging import merge
 
-    done = folders.merge(sources, results, unpack=True)
+    done = merge(sources, results, unpack=True)
     if json:
         print_json(asdict(done))
         return
@@ -182,12 +182,12 @@ def export(
     """Write records to a CSV or Parquet file, a row per instance and repeat, with their facts and the gap to the best
     reference known now.
     """
-    from nco_bench import api
+    from nco_bench import stored
     from nco_bench.cli.output import print_json, say
     from nco_bench.reports.frame import tidy
 
     tidy.check(out)
-    records = api.records(data=data or (), solver=solver or (), results=results, instances=instances)
+    records = stored.records(data=data or (), solver=solver or (), results=results, instances=instances)
     tidy.write(records, out)
     if json:
         print_json({"path": str(out), "rows": len(records), "columns": list(records.columns)})

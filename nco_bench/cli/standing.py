@@ -16,15 +16,23 @@ def standing(
     json: bool,
     results: Path,
     instances: Path,
+    solvers: tuple[Sequence[str], Sequence[str]],
+    limit: int | None = None,
 ) -> int:
-    """Print how tables stand by stored records, or answer open cells within a budget."""
+    """Print how tables stand by stored records, or answer open cells within a budget.
+
+    `solvers` are those whose numbers are kept, all if there are none, and those whose numbers are left out;
+    `limit` is how many instances a run solves at most.
+    """
     from nco_bench.cli.output import print_json
     from nco_bench.datasets.load import Places
-    from nco_bench.papers.standing import document, standings
+    from nco_bench.papers.standing import at_most, document, of_solvers, standings
     from nco_bench.papers.stored import stored_in
 
     places = Places.from_environment(instances)
-    found = standings(tables, stored_in(_folders(results), places.instances))
+    found = of_solvers(standings(tables, stored_in(folders_of(results), places.instances)), *solvers)
+    if limit is not None:
+        found = at_most(found, limit)
     if fill:
         return _fill(found, budget, results, places, json)
     if json:
@@ -34,8 +42,8 @@ def standing(
     return 0
 
 
-def _folders(results: Path) -> list[Path]:
-    """The folder of all runs; where none was named, every folder beside it."""
+def folders_of(results: Path) -> list[Path]:
+    """Return the folder of all runs; where none was named, every folder beside it."""
     from nco_bench.cli.options import DEFAULT_RESULTS
 
     if results != DEFAULT_RESULTS or not results.parent.is_dir():
@@ -76,13 +84,13 @@ SHOWN = 20
 
 
 def _fill(found: object, budget: str | None, results: Path, places: object, json: bool) -> int:
+    from nco_bench.cli.options import parse_duration
     from nco_bench.cli.output import print_json, say
-    from nco_bench.cli.parsing import parse_duration
     from nco_bench.errors import BadInputError
     from nco_bench.papers.filling import fill
     from nco_bench.papers.running import Runner
+    from nco_bench.runs.display import QuietDisplay
     from nco_bench.runs.environment import command_line
-    from nco_bench.runs.relay import QuietDisplay
 
     seconds = parse_duration(budget)
     if seconds is None:

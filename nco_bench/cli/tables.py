@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nco_bench.cli.output import console
+
 WHOLE = 20
 """Columns up to this wide are never wrapped, so that a name or a number stays in one piece."""
-
-
-def console() -> Console:
-    """Return a console for stdout; wide where the output is no terminal, so that nothing is cut."""
-    out = Console()
-    return out if out.is_terminal else Console(width=200)
 
 
 def print_objects(objects: Sequence[dict[str, Any]]) -> None:

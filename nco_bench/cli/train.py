@@ -101,8 +101,8 @@ def train(
     With --executor slurm a job trains it, or a job per network of a campaign; 'runs status --results FOLDER' of the weights
     shows it. A job that is preempted or reaches its time limit goes on in the next; --budget is the time of all together.
     """
+    from nco_bench.cli.options import key_values, parse_duration
     from nco_bench.cli.output import print_json, say
-    from nco_bench.cli.parsing import key_values, parse_duration
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
     from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm

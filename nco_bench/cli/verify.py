@@ -16,10 +16,10 @@ def verify(
     json: Json = False,
 ) -> int:
     """Score stored solutions again and check every hash; status 1 if something does not hold."""
-    from nco_bench import api
+    from nco_bench import stored
     from nco_bench.cli.output import print_json, say
 
-    checked = api.verify(runs or (), results=results, instances=instances)
+    checked = stored.verify(runs or (), results=results, instances=instances)
     if json:
         findings = [{"run": f.run, "place": f.place, "problem": f.problem} for f in checked.findings]
         print_json(

@@ -24,7 +24,7 @@ def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> Non
 def verify(json: Json = False) -> int:
     """Check every weights file against its manifest; status 1 if one differs."""
     from nco_bench.cli.output import print_json, say
-    from nco_bench.weights.store import verify_all
+    from nco_bench.weights.shelf import verify_all
 
     checked = verify_all()
     if json:
@@ -89,13 +89,13 @@ def show(
     from nco_bench.cards import official_weights
     from nco_bench.cli.output import print_json
     from nco_bench.cli.tables import print_object
-    from nco_bench.weights.choice import at_hand
+    from nco_bench.weights.choice import at_hand, before_pull
     from nco_bench.weights.exporting import describe, find
     from nco_bench.weights.manifest import as_dict
 
     official = official_weights().get(name)
     if official is not None and not at_hand(name):
-        facts = official.facts()
+        facts = before_pull(official)
         print_json(facts) if json else print_object(facts)
         return
     file = find(name)

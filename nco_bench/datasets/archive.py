@@ -18,8 +18,7 @@ from typing import IO, Any, cast
 
 from nco_bench.datasets.formats.reading import refuse_swollen
 from nco_bench.datasets.sites import MAX_FILE_BYTES, SourceUnreachableError, plain
-from nco_bench.errors import BadInputError, NcoBenchError
-from nco_bench.shown import shown
+from nco_bench.errors import BadInputError, NcoBenchError, shown
 
 MAX_ARCHIVE_BYTES = 2 << 30
 """Limit for the whole, uncompressed; TSPLIB's has 20 MiB."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -165,12 +165,23 @@ def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
 
 def instance_sha256(instance: Instance) -> str:
     """Return the first 16 hex digits of the content hash of one instance."""
-    return hashlib.sha256(f"{instance.problem}\n1\n".encode() + _content(instance)).hexdigest()[:16]
+    digest = hashlib.sha256(f"{instance.problem}\n1\n".encode())
+    digest.update(_content(instance))
+    return digest.hexdigest()[:16]
 
 
 def _content(instance: Instance) -> bytes:
     parts = [f"{instance.convention}\n".encode()]
     for key, array in sorted(instance.arrays().items()):
-        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        parts += (f"{key} {little.dtype.str} {little.shape}\n".encode(), little.tobytes())
+        kind = array.dtype.str
+        if kind[0] == ">" or not array.shape:
+            array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            kind = array.dtype.str
+        parts += (_head(key, kind, array.shape), array.tobytes())
     return b"".join(parts)
+
+
+@lru_cache(1024)
+def _head(key: str, kind: str, shape: tuple[int, ...]) -> bytes:
+    """Return what stands before an array's bytes; the same for all instances of one size, so made once."""
+    return f"{key} {kind} {shape}\n".encode()

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.datasets.formats.reading import read_npz
-from nco_bench.datasets.identity import whole_of_set
-from nco_bench.errors import BadInputError
+from nco_bench.datasets.names import whole_of_set
+from nco_bench.errors import BadInputError, shown
 from nco_bench.seals import seal_of
-from nco_bench.shown import shown
 
 LOCK_SECONDS = 120.0
 """How long a writer waits for another."""
@@ -92,7 +90,7 @@ def costs_at(whole: str, sha256s: Collection[str], instances_dir: Path) -> dict[
     Parameters
     ----------
     whole
-        Identity of the set that the places are in, see `nco_bench.datasets.identity`.
+        Identity of the set that the places are in, see `nco_bench.datasets.names`.
     sha256s
         Content hashes of the sets that are its beginning, for ledgers of before.
     instances_dir
@@ -248,6 +246,8 @@ def old_rows(sha256: str, instances_dir: Path) -> dict[int, Row]:
     path = instances_dir / "ledger" / f"{sha256[:16]}.npz"
     if not path.is_file():
         return {}
+    from nco_bench.datasets.formats.reading import read_npz
+
     arrays = read_npz(path)
     try:
         return _rows(arrays, sha256, path)

@@ -18,12 +18,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate_spec
 from nco_bench.datasets.names import TASKS, GenerationSpec, examples, generated_aliases, parse_generated
-from nco_bench.datasets.places import Places
-from nco_bench.datasets.storage import load_saved
+from nco_bench.datasets.places import Places, has_ledger
 from nco_bench.errors import BadInputError, UnknownNameError
 
 OWN_FORMAT = "nco-bench"
@@ -40,6 +38,10 @@ def load_dataset(name: str, places: Places) -> Dataset:
         When what answers is damaged or makes no sense.
     """
     dataset = _find(name, places)
+    if not has_ledger(places.instances):
+        return dataset
+    from nco_bench.datasets import ledger
+
     return ledger.load(dataset, places.instances)
 
 
@@ -76,6 +78,7 @@ def _published(name: str, places: Places) -> Dataset:
 def load_path(path: Path) -> Dataset:
     """Read a file: our own npz (with its manifest beside it), or any format of `nco_bench.datasets.formats`."""
     from nco_bench.datasets import formats
+    from nco_bench.datasets.storage import load_saved
 
     if path.suffix == ".npz" and (_has_manifest(path) or formats.detect(path) == OWN_FORMAT):
         return load_saved(path)
@@ -108,6 +111,8 @@ def _generated(spec: GenerationSpec, instances: Path) -> Dataset:
 
 def _load_stored(path: Path) -> Dataset:
     """Read a stored set; its name, version and content must be what the name of its file stands for."""
+    from nco_bench.datasets.storage import load_saved
+
     dataset = load_saved(path)
     spec = parse_generated(_name_of(path))
     assert spec is not None
@@ -134,6 +139,8 @@ def _beginning(dataset: Dataset, spec: GenerationSpec) -> Dataset:
 
 def _with_references_of(dataset: Dataset, other: Dataset) -> Dataset:
     """Lay the references of another set of the same stream over a set's own; the better one counts."""
+    from nco_bench.datasets import ledger
+
     shared = min(len(dataset), len(other))
     merged = [
         mine if new is None else ledger.better(mine, new, dataset.problem)

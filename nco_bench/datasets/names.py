@@ -6,7 +6,9 @@ then the distribution with its parameters, the problem's parameters, seed and co
 left out of the canonical name, but CVRP's capacity never is: papers differ in it for the same n.
 
 The default count is the literature's, so ``tsp100`` is 10,000 instances wherever and whenever it is read, whatever lies in
-the instances folder; a set of 16 is called ``tsp100:count=16``, and is the first 16 of them.
+the instances folder; a set of 16 is called ``tsp100:count=16``, and is the first 16 of them: every instance has a random
+stream of its own. So a record or a reference of one set is one of the other (`whole_of`); a set from elsewhere is nothing
+but its content.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from nco_bench.datasets.generators import GENERATORS, generator
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.settings import pairs, parse
+
+if TYPE_CHECKING:
+    from nco_bench.datasets.dataset import Dataset
 
 DEFAULT_SEED = 1234
 """Kool et al.'s test seed, kept as the default."""
@@ -273,3 +279,54 @@ def generated_aliases() -> tuple[str, ...]:
         for problem in kool.SHORT_NAMES
         for n in kool.SIZES
     )
+
+
+FAMILIES = {"nco-bench": "nco-bench", "nco-bench tasks": "tasks", "kool": "kool"}
+"""Generator, as a set's origin names it, to the family of names that it makes."""
+
+
+@lru_cache(maxsize=4096)
+def whole_of(name: str, generator: str, version: str, sha256: str) -> str:
+    """Return what a set has in common with all sets that begin as it does, and with no others.
+
+    Parameters
+    ----------
+    name
+        Of the set.
+    generator, version
+        Of its origin; another version of a generator may give other instances under the same name.
+    sha256
+        Content hash of the set.
+
+    Returns
+    -------
+    str
+        Generator, version and name without its count; the content hash of a set that no generator made.
+    """
+    stream = stream_of(name, generator)
+    return sha256 if stream is None else f"{generator} {version} {stream[0]}"
+
+
+def whole_of_set(dataset: Dataset) -> str:
+    """Return the identity of the longest set that a dataset is the beginning of."""
+    return whole_of(dataset.name, dataset.origin.generator, dataset.origin.version, dataset.sha256)
+
+
+@lru_cache(maxsize=4096)
+def stream_of(name: str, generator: str | None = None) -> tuple[str, int] | None:
+    """Return a generated set's name without its count, and its count; None for another set.
+
+    Parameters
+    ----------
+    name
+        Of the set.
+    generator
+        That made it, as its origin says: a file may bear the name of a generated set and hold another one.
+    """
+    try:
+        spec = parse_generated(name)
+    except (BadInputError, UnknownNameError):
+        return None
+    if spec is None or (generator is not None and FAMILIES.get(generator) != spec.family):
+        return None
+    return spec.stream, spec.count

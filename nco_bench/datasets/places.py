@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def has_ledger(instances: Path) -> bool:
+    """Whether references were ever stored in a folder of datasets; where not, nobody loads what reads them."""
+    return (instances / "ledger").is_dir()
+
+
 @dataclass(frozen=True)
 class Places:
     """Where datasets are looked for.

@@ -12,27 +12,19 @@ parent: by ``PR_SET_PDEATHSIG`` on Linux, and everywhere by SIGIO on a pipe whos
 
 from __future__ import annotations
 
-import os
 import pickle
-import shutil
-import signal
-import socket
 import struct
 import subprocess
-import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Literal
 
 from nco_bench.errors import SolverFailedError
 from nco_bench.isolation.clock import Patience
-from nco_bench.isolation.main import FLUSH_SECONDS, describe_exit, log_tail, serve
+from nco_bench.isolation.main import FLUSH_SECONDS, describe_exit, log_tail
 from nco_bench.isolation.outcomes import Failure, Outcome, Progress
-from nco_bench.isolation.start import Process, fork, may_fork, spawn
+from nco_bench.isolation.start import Process, clean_up, kill_group, launched, temporary_folder
 from nco_bench.isolation.transport import (
     framed,
     pack_instances,
@@ -45,8 +37,6 @@ from nco_bench.isolation.work import Ahead, Chunk, Limits, Steps, Work, next_chu
 from nco_bench.problems import Instance
 
 START_SECONDS = 300.0
-SEND_BUFFER_BYTES = 2**20
-"""Asked for; the system may give less. What does not fit is sent when the child has answered."""
 
 
 class _Died(Exception):
@@ -109,7 +99,7 @@ class ChildProcess:
         except OSError as error:
             raise SolverFailedError(
                 f"{self._start_message[0]} does not start: no child process or no folder for it in "
-                f"{_temporary_folder()} ({error.strerror or error}); TMPDIR names another folder."
+                f"{temporary_folder()} ({error.strerror or error}); TMPDIR names another folder."
             ) from error
         except _Died as died:
             self.close()
@@ -291,23 +281,9 @@ class ChildProcess:
         return None
 
     def _launch(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="nco-bench-"))
-        (folder / "index").write_bytes(struct.pack("<q", 0))
-        ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        lifeline_read, lifeline_write = os.pipe()
-        ends = theirs.fileno(), lifeline_read
-        arguments = (*ends, os.getpid(), threading.current_thread() is threading.main_thread())
-        process = fork(lambda: serve(*arguments), folder, ends) if self._forks and may_fork() else None
-        if process is None:
-            code = f"from nco_bench.isolation.main import serve; serve{arguments}"
-            process = spawn(code, folder, ends)
+        process, self._connection, lifeline, self._folder = launched(fork_it=self._forks)
         self._process = process
-        theirs.close()
-        os.close(lifeline_read)
-        self._folder = folder
-        self._connection = Connection(ours.detach())
-        self._free = weakref.finalize(self, _clean_up, process, self._connection, lifeline_write, folder)
+        self._free = weakref.finalize(self, clean_up, process, self._connection, lifeline, self._folder)
         self._deliver(framed(self._start_message))
 
     def _deliver(self, message: bytes) -> float:
@@ -353,7 +329,7 @@ class ChildProcess:
         """Kill the child without waiting for its end, which takes milliseconds; `close` waits."""
         if self._process is not None:
             self._dismissed = True
-            _kill(self._process)
+            kill_group(self._process)
 
     def close(self) -> None:
         """Kill the child and all that it started; the next `start` makes a new one."""
@@ -362,22 +338,3 @@ class ChildProcess:
         if self._process is not None:
             self._process = None
             self._free()
-
-
-def _temporary_folder() -> str:
-    return tempfile.tempdir or os.environ.get("TMPDIR", "the temporary folder")
-
-
-def _kill(process: Process) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
-
-
-def _clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:
-    _kill(process)
-    process.wait()
-    connection.close()
-    os.close(lifeline)
-    shutil.rmtree(folder, ignore_errors=True)

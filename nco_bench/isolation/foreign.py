@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from nco_bench.errors import BadInputError, SolverFailedError
+from nco_bench.isolation import guarded
 from nco_bench.isolation.clock import Patience
-from nco_bench.isolation.guard import guarded
 from nco_bench.isolation.main import describe_exit, log_tail
 from nco_bench.isolation.outcomes import Failure, Outcome, Solved
 from nco_bench.isolation.start import Process, spawn

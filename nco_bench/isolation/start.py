@@ -16,23 +16,32 @@ import faulthandler
 import gc
 import os
 import select
+import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from nco_bench.interrupts import OF_A_JOB, interrupts_held, warnings_held
+from nco_bench.isolation.main import serve
 
 HOLD_THREADS_OR_DEVICES = frozenset({"torch", "jax", "tensorflow", "cupy", "numba.cuda", "ray", "mpi4py"})
 """Modules after whose import this process is not forked."""
 
 LARGEST_FORKED_BYTES = 2**30
 """Above this resident size copying the page tables, and pages when either side writes, costs more than it saves."""
+
+SEND_BUFFER_BYTES = 2**20
+"""Asked for; the system may give less. What does not fit is sent when the child has answered."""
 
 PF_EXITING = 0x4
 """The kernel's flag of a thread that has begun to end."""
@@ -218,3 +227,49 @@ def _runs(task: Path) -> bool:
     except OSError:
         return False
     return not int(flags) & PF_EXITING
+
+
+def launched(*, fork_it: bool) -> tuple[Process, Connection, int, Path]:
+    """Start a child that serves; return it, our end of its connection and of its lifeline, and its folder.
+
+    Parameters
+    ----------
+    fork_it
+        Whether it may be a fork of this process, where that is safe.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="nco-bench-"))
+    (folder / "index").write_bytes(struct.pack("<q", 0))
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    lifeline_read, lifeline_write = os.pipe()
+    ends = theirs.fileno(), lifeline_read
+    arguments = (*ends, os.getpid(), threading.current_thread() is threading.main_thread())
+    process = fork(lambda: serve(*arguments), folder, ends) if fork_it and may_fork() else None
+    if process is None:
+        code = f"from nco_bench.isolation.main import serve; serve{arguments}"
+        process = spawn(code, folder, ends)
+    theirs.close()
+    os.close(lifeline_read)
+    return process, Connection(ours.detach()), lifeline_write, folder
+
+
+def temporary_folder() -> str:
+    """Return where the folders of children are made, for messages."""
+    return tempfile.tempdir or os.environ.get("TMPDIR", "the temporary folder")
+
+
+def kill_group(process: Process) -> None:
+    """Kill a child and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+
+
+def clean_up(process: Process, connection: Connection, lifeline: int, folder: Path) -> None:
+    """Kill a child, wait for its end, and remove what it had."""
+    kill_group(process)
+    process.wait()
+    connection.close()
+    os.close(lifeline)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -55,9 +55,11 @@ class SelfAttention(nn.Module):
         """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` (1: plain attention) and `real` as in `attend`."""
         return self.out(self._mixed(x, scale, real))
 
-    def added(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
-        """Return ``x + self(x, scale, real)``; `x` itself is overwritten where `works_in_place`."""
-        return add_linear(x, self._mixed(x, scale, real), self.out)
+    def added(
+        self, x: Tensor, scale: float | Tensor, real: Tensor | None = None, factor: float | Tensor = 1.0
+    ) -> Tensor:
+        """Return ``x + factor * self(x, scale, real)``; `x` itself is overwritten where `works_in_place`."""
+        return add_linear(x, self._mixed(x, scale, real), self.out, factor)
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         batch, tokens, _ = x.shape
@@ -95,9 +97,9 @@ class FeedForward(nn.Module):
 def hidden_values(x: Tensor, inner: nn.Linear, gelu: bool = False) -> Tensor:
     """Return the activations between the two maps of a feed-forward block."""
     hidden = inner(x)
-    if gelu:
-        return F.gelu(hidden)
-    return F.relu(hidden) if torch.is_grad_enabled() else F.relu_(hidden)
+    if torch.is_grad_enabled():
+        return F.gelu(hidden) if gelu else F.relu(hidden)
+    return torch.ops.aten.gelu_(hidden) if gelu else F.relu_(hidden)
 
 
 def add_feed_forward(
@@ -160,14 +162,15 @@ def works_in_place(x: Tensor) -> bool:
     return on_cpu(x.device) and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear) -> Tensor:
-    """Return ``x + linear(inputs)``, ``(B, T, W)``; `x` itself, overwritten, where `works_in_place`."""
+def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:
+    """Return ``x + factor * linear(inputs)``, ``(B, T, W)``; `x` itself, overwritten, where `works_in_place`."""
     if not works_in_place(x) or not x.is_contiguous():
-        return x + linear(inputs)
-    rows = x.view(-1, x.shape[-1])
+        change = linear(inputs)
+        return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
+    rows, alpha = x.view(-1, x.shape[-1]), float(factor)
     if linear.bias is not None:
-        rows.add_(linear.bias)
-    rows.addmm_(inputs.reshape(-1, inputs.shape[-1]), linear.weight.T)
+        rows.add_(linear.bias, alpha=alpha)
+    rows.addmm_(inputs.reshape(-1, inputs.shape[-1]), linear.weight.T, alpha=alpha)
     return x
 
 

@@ -24,11 +24,12 @@ from nco_bench.papers.judging import FULL_SHARE, Verdict, judge_computed
 from nco_bench.papers.published import PublishedTable
 from nco_bench.papers.representations import LAST_RANK, long_sightedness
 from nco_bench.reports.figures.networks import wilson
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.references import ReferenceRun, compute_references
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.solvers.stepwise.policy import RoutingNodes
 from nco_bench.weights.choice import find
-from nco_bench.weights.store import WeightsFile, list_weights, load_into
+from nco_bench.weights.shelf import list_weights
+from nco_bench.weights.store import WeightsFile, load_into
 
 FloatArray = NDArray[np.float64]
 LED = {"smoke": 0, "cpu": 1000, "full": 1000}

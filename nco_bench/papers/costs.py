@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 
 from nco_bench.cards import cards
-from nco_bench.datasets.identity import stream_of
 from nco_bench.datasets.libraries import select
-from nco_bench.datasets.names import parse_generated
+from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.stored import Stored, configuration
@@ -23,8 +22,8 @@ RULE = (
     "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
     f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with those of references "
     "that are not there; without records of the decoding those of the solver's other decodings, by the tours each makes (an "
-    "iteration of RRC or PRC is one of at most 1,000 nodes); without records of the solver the middle one of its family; a "
-    "time limit bounds it"
+    "iteration of RRC is one of at most 1,000 nodes, of PRC as many of these as the tour has); without records of the "
+    "solver the middle one of its family; a time limit bounds it"
 )
 LONGEST_PART = 1000
 """Nodes that an iteration of RRC or PRC solves again, at most."""
@@ -136,6 +135,9 @@ def _work(decoding: str, n: float, power: float) -> float:
     """Work of one decoding, in units of a tour of one node."""
     found = _TOURS.match(decoding)
     tours = max(1, int(found[1])) if found else 1
-    if decoding.startswith(("rrc", "prc")):
-        return n**power + tours * min(n, LONGEST_PART) ** power
+    part = min(n, LONGEST_PART) ** power
+    if decoding.startswith("rrc"):
+        return n**power + tours * part
+    if decoding.startswith("prc"):  # all parts of the tour at a time
+        return n**power + tours * max(1.0, n / LONGEST_PART) * part
     return float(tours * n**power)

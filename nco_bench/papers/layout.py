@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.papers.reproducing import Entry, Reproduction
+from nco_bench.papers.entries import Entry, Reproduction
 from nco_bench.papers.tables import (
     SYMBOLS,
     caption,

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nco_bench.papers.courses import shortened
 from nco_bench.reports.frame.aggregate import gap_of_means, mean_by, summarise
 from nco_bench.reports.frame.best_known import gap_percents
 from nco_bench.reports.frame.load import OK, Group, ResultFrame
 from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
-from nco_bench.reports.frame.summary import hardware
-from nco_bench.reports.frame.training_set import calibrated_on_test, distribution_label, trained_on_test
+from nco_bench.reports.frame.summary import calibrated_on_test, distribution_label, hardware, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell
 
 BOOTSTRAP_FROM = 30
@@ -70,6 +70,8 @@ class Measured:
         What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
     other_gap
         The same gap read the other way: the ratio of means beside the mean of gaps, or that beside the ratio.
+    course
+        Where it was read off the course of a longer search, which.
     """
 
     value: float | None
@@ -85,6 +87,7 @@ class Measured:
     calibrated_on_test: bool = False
     busy: str = ""
     other_gap: Measured | None = None
+    course: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,12 @@ class Records:
         facts = replace(group.cell, dataset=cell.dataset, dataset_sha256=cell.dataset_sha256)
         return replace(group, cell=facts)
 
-    def part(self, cell: Cell, count: int, repeats: int) -> pd.DataFrame:
-        """Records of a cell's first `count` instances and `repeats` repeats."""
+    def part(self, cell: Cell, count: int, repeats: int, iterations: int | None = None) -> pd.DataFrame:
+        """Records of a cell's first `count` instances and `repeats` repeats; of a search perhaps after fewer iterations."""
         records = self._by_group[self._code(cell)]
         first = records["instance"].to_numpy() < count
-        return records[first & (records["repeat"].to_numpy() < repeats)]
+        found = records[first & (records["repeat"].to_numpy() < repeats)]
+        return found if iterations is None else shortened(found, self.frame.runs, iterations)
 
     def measure(
         self,
@@ -132,6 +136,7 @@ class Records:
         count: int,
         repeats: int,
         reference: Cell | float | None = None,
+        iterations: int | None = None,
     ) -> Measured:
         """Read one metric of a cell.
 
@@ -144,8 +149,10 @@ class Records:
         reference
             Cell of the solver whose costs are the reference, where the dataset has none; or the mean cost that a gap of
             means is to, whatever the dataset has.
+        iterations
+            Of a search that the cell's is the longer one of, for metrics in `nco_bench.papers.courses.OF_COURSES`.
         """
-        part = self.part(cell, count, repeats)
+        part = self.part(cell, count, repeats, iterations)
         columns = _columns(part, cell)
         if isinstance(reference, float):
             whole = not np.isnan(columns.cost).any()  # the mean of a set says nothing of a part of it
@@ -169,6 +176,9 @@ class Records:
             trained_on_test=trained_on_test(group, sizes),
             calibrated_on_test=calibrated_on_test(group, sizes),
             busy=busy(group.environments),
+            course=""
+            if iterations is None
+            else f"where {cell.decoding} stands after {iterations} iterations",
         )
         other = OTHER_GAP.get(metric)
         if other is None or value is None or isinstance(reference, float):  # a mean alone has one gap to it

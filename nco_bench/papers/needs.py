@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nco_bench.datasets.identity import stream_of
 from nco_bench.datasets.libraries import select
+from nco_bench.datasets.names import stream_of
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.reproducing import problem_of
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from nco_bench import __version__
 from nco_bench.errors import NcoBenchError
+from nco_bench.papers.entries import Reproduction
 from nco_bench.papers.judging import Verdict
 from nco_bench.papers.kept import RUNS_NETWORKS, as_document, from_document
 from nco_bench.papers.preset import Preset, load_preset
 from nco_bench.papers.published import PublishedTable, load_table
-from nco_bench.papers.reproducing import Reproduction, plan, reproduce
+from nco_bench.papers.reproducing import plan, reproduce
 from nco_bench.papers.running import Computed, Job, Outcome, Runner, compute_numbers, refused, solver_missing
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.running import announce

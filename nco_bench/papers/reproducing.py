@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
-from nco_bench.papers.judging import Verdict, judge, judge_computed
-from nco_bench.papers.measuring import Measured, Records
+from nco_bench.papers.entries import Entry, Reproduction, computed_entry, in_printed_unit, noted, without
+from nco_bench.papers.judging import Verdict, judge
+from nco_bench.papers.measuring import Records
 from nco_bench.papers.preset import (
     SCALES,
     CellPreset,
@@ -31,46 +31,6 @@ from nco_bench.papers.running import (
     weights_at_hand,
 )
 from nco_bench.reports.frame.load import load_frame
-
-SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One printed number beside ours.
-
-    Attributes
-    ----------
-    cell, preset
-        What is printed, and how ours is got.
-    value, low, high
-        Ours and its 95 % interval, in the printed unit; None where there is none.
-    verdict
-        Status and reason.
-    measured
-        What the number was read from, or None.
-    reading
-        Name of the reading of the paper that this is, where it is not the first; the cell's row ends with it.
-    """
-
-    cell: PublishedCell
-    preset: CellPreset
-    value: float | None
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    measured: Measured | None = None
-    reading: str = ""
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """A published table with our numbers."""
-
-    table: PublishedTable
-    scale: str
-    entries: tuple[Entry, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -191,24 +151,6 @@ def _sheet(table: PublishedTable, scale: str, runner: Runner) -> _Sheet:
         for slots in others.values():
             sheet.slots += slots
     return sheet
-
-
-def computed_entry(cell: PublishedCell, preset: CellPreset, computed: Computed | Verdict) -> Entry:
-    """Return the entry of a cell whose table a function computed."""
-    if isinstance(computed, Verdict):
-        return Entry(cell, preset, None, None, None, computed)
-    value = computed.get((cell.row, cell.column))
-    if value is None:
-        return without(cell, preset, "not run", "not known to the function that computes this table")
-    if isinstance(value, Verdict):
-        return Entry(cell, preset, None, None, None, value)
-    number, verdict = value if isinstance(value, tuple) else (value, judge_computed(cell, value))
-    return Entry(cell, preset, number, None, None, noted(verdict, preset))
-
-
-def without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -> Entry:
-    """Return the entry of a cell without a number of ours."""
-    return Entry(cell, preset, None, None, None, Verdict(status, reason))
 
 
 def answer(preset: CellPreset, runner: Runner) -> str:
@@ -333,33 +275,3 @@ def _mean_entry(slot: _Mean, parts: Sequence[Entry]) -> Entry:
     verdict = parts[0].verdict
     said = replace(verdict, reason=f"mean over {len(parts)} datasets; {verdict.reason}")
     return Entry(slot.cell, slot.preset, sum(values) / len(values), None, None, said, whole, slot.reading)
-
-
-def noted(verdict: Verdict, preset: CellPreset) -> Verdict:
-    """Add the preset's note to the reason."""
-    return replace(verdict, reason=f"{verdict.reason}; {preset.note}") if preset.note else verdict
-
-
-def in_printed_unit(measured: Measured, preset: CellPreset, cell: PublishedCell) -> Measured:
-    """Turn seconds per instance into what is printed: a total of `printed_count` instances, in the printed unit."""
-    if preset.metric not in ("seconds", "latency"):
-        return measured
-    factor = max(1, preset.printed_count) / SECONDS.get(cell.unit, 1.0)
-
-    def scaled(value: float | None) -> float | None:
-        return None if value is None else value * factor
-
-    return replace(
-        measured, value=scaled(measured.value), low=scaled(measured.low), high=scaled(measured.high)
-    )
-
-
-def count_statuses(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
-    """Count the printed numbers of each status by the first reading, in the order of first occurrence."""
-    counts: dict[str, int] = {}
-    for reproduction in reproductions:
-        for entry in reproduction.entries:
-            if entry.reading:
-                continue
-            counts[entry.verdict.status] = counts.get(entry.verdict.status, 0) + 1
-    return counts

@@ -15,9 +15,10 @@ from nco_bench.papers.judging import Verdict
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, keep, kept
 from nco_bench.papers.preset import CellPreset, Preset
 from nco_bench.papers.published import PublishedTable
+from nco_bench.runs.display import Display
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import RunRequest
-from nco_bench.runs.runner import Display, run
+from nco_bench.runs.runner import run
 
 
 @dataclass(frozen=True)

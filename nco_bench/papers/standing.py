@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import Any
 
-from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.names import stream_of
+from nco_bench.errors import UnknownNameError
 from nco_bench.papers.costs import Cost, Costs
-from nco_bench.papers.judging import ENOUGH, judge
+from nco_bench.papers.entries import Entry, computed_entry, in_printed_unit, noted, without
+from nco_bench.papers.judging import ENOUGH, Verdict, judge
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
 from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, weights_needed
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
-from nco_bench.papers.reproducing import (
-    Entry,
-    Verdict,
-    computed_entry,
-    in_printed_unit,
-    noted,
-    without,
-)
 from nco_bench.papers.running import compute_numbers, solver_missing
 from nco_bench.papers.stored import Stored
 
@@ -65,6 +61,11 @@ class Standing:
         """Whether a run here can answer it."""
         return self.entry.verdict.status in ("not run", "too long") and self.instances > 0
 
+    @property
+    def solver(self) -> str:
+        """Registry name of the solver that answers it; empty where none does."""
+        return self.entry.preset.solver.partition(":")[0]
+
     def as_dict(self) -> dict[str, Any]:
         """Return what ``reproduce --status --json`` lists of an open cell."""
         cell, preset = self.entry.cell, self.entry.preset
@@ -76,16 +77,61 @@ class Standing:
         }  # fmt: skip
 
 
-def standings(tables: Sequence[PublishedTable], stored: Stored) -> list[Standing]:
+def standings(
+    tables: Sequence[PublishedTable], stored: Stored, *, readings: bool = False, anywhere: bool = False
+) -> list[Standing]:
     """Return how every printed number of some tables stands; nothing is run and nothing written.
+
+    Parameters
+    ----------
+    tables
+        From `nco_bench.papers.reproducing.tables_of`.
+    stored
+        The records.
+    readings
+        Whether other readings of a paper stand below their rows, as in a reproduced table.
+    anywhere
+        Whether to pass over what is not installed on this machine, so that records say the same everywhere.
 
     Raises
     ------
     BadInputError
         For a preset that leaves a printed number out.
     """
-    costs = Costs(stored)
-    return [standing for table in tables for standing in _of_table(table, stored, costs)]
+    view = _View(stored, Costs(stored), anywhere)
+    return [standing for table in tables for standing in _of_table(table, view, readings)]
+
+
+def of_solvers(found: Sequence[Standing], only: Sequence[str], skip: Sequence[str]) -> list[Standing]:
+    """Keep the numbers of some solvers, or leave those of some out; ``*`` in a name stands for anything.
+
+    Raises
+    ------
+    UnknownNameError
+        For a name that fits no solver of these numbers.
+    """
+    names = dict.fromkeys(one.solver for one in found if one.solver)
+    for pattern in (*only, *skip):
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UnknownNameError("solver of these tables", pattern, names)
+
+    def wanted(name: str) -> bool:
+        asked = not only or any(fnmatchcase(name, pattern) for pattern in only)
+        return asked and not any(fnmatchcase(name, pattern) for pattern in skip)
+
+    return [one for one in found if wanted(one.solver)]
+
+
+def at_most(found: Sequence[Standing], limit: int) -> list[Standing]:
+    """Let runs solve no more than so many instances, and cost as much less; a number that needs the whole set stays."""
+    return [
+        replace(
+            one, instances=limit, seconds=None if one.seconds is None else one.seconds * limit / one.instances
+        )
+        if one.instances > limit and not one.entry.preset.reference_mean
+        else one
+        for one in found
+    ]
 
 
 def document(found: Sequence[Standing]) -> dict[str, list[dict[str, Any]]]:
@@ -110,27 +156,46 @@ def cheapest_first(found: Sequence[Standing]) -> list[Standing]:
     return sorted(left, key=place)
 
 
-def _of_table(table: PublishedTable, stored: Stored, costs: Costs) -> list[Standing]:
+@dataclass(frozen=True)
+class _View:
+    """Where numbers are looked up, and whether what is not installed here counts."""
+
+    stored: Stored
+    costs: Costs
+    anywhere: bool
+
+
+def _of_table(table: PublishedTable, view: _View, readings: bool) -> Iterator[Standing]:
     preset = load_preset(table.paper, table.number)
     computed: dict[str, Computed | Verdict] = {}
-    return [_of_cell(table, preset, cell, stored, costs, computed) for cell in numeric_cells(table)]
+    for _, row in groupby(numeric_cells(table), key=lambda cell: cell.row):
+        others: dict[str, list[Standing]] = {}
+        for cell in row:
+            ways = {scale: with_print(preset, table, cell, scale) for scale in SCALES}
+            yield _of_cell(table, preset, cell, ways, view, computed)
+            for name in ways["full"].readings if readings else ():
+                read = {scale: way.readings[name] for scale, way in ways.items() if name in way.readings}
+                one = _of_cell(table, preset, cell, read, view, computed)
+                named = replace(one.entry, cell=replace(cell, row=f"{cell.row} ({name})"), reading=name)
+                others.setdefault(name, []).append(replace(one, entry=named))
+        for below in others.values():
+            yield from below
 
 
 def _of_cell(
-    table: PublishedTable, preset: Preset, cell: PublishedCell, stored: Stored, costs: Costs,
+    table: PublishedTable, preset: Preset, cell: PublishedCell, ways: Mapping[str, CellPreset], view: _View,
     computed: dict[str, Computed | Verdict],
 ) -> Standing:  # fmt: skip
-    ways = {scale: with_print(preset, table, cell, scale) for scale in SCALES}
     found = ways["full"]
     if found.cannot:
         return Standing(table, without(cell, found, found.status, found.cannot), needs=found.cannot)
     if found.compute:
-        return _by_function(table, preset, cell, found, computed, stored)
+        return _by_function(table, preset, cell, found, computed, view.stored)
     for way in _most_first(ways):
-        entry = _stored_entry(cell, way, stored)
+        entry = _stored_entry(cell, way, view.stored)
         if entry is not None:
             return Standing(table, entry)
-    return _open(table, cell, _most_first(ways), stored, costs)
+    return _open(table, cell, _most_first(ways), view)
 
 
 def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
@@ -147,6 +212,9 @@ def _by_function(
         known = next((one for one in ways if one is not None), None)
         if known is not None:
             computed[found.compute] = known
+    needs = weights_needed(found, None) if found.solver and found.compute not in computed else ""
+    if needs:
+        return Standing(table, without(cell, found, "weights missing", "neither shipped nor pulled"), needs)
     if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
         reason = "computed by running the networks; no records of it are stored"
         command = f"nco-bench reproduce {table.paper} --table {table.number} --scale cpu"
@@ -163,7 +231,8 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
         return None
     scaled = [in_printed_unit(one, preset, cell) for one in measured if one is not None]
     first = scaled[0]
-    verdict = noted(judge(cell, preset, first), preset)
+    note = "; ".join(filter(None, (first.course, preset.note)))
+    verdict = noted(judge(cell, preset, first), replace(preset, note=note))
     if len(scaled) > 1:
         values = [one.value for one in scaled if one.value is not None]
         first = replace(
@@ -173,12 +242,10 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
     return Entry(cell, preset, first.value, first.low, first.high, verdict, first)
 
 
-def _open(
-    table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], stored: Stored, costs: Costs
-) -> Standing:
-    preset = ways[0]
+def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], view: _View) -> Standing:
+    preset, stored, costs = ways[0], view.stored, view.costs
     absent = solver_missing(preset.solver)
-    if absent:
+    if absent and not view.anywhere:
         return Standing(table, without(cell, preset, "not run", absent), needs=absent)
     sets = preset.mean_of or preset.data[:1]
     cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]

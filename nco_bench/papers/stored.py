@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nco_bench.cards import cards, weights_owner
-from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.names import stream_of
 from nco_bench.errors import ResultsError
+from nco_bench.papers.courses import OF_COURSES, search_of
 from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
@@ -49,14 +50,35 @@ class Stored:
             group = self._group(preset, name)
             if group is not None:
                 return self._measure(preset, name, group)
+            search = search_of(preset.decoding) if preset.metric in OF_COURSES else None
+            longer = None if search is None else self._longer(preset, name, *search)
+            if search is not None and longer is not None:
+                return self._measure(preset, name, longer, search[1])
         return None
 
-    def _measure(self, preset: CellPreset, name: str, group: Group) -> Measured | None:
+    def _longer(self, preset: CellPreset, name: str, search: str, iterations: int) -> Group | None:
+        """The records of the same search with more iterations, of most instances first: they keep their course."""
+        solver, _, *others = configuration(preset)
+        found = []
+        for one, groups in self._groups.items():
+            known = search_of(one[1])
+            if (
+                (one[0], *one[2:]) == (solver, *others)
+                and known
+                and known[0] == search
+                and known[1] > iterations
+            ):
+                found += [(known[1], group) for group in groups if self._fits(group, preset, name)]
+        return max(found, key=lambda pair: (pair[1].cell.instances, -pair[0]), default=(0, None))[1]
+
+    def _measure(
+        self, preset: CellPreset, name: str, group: Group, iterations: int | None = None
+    ) -> Measured | None:
         assert self._records is not None
         reference: Cell | float | None = None
         if preset.metric == "gap-of-means" and preset.reference_mean:
             reference = preset.reference_mean
-        part = self._records.part(group.cell, preset.count, preset.repeats)
+        part = self._records.part(group.cell, preset.count, preset.repeats, iterations)
         if part.empty or (isinstance(reference, float) and part["instance"].nunique() < preset.count):
             return None  # a part of a set has no gap to the mean of all of it
         lacks = preset.metric in ("gap", "gap-of-means") and part["reference"].isna().any()
@@ -65,14 +87,16 @@ class Stored:
             if other is None:
                 return None
             reference = other.cell
-        return self._records.measure(preset.metric, group.cell, preset.count, preset.repeats, reference)
+        return self._records.measure(
+            preset.metric, group.cell, preset.count, preset.repeats, reference, iterations
+        )
+
+    def _fits(self, group: Group, preset: CellPreset, name: str) -> bool:
+        return _is_of(group, name) and group.cell.seed == preset.seed and _weights_fit(group.cell, preset)
 
     def _group(self, preset: CellPreset, name: str) -> Group | None:
-        fitting = [
-            group
-            for group in self._groups.get(configuration(preset), ())
-            if _is_of(group, name) and group.cell.seed == preset.seed and _weights_fit(group.cell, preset)
-        ]
+        groups = self._groups.get(configuration(preset), ())
+        fitting = [group for group in groups if self._fits(group, preset, name)]
         return max(fitting, key=lambda group: group.cell.instances, default=None)
 
 

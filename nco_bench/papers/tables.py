@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from string import ascii_lowercase
 
+from nco_bench.papers.entries import STORED, Entry, Reproduction, count_statuses
 from nco_bench.papers.judging import HARDWARE_METRICS, SETTING_STATUSES, TOLERANCE
 from nco_bench.papers.measuring import METRICS
 from nco_bench.papers.published import PublishedCell
-from nco_bench.papers.reproducing import Entry, Reproduction, count_statuses
 from nco_bench.reports.tables.table import (
     DASH,
     Column,
@@ -153,7 +153,8 @@ def caption(reproduction: Reproduction, *, counts: bool = True) -> str:
     published = reproduction.table
     statuses = ", ".join(f"{number} {status}" for status, number in count_statuses([reproduction]).items())
     measured = [entry.measured for entry in reproduction.entries if entry.measured is not None]
-    sentences = [f"{published.paper} {published.label} at the {reproduction.scale} scale: {published.title}"]
+    of = "from stored records" if reproduction.scale == STORED else f"at the {reproduction.scale} scale"
+    sentences = [f"{published.paper} {published.label} {of}: {published.title}"]
     if counts:
         printed = sum(not entry.reading for entry in reproduction.entries)
         sentences.append(f"{printed} printed numbers: {statuses}")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nco_bench.errors import ResultsError
 from nco_bench.files import READABLE, write
+from nco_bench.papers.entries import Reproduction
 from nco_bench.papers.layout import laid_out
-from nco_bench.papers.reproducing import Reproduction
 from nco_bench.papers.tables import table_name
 from nco_bench.reports.render import csv as render_csv
 from nco_bench.reports.render import json as render_json

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients
-from nco_bench.solvers.edges.diffusion import nearest_graph, reverse_process, to_scores
+from nco_bench.solvers.edges.diffusion import nearest_graph, reverse_process, time_pairs, to_scores
 from nco_bench.solvers.edges.difusco import (
     AnisotropicLayer,
     Difusco,
@@ -24,7 +24,6 @@ from nco_bench.solvers.edges.difusco import (
     build,
     from_official,
     kept,
-    time_pairs,
     time_waves,
     transition,
     waves,

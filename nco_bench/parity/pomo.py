@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
 from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
+from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 from nco_bench.solvers.stepwise.pomo import Pomo, PomoConfig, build, from_official
 from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
 

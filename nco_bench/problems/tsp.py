@@ -212,7 +212,7 @@ def score_batch(instances: Sequence[TSPInstance], tours: Sequence[Any]) -> NDArr
         return None
     if any(not isinstance(t, np.ndarray) or t.shape != (n,) or t.dtype.kind not in "iu" for t in tours):
         return None
-    table = np.stack(tours)
+    table = np.array(tours)  # all of one shape
     if (np.sort(table, axis=1) != np.arange(n)).any():
         return None
     size = max(1, NODES_AT_ONCE // n)
@@ -225,7 +225,7 @@ def _lengths(
 ) -> NDArray[np.float64]:
     """Return the lengths of feasible tours ``(B, N)`` of instances of one size, with coordinates."""
     n = table.shape[1]
-    coords = np.stack([i.coords for i in instances if i.coords is not None])
+    coords = np.array([i.coords for i in instances if i.coords is not None])
     # All x in one block and all y in another: rules work on them at several times the speed.
     planes = coords.transpose(2, 0, 1).reshape(2, -1)
     places = table + n * np.arange(len(table))[:, None]

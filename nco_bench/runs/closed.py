@@ -22,10 +22,9 @@ from typing import Any
 
 import orjson
 
+from nco_bench.runs.records import SUBMISSIONS
 from nco_bench.seals import is_sealed, seal_line, unseal_line
 
-SUBMISSIONS = "slurm"
-"""Folder of a results folder's submissions."""
 NAME = "runs.jsonl"
 
 
@@ -54,17 +53,16 @@ class Held:
         cells = [[*self.cells[cell], *span] for cell, span in self.spans.items()]
         return b"\n" + seal_line(orjson.dumps({"run": run_id, "cells": cells}) + b"\n")
 
-
-def tell(results: Path, run_id: str, held: Held) -> None:
-    """Say what a closed run holds; where that cannot be written, the run is opened as ever."""
-    if not held.spans.keys() <= held.cells.keys():
-        return
-    with suppress(OSError):
-        handle = os.open(results / SUBMISSIONS / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(handle, held.line(run_id))
-        finally:
-            os.close(handle)
+    def tell(self, results: Path, run_id: str) -> None:
+        """Say what a closed run holds; where that cannot be written, the run is opened as ever."""
+        if not self.spans.keys() <= self.cells.keys():
+            return
+        with suppress(OSError):
+            handle = os.open(results / SUBMISSIONS / NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(handle, self.line(run_id))
+            finally:
+                os.close(handle)
 
 
 def others(results: Path, config_sha256: str, seed: int, instances: range) -> frozenset[str]:

@@ -88,9 +88,11 @@ def package_versions() -> dict[str, str]:
         except OSError:
             continue
         for folder in folders:
+            if not folder.endswith(".dist-info"):
+                continue
             name, _, version = folder.removesuffix(".dist-info").partition("-")
             known = wanted.get(name.lower().replace(".", "_"))
-            if known is not None and version and folder.endswith(".dist-info"):
+            if known is not None and version:
                 found.setdefault(known, version)
     return {name: found[name] for name in PACKAGES if name in found}
 

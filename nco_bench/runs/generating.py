@@ -12,9 +12,9 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, stored_path
 from nco_bench.datasets.storage import load_saved, reference_summary, save_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.runs.display import Display
 from nco_bench.runs.offering import offer
 from nco_bench.runs.references import ReferenceRun, compute_references, merge
-from nco_bench.runs.runner import Display
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Reference
+from nco_bench.errors import shown
 from nco_bench.problems import Instance, Problem
 from nco_bench.runs.records import Record
-from nco_bench.shown import shown
 from nco_bench.solvers.protocol import Failure, Outcome, Solved
 
 
@@ -79,10 +79,9 @@ def judge(
             return Judged(record, array if storable else None)
         cost = problem.score(instance, array)
     key, cell, index, repeat, seed, seconds, sha256 = place
-    record = Record(
-        key=key, cell=cell, instance=index, name=instance.name, n=instance.n, repeat=repeat, seed=seed, status="ok",
-        cost=cost, reference=known, seconds=seconds, optimal=optimal, solution=None, solution_sha256=None,
-        convention=instance.convention, instance_sha256=sha256, counts=counts_of(problem, instance, array),
+    record = Record(  # in the order of the fields: names would take longer than all the rest of this
+        key, cell, index, instance.name, instance.n, repeat, seed, "ok", cost, known, seconds, optimal, None, None,
+        instance.convention, "", sha256, counts_of(problem, instance, array),
     )  # fmt: skip
     return Judged(record, array)
 

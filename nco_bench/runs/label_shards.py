@@ -22,10 +22,10 @@ from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
 from nco_bench.files import write
 from nco_bench.problems import problem as problem_module
+from nco_bench.runs.display import Display
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
 from nco_bench.runs.judge import gap_percent
 from nco_bench.runs.references import ReferenceRun, compute_references
-from nco_bench.runs.runner import Display
 
 QUALITY = "labels.quality.json"
 

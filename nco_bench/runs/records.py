@@ -29,8 +29,11 @@ import orjson
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.identity import whole_of, whole_of_set
-from nco_bench.seals import seal_line
+from nco_bench.datasets.names import whole_of, whole_of_set
+from nco_bench.seals import seal_body, seal_line
+
+SUBMISSIONS = "slurm"
+"""Folder of a results folder that jobs are submitted from."""
 
 SCHEMA = 2
 READABLE = (1, 2)
@@ -103,6 +106,7 @@ INTEGERS = np.dtype("<i4")
 """Of stored solutions."""
 NO_COUNTS = b',"counts":null}\n'
 """How the line of a record without counts ends before they are left out."""
+LINE = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
 
 
 @dataclass
@@ -176,7 +180,7 @@ class Cell:
 
     @property
     def whole(self) -> str:
-        """Identity of the longest set that the dataset is the beginning of, see `nco_bench.datasets.identity`."""
+        """Identity of the longest set that the dataset is the beginning of, see `nco_bench.datasets.names`."""
         return whole_of(
             self.dataset,
             str(self.origin.get("generator")),
@@ -245,7 +249,7 @@ def solution_sha256(raw: bytes) -> str:
 
 def dump_line(value: Record | Cell | dict[str, Any]) -> bytes:
     """Serialise one line of a ``.jsonl`` file."""
-    line = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+    line = orjson.dumps(value, option=LINE)
     if isinstance(value, Record) and value.counts is None:
-        line = line.removesuffix(NO_COUNTS) + b"}\n"
+        return seal_body(line.removesuffix(NO_COUNTS))
     return seal_line(line)

@@ -13,12 +13,12 @@ from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import SolverFailedError
+from nco_bench.runs.display import Display
 from nco_bench.runs.executors import execute
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Record, settings_of
 from nco_bench.runs.request import RunRequest
-from nco_bench.runs.runner import Display
 from nco_bench.runs.stored_run import Run
 
 

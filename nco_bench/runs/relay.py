@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
-import sys
 import time
 from multiprocessing.context import SpawnContext
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from nco_bench.progress import Batch, Level
-
-if TYPE_CHECKING:
-    from nco_bench.runs.runner import Display
+from nco_bench.progress import Level
+from nco_bench.runs.display import NO_GAPS, NOTHING, Display, Gaps, Titled, Working, title_of, working_of
 
 WORKING_SECONDS = 1.0
 """How often a worker tells how far its batch is."""
-
-
-class Titled(Protocol):
-    """A cell, or what will be one: enough to name it."""
-
-    @property
-    def label(self) -> str:
-        """Solver with its options."""
-
-    @property
-    def decoding(self) -> str:
-        """Decoding, or an empty string."""
-
-    @property
-    def dataset(self) -> str:
-        """Name of the dataset."""
 
 
 class Announced(NamedTuple):
@@ -40,62 +21,6 @@ class Announced(NamedTuple):
     label: str
     decoding: str
     dataset: str
-
-
-class Gaps(NamedTuple):
-    """Sum and number of the gaps in percent of a cell so far, those stored before included."""
-
-    total: float = 0.0
-    number: int = 0
-
-    @property
-    def mean(self) -> float | None:
-        """Their mean, None without any."""
-        return self.total / self.number if self.number else None
-
-
-NO_GAPS = Gaps()
-
-
-class Working(NamedTuple):
-    """How far the batches in hand are.
-
-    Attributes
-    ----------
-    share
-        Their instances' worth of work that is done.
-    instances
-        In these batches.
-    place
-        Where the first of them is: ``34/100 steps``.
-    began
-        ``time.monotonic()`` when it did, None where that was in another process.
-    """
-
-    share: float = 0.0
-    instances: int = 0
-    place: str = ""
-    began: float | None = None
-
-    def words(self) -> str:
-        """Return it in words; empty where nobody counts."""
-        if not self.share:
-            return self.place
-        return f"batch {100 * self.share / self.instances:.0f} %{f' ({self.place})' if self.place else ''}"
-
-
-NOTHING = Working()
-
-
-def working_of(root: Level) -> Working:
-    """Return how far the batches are whose levels stand within `root`; or, before there are any, where it is."""
-    levels = list(root.within)
-    batches = [level for level in levels if isinstance(level, Batch)]
-    if not batches:
-        return Working(place=levels[0].place()) if levels else NOTHING
-    share = sum(batch.share() * (batch.total or 0) for batch in batches)
-    size = sum(batch.total or 0 for batch in batches)
-    return Working(share, size, batches[0].innermost(), batches[0].began)
 
 
 class Told(NamedTuple):
@@ -125,11 +50,6 @@ class Told(NamedTuple):
     message: str = ""
     part: int = 0
     working: Working = NOTHING
-
-
-def title_of(cell: Titled) -> str:
-    """Name a cell as progress does."""
-    return f"{cell.label}{' ' if cell.decoding else ''}{cell.decoding} on {cell.dataset}"
 
 
 class WorkerDisplay:
@@ -217,20 +137,3 @@ class Relay:
         share, instances = sum(w.share for w in at_work), sum(w.instances for w in at_work)
         place = "" if share else next((w.place for w in at_work if w.place), "")
         self._display.within(told.title, Working(share, instances, place))
-
-
-class QuietDisplay:
-    """A display that prints messages to stderr and shows nothing else."""
-
-    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
-        """Show nothing."""
-
-    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
-        """Show nothing."""
-
-    def within(self, title: str, working: Working) -> None:
-        """Show nothing."""
-
-    def message(self, text: str) -> None:
-        """Print the line to stderr."""
-        print(text, file=sys.stderr)

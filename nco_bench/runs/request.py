@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from nco_bench.datasets.dataset import Dataset
@@ -12,9 +13,11 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import CPU, on_cpu
 from nco_bench.nn.logit_scale import resolved
+from nco_bench.problems import problem as problem_module
 from nco_bench.runs.devices import check_device, processes, resolve_devices
-from nco_bench.solvers.protocol import SolverOptions
-from nco_bench.solvers.registry import SolverChoice, choose
+from nco_bench.runs.records import Cell, record_key
+from nco_bench.solvers.protocol import Solver, SolverOptions
+from nco_bench.solvers.registry import SolverChoice, choose, resolved_options
 
 
 @dataclass(frozen=True)
@@ -229,3 +232,47 @@ def worker_devices(request: RunRequest) -> tuple[str, ...]:
     if all(on_cpu(choice.options.device) for choice in choices):
         return (CPU,) * request.jobs
     return processes(request.device, resolve_devices(request.device), request.jobs)
+
+
+def describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -> Cell:
+    """Return the facts of a cell; the solver is prepared."""
+    choice, dataset = plan.choice, plan.dataset
+    module = problem_module(dataset.problem)
+    size = request.batch_size or getattr(solver, "batch_size", lambda _: 1)(dataset)
+    weights = getattr(solver, "weights_facts", lambda: None)()
+    options = {**resolved_options(choice.options), "time_limit": request.time_limit}
+    config = {
+        "solver": choice.info.name,
+        "solver_version": choice.info.version,
+        "options": options,
+        "weights": None if weights is None else [weights["sha256"], weights.get("calibration")],
+        "problem_version": module.VERSION,
+        "device": choice.options.device.partition(":")[0],
+    }
+    references = [r.solver for r in dataset.references if r is not None]
+    return Cell(
+        cell=index,
+        solver=choice.info.name,
+        label=choice.label,
+        solver_version=choice.info.version,
+        decoding=choice.options.decoding or "",
+        kind=choice.info.kind,
+        options=options,
+        config_sha256=record_key(config),
+        weights=weights,
+        dataset=dataset.name,
+        dataset_sha256=dataset.sha256,
+        problem=dataset.problem,
+        problem_version=module.VERSION,
+        objective=module.OBJECTIVE,
+        convention=dataset.convention,
+        origin=asdict(dataset.origin),
+        instances=len(dataset),
+        repeats=request.repeats,
+        seed=request.seed,
+        reference_solver=statistics.mode(references) if references else None,
+        device=choice.options.device,
+        batch_size=max(1, min(size, len(dataset))),
+        source=plan.source,
+        asked=request.asked or (dataset.first_index, dataset.first_index + len(dataset)),
+    )

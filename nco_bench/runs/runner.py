@@ -11,26 +11,24 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
-from nco_bench.isolation.guard import guard
+from nco_bench.isolation import guard
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import Batch, Level, opened
 from nco_bench.runs.clock import PeakMemory, resident_mb
+from nco_bench.runs.display import NO_GAPS, Display, Gaps, title_of
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
-from nco_bench.runs.latency import measured_alone
-from nco_bench.runs.offering import offer
-from nco_bench.runs.records import Cell, Record, record_key, record_keys, settings_of
-from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, Working, title_of
-from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
-from nco_bench.runs.solving import SolvedBatch, begin_batch
+from nco_bench.runs.records import Cell, Record, record_keys, settings_of
+from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells
+from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
-from nco_bench.solvers.registry import create, resolved_options
+from nco_bench.solvers.registry import create
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
@@ -38,22 +36,6 @@ SEEDS = 2**31 - 1
 """Seeds are taken modulo this, for native solvers that keep them in 32 bits."""
 FAILURES_TOLD = 20
 """Failures of a cell that are shown; all are in the records."""
-
-
-class Display(Protocol):
-    """What the runner tells while it works; the command line shows it as bars or plain lines."""
-
-    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
-        """Announce a cell with `total` solutions to find, `done` of them stored before."""
-
-    def advance(self, count: int, gaps: Gaps, title: str = "", stored: int = 0) -> None:
-        """Tell that `count` more instances are solved, `stored` were before, of the last cell or the one called so."""
-
-    def within(self, title: str, working: Working) -> None:
-        """Tell how far the batches in hand are that other processes solve for a cell."""
-
-    def message(self, text: str) -> None:
-        """Tell one line."""
 
 
 @dataclass
@@ -177,50 +159,6 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
-
-
-def describe(request: RunRequest, plan: CellPlan, solver: Solver, index: int) -> Cell:
-    """Return the facts of a cell; the solver is prepared."""
-    choice, dataset = plan.choice, plan.dataset
-    module = problem_module(dataset.problem)
-    size = request.batch_size or getattr(solver, "batch_size", lambda _: 1)(dataset)
-    weights = getattr(solver, "weights_facts", lambda: None)()
-    options = {**resolved_options(choice.options), "time_limit": request.time_limit}
-    config = {
-        "solver": choice.info.name,
-        "solver_version": choice.info.version,
-        "options": options,
-        "weights": None if weights is None else [weights["sha256"], weights.get("calibration")],
-        "problem_version": module.VERSION,
-        "device": choice.options.device.partition(":")[0],
-    }
-    references = [r.solver for r in dataset.references if r is not None]
-    return Cell(
-        cell=index,
-        solver=choice.info.name,
-        label=choice.label,
-        solver_version=choice.info.version,
-        decoding=choice.options.decoding or "",
-        kind=choice.info.kind,
-        options=options,
-        config_sha256=record_key(config),
-        weights=weights,
-        dataset=dataset.name,
-        dataset_sha256=dataset.sha256,
-        problem=dataset.problem,
-        problem_version=module.VERSION,
-        objective=module.OBJECTIVE,
-        convention=dataset.convention,
-        origin=asdict(dataset.origin),
-        instances=len(dataset),
-        repeats=request.repeats,
-        seed=request.seed,
-        reference_solver=statistics.mode(references) if references else None,
-        device=choice.options.device,
-        batch_size=max(1, min(size, len(dataset))),
-        source=plan.source,
-        asked=request.asked or (dataset.first_index, dataset.first_index + len(dataset)),
-    )
 
 
 def seed_of(base: int, index: int, repeat: int) -> int:
@@ -383,6 +321,8 @@ class _CellWorker:
         told = " and ".join(filter(None, (beaten, found)))
         self._display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
         if self._request.update_references:
+            from nco_bench.runs.offering import offer
+
             for kept in offer(self._dataset, self._better, self._request.places.instances):
                 if kept.status == "refused":
                     self._display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")

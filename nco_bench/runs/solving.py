@@ -1,16 +1,28 @@
-"""Solving one batch under the clock, whatever the solver does: run out of memory, crash, return too little."""
+"""Solving one batch under the clock, whatever the solver does: run out of memory, crash, return too little.
+
+The first instance is solved alone before: that is a solver's warm-up, and its time at batch size 1.
+"""
 
 from __future__ import annotations
 
 import os
+import statistics
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import NcoBenchError, SolverFailedError
 from nco_bench.problems import Instance
+from nco_bench.progress import tracked
 from nco_bench.runs.clock import timed
+from nco_bench.runs.records import Cell
+from nco_bench.runs.request import RunRequest
 from nco_bench.solvers.protocol import Begins, Failure, Outcome, Progress, Solved, Solver
+
+ALONE_REPEATS, ALONE_SECONDS = 3, 5.0
+"""How often the first instance is solved alone after its warm-up, and for how long at most."""
 
 
 @dataclass(frozen=True)
@@ -150,3 +162,61 @@ def _one_line(error: BaseException) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
     place = f" at {where.filename.rsplit('/', 1)[-1]}:{where.lineno}" if where else ""
     return " ".join(f"{type(error).__name__}: {error}{place}".split())
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What the first instance took alone.
+
+    Attributes
+    ----------
+    seconds
+        Median; None where it was not measured or not solved.
+    answer
+        Its solution, where finding it took longer than the budget and the same call would be the first batch of the run:
+        half an hour of RRC is not to be spent twice. Only with batches of one, and from instance 0 on.
+    """
+
+    seconds: float | None = None
+    answer: SolvedBatch | None = None
+
+
+def measured_alone(solver: Solver, dataset: Dataset, request: RunRequest, cell: Cell) -> Alone:
+    """Warm up and measure one instance alone; not where the batch size is 1 and the records say it."""
+    if cell.batch_size == 1 and cell.kind != "neural":
+        return Alone()
+    seconds, first = _timed(solver, dataset, request, cell.device)
+    same = cell.batch_size == 1 and dataset.first_index == 0
+    return Alone(seconds, first if same else None)
+
+
+def time_alone(solver: Solver, dataset: Dataset, request: RunRequest, device: str) -> float | None:
+    """Warm up, and return the median seconds of the first instance alone; None where it cannot be solved."""
+    return _timed(solver, dataset, request, device)[0]
+
+
+def _timed(
+    solver: Solver, dataset: Dataset, request: RunRequest, device: str
+) -> tuple[float | None, SolvedBatch | None]:
+    """Solve the first instance some times; return the median time, and the answer where once was enough.
+
+    A first solution that takes longer than the budget is itself the measurement: warm-up no longer matters then.
+    The time that a failure took says nothing.
+    """
+    times: list[float] = []
+    deadline = time.monotonic() + ALONE_SECONDS
+    instance = dataset.instances[0]
+    answer = None
+    for tried in tracked(range(1 + ALONE_REPEATS), "warm-up"):
+        batch = solve_batch(
+            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=device,
+            progress=lambda _: None,
+        )  # fmt: skip
+        solved = not isinstance(batch.outcomes[0], Failure)
+        if solved:
+            times.append(batch.elapsed)
+        if time.monotonic() > deadline:
+            answer = batch if tried == 0 and solved else None
+            break
+    warm = times[1:] or times
+    return (statistics.median(warm) if warm else None), answer

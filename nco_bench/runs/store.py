@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,20 @@ from numpy.typing import NDArray
 from nco_bench import __version__
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
-from nco_bench.runs import closed
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.records import SCHEMA, Cell, Record, dump_line, solution_bytes, solution_sha256
+from nco_bench.runs.records import (
+    SCHEMA,
+    SUBMISSIONS,
+    Cell,
+    Record,
+    dump_line,
+    solution_bytes,
+    solution_sha256,
+)
 from nco_bench.seals import seal_document
+
+if TYPE_CHECKING:
+    from nco_bench.runs.closed import Held
 
 SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
@@ -58,7 +68,7 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
-        self._held = closed.Held()
+        self._held = _held(results)
         self._archive = results if results.suffix == ".parquet" and results.is_file() else None
         if (
             self._archive is not None
@@ -108,7 +118,7 @@ class RunWriter:
             )
         self._has_cells = True
         facts = asdict(cell) if isinstance(cell, Cell) else cell
-        if "config_sha256" in facts:
+        if self._held is not None and "config_sha256" in facts:
             self._held.cells[facts["cell"]] = facts["config_sha256"], facts["seed"]
         self._write("cells.jsonl", dump_line(facts))
 
@@ -131,8 +141,9 @@ class RunWriter:
             self._unwritten.clear()
         if records:
             self._write("records.jsonl", b"".join(map(dump_line, records)))
-            for record in records:
-                self._held.record(record.cell, record.instance)
+            if self._held is not None:
+                for record in records:
+                    self._held.record(record.cell, record.instance)
         if time.monotonic() - self._last_sync > SYNC_SECONDS:
             self.sync()
 
@@ -152,7 +163,8 @@ class RunWriter:
         try:
             if self._has_cells:
                 self.sync()
-                closed.tell(self.folder.parent, self.run_id, self._held)
+                if self._held is not None:
+                    self._held.tell(self.folder.parent, self.run_id)
         finally:
             self._release()
             if not self._has_cells:
@@ -181,6 +193,15 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _held(results: Path) -> Held | None:
+    """Return what notes which records a run holds, for the jobs of a folder that jobs are submitted from."""
+    if not (results / SUBMISSIONS).is_dir():
+        return None
+    from nco_bench.runs.closed import Held
+
+    return Held()
 
 
 def _write_all(handle: int, data: bytes) -> None:
@@ -219,7 +240,12 @@ def done(
     """
     found: dict[tuple[int, int], float | None] = {}
     instances = range(dataset.first_index, dataset.first_index + len(dataset))
-    for run in find_runs(results, without=closed.others(results, config_sha256, seed, instances)):
+    without: frozenset[str] = frozenset()
+    if (results / SUBMISSIONS).is_dir():
+        from nco_bench.runs.closed import others
+
+        without = others(results, config_sha256, seed, instances)
+    for run in find_runs(results, without=without):
         cells = {
             c.cell
             for c in run.cells()

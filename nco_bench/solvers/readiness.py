@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from nco_bench.cards import Card
 from nco_bench.solvers.availability import availability
 from nco_bench.weights.choice import at_hand, default_weights, how_to_get
-from nco_bench.weights.store import SUFFIX, list_weights, weights_folders
+from nco_bench.weights.shelf import list_weights
+from nco_bench.weights.store import SUFFIX, weights_folders
 
 READY = "ready"
 STATES = {

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nco_bench.cards import network_card, recipe_of
-from nco_bench.training.recipes import LoopRecipe, recipes_of
+from nco_bench.cards import network_card
+from nco_bench.training.recipes import LoopRecipe, recipe_of, recipes_of
 
 RUN_CONTROL = frozenset(
     {

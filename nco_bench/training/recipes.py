@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nco_bench.cards import Card, network_card, recipe_of
+from nco_bench.cards import Card, family_values, network_card
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.options import parsed_text
 
@@ -295,3 +295,36 @@ def longest_now(recipe: Recipe, fraction: float) -> int:
     if recipe.grow <= 0 or fraction >= recipe.grow:
         return recipe.longest
     return recipe.longest_start + int((recipe.longest - recipe.longest_start) * fraction / recipe.grow)
+
+
+def recipe_of(known: Card, learner: str, name: str) -> dict[str, Any]:
+    """Return the fields of a recipe, those of the recipes that it is like included.
+
+    Raises
+    ------
+    UnknownNameError
+        For a recipe that the card lacks.
+    BadInputError
+        For recipes that are like each other in a circle.
+    """
+    own = known.recipes.get(learner, {})
+    if name not in own:
+        raise UnknownNameError("recipe", name, own)
+    chain: list[Mapping[str, Any]] = []
+    shared = family_values(known.family).get("recipes", {}).get(learner, {})
+    here: Mapping[str, Any] | None = own[name]
+    seen = [name]
+    while here is not None:
+        chain.append(here)
+        above = here.get("like")
+        if above is None:
+            break
+        here = shared.get(above) if above in seen else own.get(above, shared.get(above))
+        if here is None or len(chain) > len(own) + len(shared):
+            raise BadInputError(f"card of {known.name}: recipe {name} is like {above!r}, which is no recipe.")
+        seen.append(above)
+    merged = {key: value for layer in reversed(chain) for key, value in layer.items() if key != "like"}
+    if "source" not in own[name]:
+        merged.pop("source", None)
+        merged.pop("ours", None)
+    return merged

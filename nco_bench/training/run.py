@@ -28,7 +28,8 @@ from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
-from nco_bench.weights.store import SUFFIX, export
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import SUFFIX
 
 CHECKPOINTS = ".training"
 """Suffix of the folder of checkpoints, in place of the weights file's."""

@@ -6,10 +6,10 @@ Listings, error messages and solvers ask here, so that what is advised is what w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nco_bench.cards import Card, network_card, official_weights, weights_owner
+from nco_bench.cards import Card, OfficialFile, network_card, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError
 from nco_bench.weights.store import (
     INSTALL,
@@ -159,6 +159,12 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
             )
         pull(full, lambda _: None)
     return resolve(full, model, problem)
+
+
+def before_pull(entry: OfficialFile) -> dict[str, str]:
+    """Return what is known of official weights before they are pulled, and the command that does."""
+    told = {"url": entry.url, "state": "not pulled yet", "command": f"nco-bench weights pull {entry.name}"}
+    return {key: value for key, value in asdict(entry).items() if key != "size_bytes"} | told
 
 
 def _remedy(model: str, problem: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.weights.manifest import manifest_path
-from nco_bench.weights.store import SUFFIX, WeightsFile, export, list_weights, load_state, verify
+from nco_bench.weights.shelf import export, list_weights
+from nco_bench.weights.store import SUFFIX, WeightsFile, load_state, verify
 
 if TYPE_CHECKING:
     from torch import Tensor

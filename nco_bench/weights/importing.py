@@ -20,7 +20,8 @@ from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters, load_official, model_config
 from nco_bench.weights.bundle import checkpoint_files
 from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
-from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder, export
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -74,8 +74,14 @@ def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
     from nco_bench.weights.importing import import_checkpoint
 
     return import_checkpoint(
-        entry.model, local, entry.problem, entry.name, note=entry.source, trained_on=("uniform", size)
+        entry.model, local, entry.problem, entry.name, note=_source(entry), trained_on=("uniform", size)
     )
+
+
+def _source(entry: OfficialFile) -> str:
+    """Say in a line where a file comes from, for its manifest."""
+    place = f"{entry.repository} at {entry.commit[:12]}, {entry.path}"
+    return f"Official weights: {place}; {entry.note or 'training was not ours'}."
 
 
 def in_mirror(entry: OfficialFile) -> Path | None:

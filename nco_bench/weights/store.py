@@ -1,4 +1,4 @@
-"""Where weights are: shipped (here or in the data package), in the cache, or at a path; how they are read and written.
+"""Where weights are: shipped (here or in the data package), in the cache, or at a path; how they are read.
 
 A weights file is ``NAME.safetensors`` with its manifest ``NAME.json`` beside it. Nothing else is ever loaded, and nothing is
 loaded whose hash is not the manifest's. Those that ship are packed without loss; their hash is that of the plain file.
@@ -6,21 +6,18 @@ loaded whose hash is not the manifest's. Those that ship are packed without loss
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.cards import weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
-from nco_bench.files import write
-from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -185,7 +182,7 @@ def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
         raise MissingWeightsError(
             f"The weights {name_or_path!r} for {model} are in the package nco-bench-weights: {INSTALL}."
         )
-    near = difflib.get_close_matches(name_or_path, [file.stem for file in _files()], n=3)
+    near = difflib.get_close_matches(name_or_path, [file.stem for file in files()], n=3)
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     get = f"; {remedy}" if remedy else ""
     raise MissingWeightsError(
@@ -281,76 +278,6 @@ def load_into(policy: nn.Module, file: WeightsFile) -> None:
     policy.load_state_dict(state)
 
 
-def list_weights() -> list[WeightsFile]:
-    """Return all shipped and cached weights with a readable manifest, by name; hashes are not checked."""
-    found: dict[str, WeightsFile] = {}
-    for path in _files():
-        try:
-            found.setdefault(path.stem, WeightsFile(path, _listed(manifest_path(path))))
-        except BadWeightsError:
-            continue  # `weights verify` names it
-    return [found[name] for name in sorted(found)]
-
-
-def _listed(manifest: Path) -> Manifest:
-    """Read a manifest for a list; unless it changed, once in a process, which may ask for the list of all many times."""
-    state = manifest.stat() if manifest.exists() else None
-    return _read_once(manifest, None if state is None else (state.st_mtime_ns, state.st_size))
-
-
-@lru_cache(maxsize=1024)
-def _read_once(manifest: Path, _: tuple[int, int] | None) -> Manifest:
-    return read_manifest(manifest)
-
-
-def separate_weights() -> list[WeightsFile]:
-    """Return our weights that are in the data package where that is not installed, by name; their files are not here."""
-    return [
-        WeightsFile(path.with_suffix(SUFFIX), read_manifest(path))
-        for path in sorted(SHIPPED.glob("*.json"))
-        if not path.with_suffix(SUFFIX).is_file() and is_separate(path.stem)
-    ]
-
-
-def verify_all() -> list[tuple[Path, str | None]]:
-    """Check every shipped and cached file; pairs of path and what is wrong with it, None where nothing is."""
-    checked: list[tuple[Path, str | None]] = []
-    for path in _files():
-        try:
-            verify(path)
-        except BadWeightsError as error:
-            checked.append((path, str(error)))
-        else:
-            checked.append((path, None))
-    return checked
-
-
-def _files() -> list[Path]:
+def files() -> list[Path]:
     """Return shipped files first, so that they win over cached ones of the same name."""
     return [path for folder in weights_folders() for path in sorted(folder.glob(f"*{SUFFIX}"))]
-
-
-def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> WeightsFile:
-    """Write weights and their manifest; the manifest last, so that a half-written pair is never read as good.
-
-    Parameters
-    ----------
-    state
-        Tensors by name.
-    manifest
-        Its `sha256` is set here.
-    path
-        The safetensors file.
-
-    Raises
-    ------
-    ResultsError
-        When the place cannot be written; what stood there before stays.
-    """
-    from safetensors.torch import save
-
-    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
-    write(path, content)
-    complete = dataclasses.replace(manifest, sha256=sha256_of(path))
-    write(manifest_path(path), to_json(complete))
-    return WeightsFile(path, complete)

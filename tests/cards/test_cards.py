@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from nco_bench import cards as module
-from nco_bench.cards import ROOMS, card, cards, network_card, networks, recipe_of
+from nco_bench.cards import ROOMS, card, cards, network_card, networks
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.runs.conformance import check_solver
 from nco_bench.solvers.availability import availability
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose
 from nco_bench.training.courses import COURSES, load_course
+from nco_bench.training.recipes import recipe_of
 
 LARGEST = 10_000_000
 """Weights of a network that is built here; cards of one family share all code."""

@@ -12,9 +12,9 @@ import pytest
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.generate import generate
-from nco_bench.datasets.identity import whole_of_set
 from nco_bench.datasets.ledger import Candidate, improve, load
 from nco_bench.datasets.ledger_file import Entry, costs, costs_at, faults, ledger_path, locked
+from nco_bench.datasets.names import whole_of_set
 from nco_bench.errors import BadInputError
 from nco_bench.problems import tsp
 from nco_bench.problems.cvrp import CVRPInstance

@@ -13,7 +13,7 @@ import pytest
 
 from nco_bench.datasets.dataset import Dataset, Origin, Reference, content_sha256
 from nco_bench.datasets.generate import generate
-from nco_bench.datasets.identity import whole_of_set
+from nco_bench.datasets.names import whole_of_set
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance

@@ -23,7 +23,7 @@ from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learners.eie import EieRecipe, train_curve
 from nco_bench.training.run import train
 from nco_bench.weights.manifest import Manifest, TrainingData
-from nco_bench.weights.store import export
+from nco_bench.weights.shelf import export
 
 SMALL = {"model.width": "16", "model.heads": "2", "model.ffn": "16"}
 SIT = {**SMALL, "model.head_dim": "8", "model.layers": "2"}

@@ -220,7 +220,7 @@ def test_attend2pack_scales_its_self_attention_and_leaves_the_glimpse_unless_tol
 
 
 def _instance(problem: str, size: int) -> RoutingProblem:
-    from nco_bench.training.learners.policy_gradient import FreshInstances
+    from nco_bench.training.learners.fresh_instances import FreshInstances
 
     return FreshInstances(problem, size, 10.0, "unit").draw(1, np.random.default_rng(0))
 

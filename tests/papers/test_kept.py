@@ -19,9 +19,9 @@ from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing, standings
 from nco_bench.papers.stored import stored_in
 from nco_bench.papers.tropical import cells as tropical
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.solvers.sequences.task_scores import training_seeds
-from nco_bench.weights.store import list_weights
+from nco_bench.weights.shelf import list_weights
 
 TARGET = RUNS_NETWORKS[1] + "over_training_seeds"
 TABLE = load_table("tropical", "1")

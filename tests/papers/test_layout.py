@@ -12,16 +12,17 @@ import pytest
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import UnknownNameError
+from nco_bench.papers.entries import Reproduction
 from nco_bench.papers.judging import STATUSES, Verdict
 from nco_bench.papers.layout import LAYOUTS, STATUS_MARKS, laid_out, readable
-from nco_bench.papers.reproducing import Reproduction, reproduce, tables_of
+from nco_bench.papers.reproducing import reproduce, tables_of
 from nco_bench.papers.running import Runner
 from nco_bench.papers.writing import render
 from nco_bench.reports.render import latex as render_latex
 from nco_bench.reports.render import markdown as render_markdown
 from nco_bench.reports.render import terminal as render_terminal
 from nco_bench.reports.tables.table import Number
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -15,7 +15,7 @@ from nco_bench.papers.published import load_table
 from nco_bench.papers.reproducing import reproduce
 from nco_bench.papers.running import Runner, weights_at_hand, weights_missing
 from nco_bench.reports.frame.load import load_frame
-from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.records import STATUSES
 
 REPOSITORY = Path(__file__).resolve().parents[2]

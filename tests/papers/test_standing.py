@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from nco_bench.cli import app
-from nco_bench.datasets.load import Places
 from nco_bench.papers import preset
-from nco_bench.papers.filling import fill
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
-from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import _current, stored_in
 from nco_bench.reports.frame.load import load_frame
-from nco_bench.runs.relay import QuietDisplay
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -34,27 +30,6 @@ def status(results: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, list[d
     assert nco("reproduce", "tropical", "--table", "2", "--status", "--json", results=results) == 0
     found: dict[str, list[dict[str, Any]]] = json.loads(capfd.readouterr().out)
     return found
-
-
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A preset with two rows that a classical solver answers in a moment; the folder for results."""
-    folder = tmp_path / "tropical" / "presets"
-    folder.mkdir(parents=True)
-    (folder / "table-2.toml").write_text("""
-        [[rule]]
-        cannot = "not here"
-        [[rule]]
-        column = "CPU time"
-        row = "Tropical .*"
-        metric = "seconds"
-        solver = "nearest-neighbor"
-        data = "tsp20"
-        count = { smoke = 1, cpu = 20, full = 10000 }
-    """)
-    monkeypatch.setattr(preset, "paper_room", lambda paper: tmp_path / paper)
-    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
-    return tmp_path / "results"
 
 
 def test_an_open_cell_costs_what_the_nearest_record_says_and_a_budget_answers_it(
@@ -82,32 +57,6 @@ def test_an_open_cell_costs_what_the_nearest_record_says_and_a_budget_answers_it
 
     assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "60s", results=small) == 0
     assert "0 cells answered" in capfd.readouterr().err
-
-
-def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_short(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=1", results=small) == 0
-    found = standings(tables_of("tropical", "2"), stored_in([small], None))
-    (cell,) = [one for one in found if one.runnable]
-    runner = Runner(small, Places(small / "none"), QuietDisplay())
-    dear = fill([replace(cell, seconds=61.0)], runner, 60.0, lambda _: None)
-    assert (dear.answered, dear.left, dear.stopped) == (0, 1, False)
-    slow = replace(cell.entry.preset, solver="two-opt", data=("tsp3000:count=4000",))
-    longer = replace(cell, entry=replace(cell.entry, preset=slow), seconds=0.01, instances=4000)
-    cut = fill([longer], runner, 2.0, lambda _: None)
-    assert (cut.answered, cut.stopped) == (0, True)
-    assert cut.seconds < 8
-
-
-def test_a_busy_machine_makes_no_run_for_times_alone(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=1", results=small) == 0
-    (cell,) = [one for one in standings(tables_of("tropical", "2"), stored_in([small], None)) if one.runnable]
-    runner = Runner(small, Places(small / "none"), QuietDisplay())
-    monkeypatch.setattr("os.getloadavg", lambda: (1000.0, 0.0, 0.0))
-    done = fill([cell], runner, 60.0, lambda _: None)
-    assert (done.answered, done.left) == (0, 1)
-    assert "times alone, and the machine has a load of 1000" in done.refused[0]
 
 
 @pytest.mark.parametrize(
@@ -171,3 +120,19 @@ def test_records_of_an_older_version_count_where_its_solutions_are_the_same() ->
     assert found is not None
     assert (found.instances, found.cell.solver_version) == (4, "1")
     assert _current(replace(old[0], problem="cvrp")) is False
+
+
+def test_numbers_of_a_function_wait_for_weights_where_their_network_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    found = standings(tables_of("decoder-scaling", "figure-12"), stored_in([tmp_path], None))
+    statuses = {one.solver: one.entry.verdict.status for one in found}
+    expected = {
+        "decoder-6x128": "not run",
+        "decoder-6x512": "weights missing",
+        "decoder-42x128": "weights missing",
+    }
+    assert statuses == expected
+    assert all("decoder-42x128" in one.needs for one in found if one.solver == "decoder-42x128")

@@ -17,7 +17,7 @@ from nco_bench.problems import tsp
 from nco_bench.reports.figures import plots
 from nco_bench.reports.figures.anytime import anytime_curves
 from nco_bench.reports.frame.load import load_frame
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 

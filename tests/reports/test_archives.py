@@ -20,6 +20,7 @@ from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs, facts_of_archive
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.merging import merge
 from nco_bench.runs.packing import pack
 from nco_bench.runs.records import solution_bytes, solution_sha256
 from nco_bench.runs.store import RunWriter
@@ -80,7 +81,7 @@ def test_what_is_packed_is_read_as_it_stood_in_folders(packed: Path) -> None:
 
 
 def test_what_is_unpacked_is_what_was_packed_to_the_byte(packed: Path) -> None:
-    folders.merge([packed], packed.parent / "again", unpack=True)
+    merge([packed], packed.parent / "again", unpack=True)
     for run in find_runs(packed.parent / "runs"):
         for name in ("records.jsonl", "cells.jsonl", "solutions.bin", "run.json"):
             again = packed.parent / "again" / run.run_id / name
@@ -96,7 +97,7 @@ def test_a_frame_of_an_archive_is_that_of_its_folders(packed: Path) -> None:
 def test_loose_runs_beside_archives_count_with_them_and_those_in_both_once(packed: Path) -> None:
     later = write(packed.parent / "more")
     folder = packed.parent / "folder"
-    folders.merge([packed.parent / "runs", packed.parent / "more"], folder)
+    merge([packed.parent / "runs", packed.parent / "more"], folder)
     (folder / "all.parquet").write_bytes(packed.read_bytes())
     pd.DataFrame({"an": [1]}).to_parquet(folder / "export.parquet")
     assert [run.run_id for run in find_runs(folder)][-1] == later
@@ -218,16 +219,16 @@ def test_a_killed_pack_leaves_no_archive(tmp_path: Path) -> None:
 
 def test_archives_are_merged_like_folders(packed: Path) -> None:
     results = packed.parent / "runs"
-    done = folders.merge([packed], results)
+    done = merge([packed], results)
     assert (done.added, len(done.present)) == ((), 2)
     into = packed.parent / "into"
-    assert len(folders.merge([packed], into).added) == 2
+    assert len(merge([packed], into).added) == 2
     assert [told(run) for run in find_runs(into)] == [told(run) for run in find_runs(results)]
     other = find_runs(into)[0].folder / "cells.jsonl"
     plain = b"".join(map(unseal_line, other.read_bytes().splitlines(keepends=True)))
     other.write_bytes(plain.replace(b'"tsp100"', b'"tsp200"'))
     with pytest.raises(ResultsError, match="say different things"):
-        folders.merge([packed], into)
+        merge([packed], into)
 
 
 def test_nothing_is_removed_from_or_added_to_an_archive(packed: Path) -> None:

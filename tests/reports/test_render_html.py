@@ -153,7 +153,7 @@ def test_best_and_worst_tours_are_drawn_from_stored_solutions(results: Results, 
 
 
 def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_tasks(tmp_path: Path) -> None:
-    from nco_bench.runs.relay import QuietDisplay
+    from nco_bench.runs.display import QuietDisplay
     from nco_bench.runs.request import RunRequest
     from nco_bench.runs.runner import run
 

@@ -423,3 +423,14 @@ def test_the_terminal_has_a_short_caption_and_the_whole_one_on_request(results: 
 
     assert table.brief in printed(notes=False)
     assert "Hardware: Test CPU" in printed(notes=True)
+
+
+def test_a_set_without_references_is_told_what_makes_them(results: Results) -> None:
+    """A column of dashes names the command that fills it; a set with a reference needs none."""
+    bare, known = make_cell(0, "a", "tsp20"), make_cell(1, "a", "tsp100")
+    results.run("r", (bare, make_records(bare, [8.0], [None])), (known, make_records(known, [8.0], [7.0])))
+    frame = load_frame(results.folder)
+    command = "nco-bench reference tsp20 --solver lkh3"
+    assert command in build_table("main", frame).brief
+    assert "reference tsp100 " not in build_table("main", frame).brief
+    assert command not in build_table("main", frame.select(datasets=["tsp100"])).brief

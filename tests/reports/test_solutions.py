@@ -13,7 +13,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.problems import tsp
 from nco_bench.reports.figures.solutions import draw_solution
-from nco_bench.runs.executors import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run

@@ -12,7 +12,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.problems.tasks import generate
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.tables.table import build_table
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify

@@ -21,7 +21,8 @@ from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration
 from nco_bench.weights.manifest import Manifest, TrainingData
-from nco_bench.weights.store import WeightsFile, export
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import WeightsFile
 
 
 def made(n: int, factor: float, seed: int = 5678) -> Calibrated:

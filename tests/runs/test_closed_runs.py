@@ -16,8 +16,9 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
 from nco_bench.runs import closed
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.records import SUBMISSIONS
 from nco_bench.runs.request import RunRequest, load_datasets
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import done
@@ -30,7 +31,7 @@ def asked(tmp_path: Path) -> RunRequest:
     """A results folder that jobs are submitted from, with a run for each part of a set, and a run of another seed."""
     path = save_dataset(generate("tsp", 8, 16, "uniform", 7), tmp_path / "set.npz")
     whole = request("nearest-neighbor", path, tmp_path)
-    (whole.results / closed.SUBMISSIONS).mkdir(parents=True)
+    (whole.results / SUBMISSIONS).mkdir(parents=True)
     for part in PARTS:
         run(replace(whole, limit=part), QuietDisplay())
     run(replace(whole, seed=99, limit=(0, 4)), QuietDisplay())
@@ -38,7 +39,7 @@ def asked(tmp_path: Path) -> RunRequest:
 
 
 def index(asked: RunRequest) -> Path:
-    return asked.results / closed.SUBMISSIONS / closed.NAME
+    return asked.results / SUBMISSIONS / closed.NAME
 
 
 def stored(asked: RunRequest, part: tuple[int, int]) -> set[int]:
@@ -108,18 +109,18 @@ def test_folders_that_nothing_is_submitted_from_have_no_such_file(tmp_path: Path
     path = save_dataset(generate("tsp", 8, 4, "uniform", 7), tmp_path / "set.npz")
     asked = request("nearest-neighbor", path, tmp_path)
     run(asked, QuietDisplay())
-    assert not (asked.results / closed.SUBMISSIONS).exists()
+    assert not (asked.results / SUBMISSIONS).exists()
 
 
 def _tell(folder: Path, worker: int) -> None:
     for number in range(200):
         held = closed.Held({0: ("config", 7)})
         held.record(0, number)
-        closed.tell(folder, f"{worker}-{number}", held)
+        held.tell(folder, f"{worker}-{number}")
 
 
 def test_many_may_write_at_once(tmp_path: Path) -> None:
-    (tmp_path / closed.SUBMISSIONS).mkdir()
+    (tmp_path / SUBMISSIONS).mkdir()
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_tell, args=(tmp_path, number)) for number in range(3)]
     for worker in workers:

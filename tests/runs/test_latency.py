@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nco_bench.cli.app import run
-from nco_bench.runs import latency
+from nco_bench.runs import solving
 from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.network import NetworkSolver
 
@@ -26,7 +26,7 @@ def calls_and_solutions(
         asked.append(args)
         return solve(self, *args, **options)
 
-    monkeypatch.setattr(latency, "BUDGET_SECONDS", budget)
+    monkeypatch.setattr(solving, "ALONE_SECONDS", budget)
     with monkeypatch.context() as patched:
         patched.setattr(NetworkSolver, "solve", counted)
         assert run([*COMMAND, *more, "--batch-size", str(batch), "--results", str(folder)]) == 0
@@ -39,7 +39,7 @@ def calls_and_solutions(
 def test_a_long_first_answer_is_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCO_BENCH_INSTANCES", str(tmp_path / "instances"))
     usual, solutions = calls_and_solutions(60.0, tmp_path / "usual", monkeypatch)
-    assert usual == 1 + latency.REPEATS + 2
+    assert usual == 1 + solving.ALONE_REPEATS + 2
     assert calls_and_solutions(0.0, tmp_path / "long", monkeypatch) == (2, solutions)
 
 

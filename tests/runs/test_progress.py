@@ -20,20 +20,11 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.progress import Batch, opened, tracked
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.display import NO_GAPS, Gaps, QuietDisplay, Titled, Working, title_of
 from nco_bench.runs.executors import execute
 from nco_bench.runs.generating import GenerateRequest, generate_dataset
 from nco_bench.runs.references import Improved, ReferenceRun, improve_references
-from nco_bench.runs.relay import (
-    NO_GAPS,
-    Announced,
-    Gaps,
-    QuietDisplay,
-    Relay,
-    Titled,
-    WorkerDisplay,
-    Working,
-    title_of,
-)
+from nco_bench.runs.relay import Announced, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest
 
 SLOW = """
@@ -209,7 +200,7 @@ def test_the_budget_of_a_cvrp_follows_its_size(n: int, trials: int) -> None:
 
 
 def test_what_has_no_bar_shows_on_a_terminal_that_it_is_alive_and_nothing_elsewhere() -> None:
-    code = "import time; from nco_bench.cli.heartbeat import heartbeat\n"
+    code = "import time; from nco_bench.progress import heartbeat\n"
     code += "with heartbeat('verify'): time.sleep(3.5)\nprint('done')"
     quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (quiet.stdout, quiet.stderr) == ("done\n", "")
@@ -223,7 +214,7 @@ def test_what_has_no_bar_shows_on_a_terminal_that_it_is_alive_and_nothing_elsewh
 
 COUNTED = """
 import time
-from nco_bench.cli import heartbeat as shown
+from nco_bench import progress as shown
 from nco_bench.progress import tracked
 shown.PLAIN_SECONDS = 0.5
 with shown.heartbeat('verify'):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nco_bench.datasets.load import Places
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 

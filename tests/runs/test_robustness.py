@@ -18,12 +18,12 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.executors import execute
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.generating import GenerateRequest
 from nco_bench.runs.label_shards import generate_shards
 from nco_bench.runs.records import record_key, record_keys
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter, done

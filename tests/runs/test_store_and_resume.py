@@ -16,9 +16,9 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.executors import execute
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest, parse_limit
 from nco_bench.runs.runner import run
 from nco_bench.runs.stored_run import Run

@@ -13,8 +13,8 @@ import pytest
 from nco_bench.cards import cards
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.solvers.availability import find_backend

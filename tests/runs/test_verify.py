@@ -12,7 +12,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
-from nco_bench.runs.relay import QuietDisplay
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify

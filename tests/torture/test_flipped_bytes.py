@@ -21,9 +21,9 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import pack
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.stored_run import Run

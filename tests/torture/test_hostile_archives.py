@@ -29,9 +29,9 @@ from nco_bench.datasets.pull import pull
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
 from nco_bench.runs.archives import FACTS, HASH, NO_HASH, RUNS, archived_runs, digest
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import pack
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 

@@ -25,9 +25,10 @@ from nco_bench.datasets.pull import verify as verify_instances
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.runs import folders
 from nco_bench.runs.archives import archived_runs
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.merging import merge
 from nco_bench.runs.packing import contents
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.stored_run import Run
@@ -264,10 +265,10 @@ def test_a_merge_of_a_longer_copy_that_ends_at_any_rename_loses_nothing(
         left = allowed
         monkeypatch.setattr(os, "replace", dying)
         with pytest.raises(KeyboardInterrupt):
-            folders.merge([whole.folder], target)
+            merge([whole.folder], target)
         monkeypatch.setattr(os, "replace", rename)
         assert {*before} <= {record.key for record in Run(short).records()}
         assert [str(f) for f in verify(target, (), Places(source.parent)).findings] == []
-    assert folders.merge([whole.folder], target).extended == (whole.run_id,)
+    assert merge([whole.folder], target).extended == (whole.run_id,)
     assert contents(Run(short)) == contents(whole)
     assert not (target / folders.ASIDE).exists()

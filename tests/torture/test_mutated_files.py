@@ -32,9 +32,9 @@ from nco_bench.datasets.pull import pull
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
 from nco_bench.runs.archives import archived_runs
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.packing import pack
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.solvers.external.program import load_program

@@ -17,9 +17,9 @@ from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import NcoBenchError
 from nco_bench.runs import store
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Cell
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter

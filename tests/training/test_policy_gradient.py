@@ -16,8 +16,8 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext
 from nco_bench.training.courses import Assignment
+from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.policy_gradient import (
-    FreshInstances,
     PolicyGradient,
     PolicyGradientSettings,
     greedy_costs,

@@ -15,7 +15,8 @@ from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
 from nco_bench.solvers.path.step import action_scores, start
 from nco_bench.training.run import train
 from nco_bench.training.start import grown, start_from
-from nco_bench.weights.store import export, load_into, load_state, resolve
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import load_into, load_state, resolve
 
 CONFIG = {
     "batch": "6",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nco_bench.errors import MissingWeightsError
-from nco_bench.weights import store
+from nco_bench.weights import shelf, store
 from nco_bench.weights.choice import default_weights, how_to_get
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,17 +57,17 @@ def test_what_the_wheel_lacks_names_the_package_that_has_it(wheel: Path) -> None
 def test_the_wheels_own_weights_are_found_without_the_package(wheel: Path) -> None:
     file = store.resolve("tropical-knapsack-seed0", "tropical")
     assert file.summary()["found_in"] == "nco-bench"
-    assert [known.manifest.name for known in store.list_weights()] == ["tropical-knapsack-seed0"]
-    assert len(store.separate_weights()) == len(list(FILES.glob("*.safetensors"))) - 1
+    assert [known.manifest.name for known in shelf.list_weights()] == ["tropical-knapsack-seed0"]
+    assert len(shelf.separate_weights()) == len(list(FILES.glob("*.safetensors"))) - 1
 
 
 def test_weights_of_the_data_package_are_found_and_count_as_shipped(data: Path) -> None:
     file = store.resolve(default_weights("decoder-6x128", "tsp", 100), "decoder-6x128")
     assert file.path.parent == data / "files"
     assert (file.summary()["found_in"], file.summary()["shipped"]) == ("nco-bench-weights", True)
-    assert all(problem is None for _, problem in store.verify_all())
+    assert all(problem is None for _, problem in shelf.verify_all())
 
 
 def test_a_clone_finds_all_its_weights_where_they_are() -> None:
-    own = [known for known in store.list_weights() if known.path.parent == store.SHIPPED]
+    own = [known for known in shelf.list_weights() if known.path.parent == store.SHIPPED]
     assert len(own) == len(list(FILES.glob("*.safetensors"))) > 100

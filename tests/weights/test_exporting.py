@@ -10,7 +10,8 @@ import torch
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.weights.exporting import describe, export_copy, find
 from nco_bench.weights.manifest import Manifest, TrainingData, Validation
-from nco_bench.weights.store import WeightsFile, export, load_state, verify
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import WeightsFile, load_state, verify
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from nco_bench.papers import stored
 from nco_bench.weights import store
 from nco_bench.weights.manifest import Manifest, TrainingData, manifest_path
 from nco_bench.weights.packed import MARK, forget, pack, unpack
-from nco_bench.weights.store import SHIPPED, WeightsFile, export, load_state, verify
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import SHIPPED, WeightsFile, load_state, verify
 from tools.ship_weights import pack_all, ship
 
 MANIFEST = Manifest(

@@ -24,17 +24,8 @@ from nco_bench.weights.manifest import (
     read_manifest,
     sha256_of,
 )
-from nco_bench.weights.store import (
-    SHIPPED,
-    WeightsFile,
-    export,
-    list_weights,
-    load_into,
-    load_state,
-    resolve,
-    verify,
-    verify_all,
-)
+from nco_bench.weights.shelf import export, list_weights, verify_all
+from nco_bench.weights.store import SHIPPED, WeightsFile, load_into, load_state, resolve, verify
 
 TASK_NETWORKS = trained_by("tasks")
 MODEL = "decoder-96x32"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nco_bench.cli.examples import EXAMPLES
 from tools.docs.markdown import facts, plain, shell, toctree
 
 PROGRAM = "nco-bench"
@@ -42,7 +43,7 @@ def _body(command: Any, words: tuple[str, ...], level: int) -> str:
         [facts({f"`{p.metavar}`": plain(_said(p)) or "as named" for p in arguments})] if arguments else []
     )
     parts.append(_options(command, words))
-    examples = _examples(command)
+    examples = EXAMPLES.get(" ".join(words), ())
     if examples:
         parts += ["Examples:", "", shell(*examples)]
     for name, one in below.items():
@@ -88,8 +89,3 @@ def _said(parameter: Any) -> str:
     if getattr(parameter, "envvar", None):
         said.append(f"Also from the variable {parameter.envvar}.")
     return " ".join(part for part in said if part)
-
-
-def _examples(command: Any) -> list[str]:
-    lines = (command.epilog or "").splitlines()
-    return [line.strip() for line in lines if line.strip().startswith(PROGRAM)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.docs.markdown import facts, folded, plain, shell, table, toctree
 
-SCALES = ("full", "cpu", "smoke")
+SCALES = ("stored", "full", "cpu", "smoke")
 DASH = "–"
 SPLIT = re.compile(r"(?<!\\)\|")
 ESCAPED = re.compile(r"\\([^A-Za-z0-9\s])")
@@ -135,7 +135,8 @@ def _compact(measured: Measured) -> str:
     ours = [line for line in measured.lines if _has_ours(line)]
     if not ours:
         said = "; ".join(plain(note) for note in measured.notes[:3])
-        return f"Nothing was measured at the {measured.scale} scale: {said}.\n"
+        where = "is stored" if measured.scale == "stored" else f"was measured at the {measured.scale} scale"
+        return f"Nothing {where}: {said}.\n"
     shown = list(dict.fromkeys(line["Row"] for line in ours))
     columns = list(dict.fromkeys(line["Column"] for line in ours))
     by_place = {(line["Row"], line["Column"]): line for line in measured.lines}

@@ -41,7 +41,8 @@ def pages(pictures: Mapping[str, Picture], stored: Mapping[str, list[Stored]]) -
         By solver; see `tools.docs.pictures` and `tools.docs.records`.
     """
     from nco_bench.cards import cards
-    from nco_bench.weights.store import SHIPPED, list_weights
+    from nco_bench.weights.shelf import list_weights
+    from nco_bench.weights.store import SHIPPED
 
     shipped = [one for one in list_weights() if one.path.parent == SHIPPED]
     known = cards()
@@ -215,7 +216,7 @@ def _shipped(one: WeightsFile) -> list[str]:
 
 def _recipes(known: Card) -> list[str]:
     """Return the recipes by way to learn; each folds up, what is our choice in it stands apart."""
-    from nco_bench.cards import recipe_of
+    from nco_bench.training.recipes import recipe_of
 
     parts: list[str] = []
     for learner, recipes in known.recipes.items():

@@ -19,7 +19,6 @@ from nco_bench.datasets.formats.assemble import (
     check_problem,
     cvrp_instance,
     plain_cvrp,
-    points,
     same_size,
     tsp_coords,
     whole,
@@ -27,6 +26,7 @@ from nco_bench.datasets.formats.assemble import (
 )
 from nco_bench.datasets.formats.reading import read_npz, stem, write_npz
 from nco_bench.datasets.formats.rl4co import batch
+from nco_bench.datasets.formats.values import points
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats.assemble import drop_closing_node, solved, tsp_coords, whole, whole_numbers
+from nco_bench.datasets.formats.assemble import drop_closing_node, solved, tsp_coords, whole
 from nco_bench.datasets.formats.reading import iter_lines, stem, write_bytes
+from nco_bench.datasets.formats.values import whole_numbers
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance
 

@@ -21,7 +21,6 @@ from nco_bench.datasets.formats import keyword_file
 from nco_bench.datasets.formats.assemble import (
     check_demand,
     from_routes,
-    integers_if_whole,
     routes_of,
     the_only_instance,
     the_only_solution,
@@ -37,6 +36,7 @@ from nco_bench.datasets.formats.tsplib import (
     edge_weight_convention,
     number_text,
 )
+from nco_bench.datasets.formats.values import integers_if_whole
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats.assemble import one_number, points, the_only_instance, whole
+from nco_bench.datasets.formats.assemble import the_only_instance, whole
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes, stem, write_bytes
 from nco_bench.datasets.formats.torch_archive import load_pickle_with_tensors
+from nco_bench.datasets.formats.values import one_number, points
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance
 

@@ -19,19 +19,16 @@ from nco_bench.datasets.formats.assemble import (
     check_problem,
     cvrp_instance,
     drop_closing_node,
-    numbers,
-    one_number,
     plain_cvrp,
-    points,
     solved,
     split_depots,
     tsp_coords,
     whole,
-    whole_numbers,
     with_depots,
 )
 from nco_bench.datasets.formats.reading import stem, write_bytes
 from nco_bench.datasets.formats.safe_pickle import read_pickle
+from nco_bench.datasets.formats.values import numbers, one_number, points, whole_numbers
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance

@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats.assemble import (
-    check_problem,
-    cvrp_instance,
-    one_number,
-    plain_cvrp,
-    points,
-    tsp_coords,
-    whole,
-)
+from nco_bench.datasets.formats.assemble import check_problem, cvrp_instance, plain_cvrp, tsp_coords, whole
 from nco_bench.datasets.formats.reading import stem, write_bytes
 from nco_bench.datasets.formats.safe_pickle import read_pickle
+from nco_bench.datasets.formats.values import one_number, points
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance

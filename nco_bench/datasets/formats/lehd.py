@@ -25,13 +25,13 @@ from nco_bench.datasets.formats.assemble import (
     solved,
     split_depots,
     whole,
-    whole_numbers,
     with_depots,
 )
 from nco_bench.datasets.formats.concorde_line import floats
 from nco_bench.datasets.formats.cvrplib import convention_of
 from nco_bench.datasets.formats.reading import iter_lines, stem, write_bytes
 from nco_bench.datasets.formats.tsplib import number_text
+from nco_bench.datasets.formats.values import whole_numbers
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance
 

@@ -19,17 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats.assemble import (
-    FileWarning,
-    cvrp_instance,
-    plain_cvrp,
-    points,
-    same_size,
-    whole,
-)
+from nco_bench.datasets.formats.assemble import FileWarning, cvrp_instance, plain_cvrp, same_size, whole
 from nco_bench.datasets.formats.reading import shown, stem, write_bytes
 from nco_bench.datasets.formats.rl4co import batch
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
+from nco_bench.datasets.formats.values import points
 from nco_bench.errors import BadInputError
 from nco_bench.problems.tsp import TSPInstance
 

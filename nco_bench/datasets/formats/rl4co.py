@@ -19,12 +19,12 @@ from nco_bench.datasets.formats.assemble import (
     check_problem,
     cvrp_instance,
     plain_cvrp,
-    points,
     same_size,
     tsp_coords,
     whole,
 )
 from nco_bench.datasets.formats.reading import read_npz, shown, stem, write_npz
+from nco_bench.datasets.formats.values import points
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance

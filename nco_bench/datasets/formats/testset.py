@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets import catalog
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.formats.assemble import cvrp_instance, points, whole
+from nco_bench.datasets.formats.assemble import cvrp_instance, whole
 from nco_bench.datasets.formats.reading import read_npz, stem
 from nco_bench.datasets.formats.rl4co import batch
+from nco_bench.datasets.formats.values import points
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance

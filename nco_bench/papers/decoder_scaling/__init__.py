@@ -1,0 +1,1 @@
+"""Decoder scaling: its published numbers, what answers them, its laws and their figures."""

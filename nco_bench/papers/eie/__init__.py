@@ -1,0 +1,1 @@
+"""EIE: its published numbers, what answers them, its figures."""

@@ -1,0 +1,1 @@
+"""PENS: its published numbers, what answers them, its calibration."""

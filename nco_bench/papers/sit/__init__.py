@@ -1,0 +1,1 @@
+"""SIT: its published numbers, what answers them, its repeats of the last node."""

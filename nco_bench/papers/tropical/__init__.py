@@ -1,0 +1,1 @@
+"""Tropical Attention: its published numbers, what answers them, its attention and training seeds."""

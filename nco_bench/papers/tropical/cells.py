@@ -10,7 +10,7 @@ from nco_bench.papers.judging import Verdict
 from nco_bench.papers.published import PublishedTable
 from nco_bench.problems.tasks import TASKS
 from nco_bench.solvers.sequences.task_scores import TrainingSeeds, over_seeds, training_seeds
-from nco_bench.weights.store import list_weights
+from nco_bench.weights.shelf import list_weights
 
 ROWS = {
     "ConvexHull": "convex-hull",

@@ -1,0 +1,1 @@
+"""Figures of stored records, solutions and trainings, by matplotlib; a module per kind."""

@@ -86,7 +86,7 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
         for s, name in zip(summaries, row_names(summaries), strict=True)
     }
     for number, part in frame.records.groupby("run", sort=True):
-        traces = _traces(frame.runs[int(str(number))])
+        traces = traces_of(frame.runs[int(str(number))])
         columns = (part[name] for name in ("group", "solution_offset", "cost", "reference"))
         for code, offset, cost, reference in zip(*columns, strict=True) if traces else ():
             gaps = _gaps(traces.get(offset), cost, reference)
@@ -109,7 +109,7 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
     }
 
 
-def _traces(run: Run) -> Mapping[int, list[tuple[float, float]]]:
+def traces_of(run: Run) -> Mapping[int, list[tuple[float, float]]]:
     """Read a run's traces by the place of their solution, which tells records of one run apart."""
     points = {one["key"]: one["points"] for one in run.lines("traces.jsonl")}
     if not points:

@@ -11,7 +11,7 @@ from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.figures import packings as packing_pictures
 from nco_bench.reports.figures import routes as pictures
-from nco_bench.reports.frame.naming import method_name
+from nco_bench.reports.frame.summary import method_name
 from nco_bench.runs.finding import find_runs
 
 REFERENCE = "reference"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,17 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, instance_places
 from nco_bench.reports.frame.columns import COUNT_PREFIX
 from nco_bench.reports.frame.load import OK, Group, ResultFrame
-from nco_bench.reports.frame.pooled import pool
-from nco_bench.reports.frame.statistics import bootstrap_interval
-from nco_bench.reports.frame.summary import CellSummary
-from nco_bench.reports.frame.training_set import calibrated_on_test, distribution_label, trained_on_test
+from nco_bench.reports.frame.summary import (
+    CellSummary,
+    calibrated_on_test,
+    distribution_label,
+    trained_on_test,
+)
 from nco_bench.reports.frame.wholes import Set
 from nco_bench.runs.records import STATUSES
+
+if TYPE_CHECKING:
+    from nco_bench.reports.frame.pooled import Pooled
 
 
 def asked_solves(group: Group) -> int | None:
@@ -155,7 +160,7 @@ def _summary(
     solved, with_gap = ~np.isnan(costs), ~np.isnan(gaps)
     both = solved & ~np.isnan(references)
     sign = -1.0 if group.cell.objective == "max" else 1.0
-    interval = bootstrap_interval(gaps[with_gap]) if intervals else None
+    interval = _interval(gaps[with_gap]) if intervals else None
     statuses = np.bincount(part["status"], minlength=len(STATUSES))
     sizes = (int(part["n"].min()), int(part["n"].max()))
     return CellSummary(
@@ -181,10 +186,25 @@ def _summary(
         distribution_label=distribution_label(group, sizes),
         trained_on_test=trained_on_test(group, sizes),
         calibrated_on_test=calibrated_on_test(group, sizes),
-        pooled=pool(_summed_counts(part, ok, position, count), intervals=intervals),
+        pooled=_pooled(_summed_counts(part, ok, position, count), intervals),
         asked=asked_solves(group),
         references=_references(part["reference_from"], position, count, known),
     )
+
+
+def _interval(gaps: NDArray[np.float64]) -> tuple[float, float] | None:
+    from nco_bench.reports.frame.statistics import bootstrap_interval
+
+    return bootstrap_interval(gaps)
+
+
+def _pooled(counts: dict[str, NDArray[np.float64]], intervals: bool) -> dict[str, Pooled]:
+    """Pool the counts of instances; routing and packing have none."""
+    if not counts:
+        return {}
+    from nco_bench.reports.frame.pooled import pool
+
+    return pool(counts, intervals=intervals)
 
 
 def _summed_counts(

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nco_bench.datasets.ledger import COST_TOLERANCE
-from nco_bench.datasets.ledger_file import Entry, costs, costs_at
+from nco_bench.datasets.places import has_ledger
 from nco_bench.errors import ResultsError
 
 if TYPE_CHECKING:
+    from nco_bench.datasets.ledger_file import Entry
     from nco_bench.reports.frame.load import Group
 
 Floats = NDArray[np.float64]
@@ -114,7 +114,7 @@ def hold_against_best(
     known, origin = _sources(records, places, reference, best, sources)
     held = best[places.of_record]
     notes = _notes(records, groups, places, (held != reference) & ~np.isnan(held) & ~np.isnan(reference))
-    if instances is not None:
+    if instances is not None and has_ledger(instances):
         _ask_ledger(places, groups, best, origin, known, instances)
         held = best[places.of_record]
     records["reference"] = held
@@ -214,6 +214,8 @@ def _ask_ledger(
     instances: Path,
 ) -> None:
     """Lay the ledger's references over what the records know; of equal costs the ledger's counts, which says more."""
+    from nco_bench.datasets.ledger import COST_TOLERANCE
+
     codes = {source: code for code, source in enumerate(known)}
     for place, entry in _entries(places, groups, instances):
         sign, mine = places.sign[place], best[place]
@@ -228,6 +230,8 @@ def _ask_ledger(
 
 def _entries(places: Places, groups: Sequence[Group], instances: Path) -> list[tuple[int, Entry]]:
     """What the ledger knows of the places: by hash, and where that is not known by set and index."""
+    from nco_bench.datasets.ledger_file import costs, costs_at
+
     hashed = np.flatnonzero(places.content)
     texts = [f"{content:016x}" for content in places.content[hashed].tolist()]
     by_hash = costs(texts, instances)

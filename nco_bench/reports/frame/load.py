@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nco_bench.datasets.identity import stream_of
-from nco_bench.datasets.names import parse_generated
+from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns

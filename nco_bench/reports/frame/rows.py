@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nco_bench.reports.frame.naming import plain_name
-from nco_bench.reports.frame.summary import CellSummary
+from nco_bench.reports.frame.summary import CellSummary, plain_name
 
 SECTIONS = {
     "exact": "classical",

@@ -1,15 +1,21 @@
-"""One cell of a table: what the records of a solver configuration on a dataset come to."""
+"""One cell of a table: what the records of a solver configuration on a dataset come to, what its method is called,
+and what the set has to do with the training set of the weights.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nco_bench.nn.device import on_cpu
 from nco_bench.reports.frame.best_known import Source
 from nco_bench.reports.frame.load import Group
-from nco_bench.reports.frame.naming import method_name
-from nco_bench.reports.frame.pooled import Pooled
+from nco_bench.runs.records import Cell
+from nco_bench.weights.manifest import names_seed
+
+if TYPE_CHECKING:
+    from nco_bench.reports.frame.pooled import Pooled
 
 
 @dataclass(frozen=True)
@@ -189,3 +195,94 @@ def hardware(environment: dict[str, Any], device: str) -> str:
     cores = environment.get("cpu_affinity") or environment.get("cpu_count")
     name = str(environment.get("cpu") or "unknown processor")
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}" if cores else name
+
+
+def method_name(cell: Cell) -> str:
+    """Return label and decoding, and in brackets the settings that the label does not say: a name hides nothing that ran."""
+    settings = chosen_settings(cell)
+    return f"{plain_name(cell)} ({', '.join(settings)})" if settings else plain_name(cell)
+
+
+def plain_name(cell: Cell) -> str:
+    """Return label and decoding."""
+    return f"{cell.label} {cell.decoding}" if cell.decoding else cell.label
+
+
+def chosen_settings(cell: Cell) -> tuple[str, ...]:
+    """Return what was set otherwise than the solver's default, in words, without what stands in the label.
+
+    Weights of the solver's own name are its default. Cells of older versions say what they stored.
+    """
+    in_label = set(cell.label.split(":")[1:])
+    weights = cell.options.get("weights") if cell.weights else None
+    said = []
+    if weights and weights != cell.solver and ":weights=" not in cell.label:
+        said.append(f"weights {Path(weights).name}")
+    for key, value in cell.options.items():
+        if key in ("decoding", "weights") or value is None:
+            continue
+        if isinstance(value, dict):
+            settings = (f"{k}={v}" for k, v in sorted(value.items()))
+            said += [text for text in settings if text not in in_label]
+        elif key == "time_limit":
+            said.append(f"time limit {value:g} s")
+        else:
+            said.append(f"{key.replace('_', ' ')} {value}")
+    return tuple(said)
+
+
+ONLY_LONGER = {"length-ood": "id"}
+"""Settings of the algorithmic tasks that differ from another in length alone."""
+
+
+def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
+    """Say whether the test set looks like what the weights were trained on.
+
+    Parameters
+    ----------
+    group
+        Its weights' ``training_size`` is a number or a (smallest, largest) pair, ``training_distribution`` a name.
+    sizes
+        Smallest and largest n of the test set.
+
+    Returns
+    -------
+    str or None
+        None without weights, or where their manifest does not say.
+    """
+    weights = group.cell.weights or {}
+    size, distribution = weights.get("training_size"), weights.get("training_distribution")
+    if size is None or not distribution:
+        return None
+    trained = [int(s) for s in size] if isinstance(size, list | tuple) else [int(size)]
+    labels = []
+    if sizes[0] < min(trained) or sizes[1] > max(trained):
+        labels.append("size-OOD")
+    tested = (group.cell.origin.get("distribution") or "").lower()
+    if ONLY_LONGER.get(tested, tested) != str(distribution).lower():
+        labels.append("distribution-OOD")
+    return ", ".join(labels) or "in-distribution"
+
+
+def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
+    """Whether the weights saw the test set: its hash is among ``trained_on``, or it comes from a training seed.
+
+    The same seed, size and distribution give the same instances, since the generator is prefix-stable.
+    """
+    weights, origin = group.cell.weights or {}, group.cell.origin
+    if set(group.whole.names.values()) & set(weights.get("trained_on") or ()):
+        return True
+    same_seed = any(names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ())
+    return same_seed and distribution_label(group, sizes) == "in-distribution"
+
+
+def calibrated_on_test(group: Group, sizes: tuple[int, int]) -> bool:
+    """Whether the coordinate scale was calibrated on the test set: uniform instances of a size and seed of the calibration.
+
+    Only where the run took its scale from the calibration do its records name those seeds.
+    """
+    origin = group.cell.origin
+    if origin.get("generator") != "nco-bench" or origin.get("distribution") != "uniform":
+        return False
+    seeds: dict[str, int] = (group.cell.weights or {}).get("calibration_seeds") or {}
+    return any(sizes[0] <= int(n) <= sizes[1] and seed == origin.get("seed") for n, seed in seeds.items())

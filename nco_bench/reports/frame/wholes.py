@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nco_bench.datasets.identity import stream_of
+from nco_bench.datasets.names import stream_of
 from nco_bench.runs.records import Cell
 
 Set = tuple[str, str]
@@ -19,7 +19,7 @@ class Whole:
     Attributes
     ----------
     key
-        What they have in common, see `nco_bench.datasets.identity`.
+        What they have in common, see `nco_bench.datasets.names`.
     name, sha256
         Of the longest of them.
     names

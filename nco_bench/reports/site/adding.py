@@ -17,9 +17,9 @@ from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
-from nco_bench.runs import folders
 from nco_bench.runs.archives import ArchivedRun, facts_of_archive
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.merging import merge
 from nco_bench.runs.packing import write_folder
 from nco_bench.runs.records import Cell, Record
 from nco_bench.runs.stored_run import Run
@@ -83,7 +83,7 @@ def _add(runs: Sequence[Run], results: Path, places: Places) -> Added:
         else:
             good.append(run)
     if good:
-        folders.merge([run.folder for run in good], results)
+        merge([run.folder for run in good], results)
         receipts.add(results, [Run(results / run.run_id) for run in good])
     return Added({run.run_id: sum(1 for _ in run.raw_records()) for run in good}, refused)
 

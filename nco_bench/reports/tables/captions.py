@@ -49,8 +49,17 @@ def brief(summaries: list[CellSummary], gap: str) -> str:
         known = set(references([s for s in summaries if s.gap_instances]).values())
         to = next(iter(known)) if len(known) == 1 else "each set's reference"
         parts.append(f"Gap: {how}to {to}")
+    if bare := _without_references(summaries) if gap else "":
+        parts.append(f"Gap: {bare} has no references; nco-bench reference {bare} --solver lkh3 makes them")
     parts += ["Time: for the instances in brackets", "Best in bold, second underlined"]
     return ". ".join(parts) + ". More: --notes."
+
+
+def _without_references(summaries: list[CellSummary]) -> str:
+    """Return the first routing set that no instance of has a reference; an empty string without any."""
+    known = {by_dataset(s) for s in summaries if s.gap_instances}
+    routing = (by_dataset(s) for s in summaries if s.group.cell.problem in ("tsp", "cvrp"))
+    return next((name for name in routing if name not in known), "")
 
 
 def gap_definition(gap: str, summaries: list[CellSummary]) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from nco_bench.errors import BadInputError
 from nco_bench.runs.cluster.status import troubles, wait
 from nco_bench.runs.cluster.submitting import Submitted, order_of, submit
+from nco_bench.runs.display import Display
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.request import RunRequest
-from nco_bench.runs.runner import Display, RunOutcome
+from nco_bench.runs.runner import RunOutcome
 
 CALLS_SHOWN = 3
 

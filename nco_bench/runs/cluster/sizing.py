@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nco_bench.datasets.identity import whole_of_set
+from nco_bench.datasets.names import whole_of_set
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.nn.device import CPU, CUDA, kind, on_cpu
 from nco_bench.runs import planning
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.work import Share, Task
 from nco_bench.runs.records import Cell, record_key
-from nco_bench.runs.request import CellPlan, RunRequest, load_datasets, plan_cells
-from nco_bench.runs.runner import describe, usable
+from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells
+from nco_bench.runs.runner import usable
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins
 from nco_bench.solvers.registry import resolved_options

@@ -23,9 +23,9 @@ import orjson
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.files import write
-from nco_bench.runs.closed import SUBMISSIONS
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.work import Task
+from nco_bench.runs.records import SUBMISSIONS
 
 TASK_BYTES = 2048
 MESSAGE_MOST = 900

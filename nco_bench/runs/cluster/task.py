@@ -23,12 +23,12 @@ from nco_bench.files import write
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.cluster.state import TaskState, read, result_of, task_state, write_task
 from nco_bench.runs.cluster.work import Call, Share
+from nco_bench.runs.display import NO_GAPS, Gaps, Titled, Working
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Place, judge
 from nco_bench.runs.records import Cell, record_keys
-from nco_bench.runs.relay import NO_GAPS, Gaps, Titled, Working
-from nco_bench.runs.request import RunRequest, load_datasets, plan_cells
-from nco_bench.runs.runner import describe, run, seed_of, usable
+from nco_bench.runs.request import RunRequest, describe, load_datasets, plan_cells
+from nco_bench.runs.runner import run, seed_of, usable
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure

@@ -18,7 +18,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
+from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 from nco_bench.solvers.divide.htsp_episode import Sizes, begin, construct, improve
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions

@@ -6,8 +6,10 @@ samples are drawn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -15,16 +17,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from nco_bench.errors import UnknownNameError
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import Draws
-from nco_bench.solvers.edges.difusco import (
-    Difusco,
-    EdgeGraph,
-    categorical_posterior,
-    gaussian_step,
-    kept,
-    time_pairs,
-)
+from nco_bench.solvers.edges.difusco import SCHEDULES, Difusco, EdgeGraph, kept, transition
 
 LEAST_SCORE = 1e-6
 """Added to probabilities, so that no edge of the graph counts as absent."""
@@ -144,3 +140,45 @@ def nearest_graph(coords: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     order = np.argsort(found != own, axis=1, kind="stable")
     found = np.take_along_axis(found, order, axis=1)
     return np.concatenate([own, np.where(found[:, :1] == own, found[:, 1:], found[:, :-1])], axis=1)
+
+
+def time_pairs(schedule: str, steps: int, timesteps: int = 1000) -> list[tuple[int, int]]:
+    """Return the time steps from which and to which inference goes, ``steps`` pairs.
+
+    Raises
+    ------
+    UnknownNameError
+        For another schedule than ``cosine`` (finer towards the end) or ``linear``.
+    """
+    if schedule not in SCHEDULES:
+        raise UnknownNameError("inference schedule of difusco", schedule, SCHEDULES)
+    done = np.arange(steps + 1) / steps
+    if schedule == "cosine":
+        done = np.sin(done * np.pi / 2)
+    left = timesteps - (done * timesteps).astype(np.int64)
+    pairs = pairwise(left.tolist())
+    return [(min(max(t, 1), timesteps), min(max(s, 0), timesteps - 1)) for t, s in pairs]
+
+
+def categorical_posterior(edge: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
+    """Return the probability that an edge is there at the earlier time (the sum before Equation 6).
+
+    Parameters
+    ----------
+    edge
+        Predicted probability that the edge is in the tour.
+    state
+        Whether the edge is there now, 0 or 1.
+    kept_now, kept_then
+        Share of the signal now and at the earlier time, see `kept`.
+    """
+    since, now, then = (transition(share) for share in (kept_now / kept_then, kept_now, kept_then))
+    table = since[1][None] * then[:, 1:] / now  # class in the tour x class now
+    there, absent = (table[0, x] + (table[1, x] - table[0, x]) * edge for x in (1, 0))
+    return torch.where(state > 0.5, there, absent)
+
+
+def gaussian_step(noise: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
+    """Return the state at the earlier time (Equation 8, the deterministic step of DDIM); `noise` is the predicted one."""
+    clean = math.sqrt(kept_then / kept_now) * (state - math.sqrt(1 - kept_now) * noise)
+    return clean + math.sqrt(1 - kept_then) * noise

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -93,48 +92,6 @@ def transition(share: float) -> NDArray[np.float64]:
     Products of ``Q_t = (1 - beta) I + beta / 2`` have this form, the shares being multiplied, and so have quotients.
     """
     return np.array([[1 + share, 1 - share], [1 - share, 1 + share]]) / 2
-
-
-def time_pairs(schedule: str, steps: int, timesteps: int = 1000) -> list[tuple[int, int]]:
-    """Return the time steps from which and to which inference goes, ``steps`` pairs.
-
-    Raises
-    ------
-    UnknownNameError
-        For another schedule than ``cosine`` (finer towards the end) or ``linear``.
-    """
-    if schedule not in SCHEDULES:
-        raise UnknownNameError("inference schedule of difusco", schedule, SCHEDULES)
-    done = np.arange(steps + 1) / steps
-    if schedule == "cosine":
-        done = np.sin(done * np.pi / 2)
-    left = timesteps - (done * timesteps).astype(np.int64)
-    pairs = pairwise(left.tolist())
-    return [(min(max(t, 1), timesteps), min(max(s, 0), timesteps - 1)) for t, s in pairs]
-
-
-def categorical_posterior(edge: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
-    """Return the probability that an edge is there at the earlier time (the sum before Equation 6).
-
-    Parameters
-    ----------
-    edge
-        Predicted probability that the edge is in the tour.
-    state
-        Whether the edge is there now, 0 or 1.
-    kept_now, kept_then
-        Share of the signal now and at the earlier time, see `kept`.
-    """
-    since, now, then = (transition(share) for share in (kept_now / kept_then, kept_now, kept_then))
-    table = since[1][None] * then[:, 1:] / now  # class in the tour x class now
-    there, absent = (table[0, x] + (table[1, x] - table[0, x]) * edge for x in (1, 0))
-    return torch.where(state > 0.5, there, absent)
-
-
-def gaussian_step(noise: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
-    """Return the state at the earlier time (Equation 8, the deterministic step of DDIM); `noise` is the predicted one."""
-    clean = math.sqrt(kept_then / kept_now) * (state - math.sqrt(1 - kept_now) * noise)
-    return clean + math.sqrt(1 - kept_then) * noise
 
 
 # The network.
@@ -266,10 +223,18 @@ class Difusco(nn.Module):
         moment = moment[:, None] if time.dim() == 1 else moment
         entries = ENTRIES_AT_A_TIME.on(state.device)
         rows = max(1, entries // (state.shape[0] * state.shape[2] * width))
-        edges = [self.edge_embed(waves(part, width)) for part in state.split(rows, dim=1)]
+        edges = self._embedded(state, rows)
         for layer in self.layers:
             h = layer(h, edges, moment, graph)
         return self._head(edges)
+
+    def _embedded(self, state: Tensor, rows: int) -> list[Tensor]:
+        """Embed noisy edges ``(B, N, K)``, in blocks of `rows`; where all are 0 or 1, there are two rows to compute."""
+        parts, width = state.split(rows, dim=1), self.config.width
+        if works_in_place(state) and bool(((state == 0) | (state == 1)).all()):
+            table = self.edge_embed(waves(torch.tensor([0.0, 1.0], device=state.device), width))
+            return [F.embedding(part.long(), table) for part in parts]
+        return [self.edge_embed(waves(part, width)) for part in parts]
 
     def _head(self, edges: list[Tensor]) -> Tensor:
         """Normalise over all edges of a graph by groups of features, then map each edge to its output."""

@@ -35,7 +35,8 @@ from nco_bench.solvers.network import Family, NetworkSolver, to_unit_square
 from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
 from nco_bench.solvers.small import join_fixed_edges
 from nco_bench.weights.choice import at_hand
-from nco_bench.weights.store import SUFFIX, WeightsFile, list_weights, resolve
+from nco_bench.weights.shelf import list_weights
+from nco_bench.weights.store import SUFFIX, WeightsFile, resolve
 
 MODEL = "difusco"
 AUTO, DENSE = "auto", "dense"

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
+from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError, shown
 from nco_bench.problems import Instance
-from nco_bench.shown import shown
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved
 
 STATUSES = ("failed", "timeout", "oom")
@@ -167,6 +166,8 @@ def _is_plain(value: Any) -> bool:
 
 def checked(outcome: Any) -> Outcome:
     """Return an outcome with all fields of the types that they should have; a `Failure` that says what is wrong else."""
+    if type(outcome) is np.ndarray and outcome.dtype.kind in "iufb":
+        return Solved(outcome)
     if isinstance(outcome, Failure):
         message = text_of(outcome.message)
         if outcome.status not in STATUSES:
@@ -182,8 +183,6 @@ def checked(outcome: Any) -> Outcome:
         return Failure(
             "failed", f"solve() returned {type(solved.solution).__name__}, not an array of numbers"
         )
-    if isinstance(outcome, np.ndarray) and type(outcome) is np.ndarray:
-        return Solved(array)
     seconds = solved.seconds
     if not isinstance(seconds, float | int) or isinstance(seconds, bool) or not 0 <= seconds < math.inf:
         seconds = None

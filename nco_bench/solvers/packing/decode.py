@@ -17,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.problems.bpp3d import ORIENTATIONS
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.search import sampling
+from nco_bench.solvers.packing.lowering import lowered
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks from ``(B, P, A)`` logits at a step, ``(B, P)``."""
@@ -123,6 +124,11 @@ def drop(heights: Tensor, extents: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
     tuple
         x and z of the box, ``(R,)`` int64, and the new height maps.
     """
+    return lowered(heights, extents, y) if on_cpu(heights.device) else drop_together(heights, extents, y)
+
+
+def drop_together(heights: Tensor, extents: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Do what `drop` does in operations on all lanes, for devices without loops of their own."""
     _, length, width = heights.shape
     across = torch.arange(width, device=heights.device)
     beside = (across >= y[:, None]) & (across < (y + extents[:, 1].long())[:, None])  # (R, W)

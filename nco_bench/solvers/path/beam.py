@@ -18,7 +18,14 @@ from nco_bench.solvers.path.step import PathSteps, candidate_limit, start
 
 
 @torch.inference_mode()
-def beam(policy: PathPolicy, problem: PathProblem, width: int, *, knn: int | None = None) -> Path:
+def beam(
+    policy: PathPolicy,
+    problem: PathProblem,
+    width: int,
+    *,
+    knn: int | None = None,
+    deadline: float | None = None,
+) -> Path:
     """Keep the `width` most probable partial solutions of each problem at every step; return the shortest final one.
 
     Parameters
@@ -29,14 +36,21 @@ def beam(policy: PathPolicy, problem: PathProblem, width: int, *, knn: int | Non
         B path problems. The path runs from the origin through all candidates to the destination.
     width
         Number of beams; 1 equals greedy.
-    knn
+    knn, deadline
         As in `greedy`.
     """
-    return shortest(problem, final_beams(policy, problem, width, knn=knn))[0]
+    return shortest(problem, final_beams(policy, problem, width, knn=knn, deadline=deadline))[0]
 
 
 @torch.inference_mode()
-def final_beams(policy: PathPolicy, problem: PathProblem, width: int, *, knn: int | None = None) -> Path:
+def final_beams(
+    policy: PathPolicy,
+    problem: PathProblem,
+    width: int,
+    *,
+    knn: int | None = None,
+    deadline: float | None = None,
+) -> Path:
     """Return all final beams, ``(B C, M)`` instance by instance, most probable first, with their log-probabilities."""
     features = policy.embed(problem.nodes)
     limit = candidate_limit(policy, knn)
@@ -44,7 +58,7 @@ def final_beams(policy: PathPolicy, problem: PathProblem, width: int, *, knn: in
 
     def search(part: slice, stopped: Event) -> Path:
         some = part_of(problem, part)
-        steps = PathSteps(policy, some, features[part], limit, stopped=stopped)
+        steps = PathSteps(policy, some, features[part], limit, stopped=stopped, deadline=deadline)
         return Path.of(beam_search(steps, (start(some), None), width))
 
     return joined(in_threads(search, cut(len(problem.rows), width, shown + 2, problem.rows.device)))

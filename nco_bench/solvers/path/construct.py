@@ -23,7 +23,9 @@ Rule = Callable[[slice], Choose]
 
 
 @torch.inference_mode()
-def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) -> Path:
+def greedy(
+    policy: PathPolicy, problem: PathProblem, *, knn: int | None = None, deadline: float | None = None
+) -> Path:
     """Build one solution per problem by always taking the best-scored action.
 
     Parameters
@@ -35,8 +37,15 @@ def greedy(policy: PathPolicy, problem: PathProblem, *, knn: int | None = None) 
     knn
         Show the network only the nearest candidates, counted as the policy's paper counts them; None is the
         policy's default.
+    deadline
+        When the time is over, as ``time.monotonic`` tells it; None for no limit.
+
+    Raises
+    ------
+    TimeIsUpError
+        Where the deadline comes before the last step.
     """
-    return construct(policy, problem, lambda part: greedy_choice, knn=knn)
+    return construct(policy, problem, lambda part: greedy_choice, knn=knn, deadline=deadline)
 
 
 @torch.inference_mode()
@@ -48,12 +57,13 @@ def sample(
     *,
     first: int = 0,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> Path:
     """Draw `count` solutions per problem, step by step from the softmax of the scores.
 
     Parameters
     ----------
-    policy, problem, knn
+    policy, problem, knn, deadline
         As in `greedy`.
     count
         Solutions per problem.
@@ -73,12 +83,18 @@ def sample(
     def rule(part: slice) -> Choose:
         return sampling(seeds[part], first, count, double=True)
 
-    return construct(policy, problem, rule, copies=count, knn=knn)
+    return construct(policy, problem, rule, copies=count, knn=knn, deadline=deadline)
 
 
 @torch.inference_mode()
 def construct(
-    policy: PathPolicy, problem: PathProblem, rule: Rule, *, copies: int = 1, knn: int | None = None
+    policy: PathPolicy,
+    problem: PathProblem,
+    rule: Rule,
+    *,
+    copies: int = 1,
+    knn: int | None = None,
+    deadline: float | None = None,
 ) -> Path:
     """Build `copies` solutions per problem with a rule that picks actions.
 
@@ -87,7 +103,8 @@ def construct(
     Path
         ``(B copies, M)``, instance by instance.
     """
-    return construct_from(policy, problem, policy.embed(problem.nodes), rule, copies=copies, knn=knn)
+    features = policy.embed(problem.nodes)
+    return construct_from(policy, problem, features, rule, copies=copies, knn=knn, deadline=deadline)
 
 
 @torch.inference_mode()
@@ -100,6 +117,7 @@ def construct_from(
     copies: int = 1,
     knn: int | None = None,
     steps: int | None = None,
+    deadline: float | None = None,
 ) -> Path:
     """Build solutions as `construct`, from given features ``(B, N, E)``; only the first nodes of each if `steps` is given.
 
@@ -110,7 +128,7 @@ def construct_from(
 
     def build(part: slice, stopped: Event) -> Path:
         some = part_of(problem, part)
-        at_work = PathSteps(policy, some, features[part], limit, steps, stopped)
+        at_work = PathSteps(policy, some, features[part], limit, steps, stopped, deadline)
         return Path.of(search.construct(at_work, (start(some, copies), None), rule(part)))
 
     return joined(in_threads(build, cut(len(problem.rows), copies, shown + 2, problem.rows.device)))

@@ -5,6 +5,7 @@ Letters in shapes: B batch, N nodes (V customers and the depot for the CVRP).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,12 @@ from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
 from nco_bench.progress import tracked
-from nco_bench.solvers.decoding.inputs import check_instances
+from nco_bench.solvers.decoding.instances import SYMMETRIES, best_of, check_instances, symmetries
 from nco_bench.solvers.decoding.spec import Decoding
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, best_of, symmetries
 from nco_bench.solvers.path.construct import greedy, sample
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_arrays, tour_arrays
+from nco_bench.solvers.path.step import TimeIsUpError
 from nco_bench.solvers.path.task import Budget, PathBatch, PathTask, Solutions, whole
 
 Progress = Callable[[int, int], None]
@@ -79,8 +80,8 @@ def decode_path(
         vectors of PENS depend on the seed of their instance, so a solution does not depend on the batch (but for rounding
         in matrix products of other shapes). The lengths of segments depend on no seed, see `reconstruct`.
     time_limit
-        Seconds for the whole batch. rrc and prc stop before the first iteration that begins later; the others have no
-        intermediate solution to stop at and ignore it.
+        Seconds for the whole batch. rrc and prc stop before the first iteration that begins later, multistart and sample
+        keep what is built by then; a construction without any whole solution ends at the first step that begins later.
     progress
         See `Progress`.
     coordinate_scale
@@ -97,6 +98,8 @@ def decode_path(
     ------
     BadInputError
         If the tensors do not fit the policy's problem or each other.
+    TimeIsUpError
+        Where the time limit comes before the first solution.
     """
     begun = time.monotonic()
     weights = next(policy.parameters(), None) if isinstance(policy, nn.Module) else None
@@ -167,7 +170,7 @@ def _decoded(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions:
     if decoding.name == "multistart" and batch.demand is not None:
         raise BadInputError("Decoding multistart: every CVRP solution of a path policy starts at the depot.")
     best, best_lengths = None, None
-    for found in _built(task, batch):
+    for found in _in_time(_built(task, batch, budget.deadline)):
         lengths = batch.lengths(found)
         copies = len(lengths) // len(batch.coords)
         found, lengths = _kept(lengths, found, copies), lengths.view(-1, copies).amin(dim=1)
@@ -182,14 +185,29 @@ def _decoded(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions:
     return best
 
 
-def _built(task: PathTask, batch: PathBatch) -> Iterator[Solutions]:
+def _in_time(found: Iterator[Solutions]) -> Iterator[Solutions]:
+    """Pass on what is built until the time is up, but not nothing."""
+    for number in itertools.count():
+        try:
+            yield next(found)
+        except StopIteration:
+            return
+        except TimeIsUpError:
+            if not number:
+                raise
+            return
+
+
+def _built(task: PathTask, batch: PathBatch, deadline: float | None) -> Iterator[Solutions]:
     """Yield solutions, one or more per instance, ``(B copies, ...)`` instance by instance."""
     decoding, policy, knn = task.decoding, task.policy, task.decoding.knn
     if decoding.name == "multistart":  # evenly spread start nodes, all of them if k is 0
         count = batch.coords.shape[1]
         starts = torch.linspace(0, count - 1, min(decoding.k or count, count)).round().long().unique()
         problems = (batch.problem(start) for start in tracked(starts.tolist(), "start"))
-        yield from (whole(problem, greedy(policy, problem, knn=knn)) for problem in problems)
+        yield from (
+            whole(problem, greedy(policy, problem, knn=knn, deadline=deadline)) for problem in problems
+        )
         return
     problem = batch.problem()
     if decoding.name == "sample":
@@ -197,13 +215,15 @@ def _built(task: PathTask, batch: PathBatch) -> Iterator[Solutions]:
         size = max(1, SAMPLES_AT_A_TIME_TOKENS // (problem.rows.shape[1] * 16))
         for first in tracked(range(0, decoding.k, size), "group"):
             count = min(size, decoding.k - first)
-            yield whole(problem, sample(policy, problem, count, seeds, first=first, knn=knn))
+            yield whole(
+                problem, sample(policy, problem, count, seeds, first=first, knn=knn, deadline=deadline)
+            )
     elif decoding.name == "beam":
         from nco_bench.solvers.path.beam import beam
 
-        yield whole(problem, beam(policy, problem, decoding.k, knn=knn))
+        yield whole(problem, beam(policy, problem, decoding.k, knn=knn, deadline=deadline))
     else:
-        yield whole(problem, greedy(policy, problem, knn=knn))
+        yield whole(problem, greedy(policy, problem, knn=knn, deadline=deadline))
 
 
 def _kept(lengths: Tensor, found: Solutions, copies: int) -> Solutions:

@@ -141,7 +141,7 @@ def reconstructed(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions
     """Improve initial solutions by RRC or PRC, as the task's decoding says."""
     decoding, draws = task.decoding, task.draws(batch.coords)
     with opened("", 1, counts=False):
-        order, via = _initial(task, batch, draws)
+        order, via = _initial(task, batch, draws, budget.deadline)
     parallel, longest, knn = decoding.name == "prc", decoding.length, decoding.knn
     if via is None or batch.demand is None or batch.capacity is None:
         tours = improve_tsp(
@@ -156,12 +156,12 @@ def reconstructed(task: PathTask, batch: PathBatch, budget: Budget) -> Solutions
     )  # fmt: skip
 
 
-def _initial(task: PathTask, batch: PathBatch, draws: Draws) -> Solutions:
+def _initial(task: PathTask, batch: PathBatch, draws: Draws, deadline: float | None) -> Solutions:
     """Build what rrc and prc begin with."""
     init, coords = task.decoding.init, batch.coords
     if init == "greedy":
         problem = batch.problem()
-        return whole(problem, greedy(task.policy, problem, knn=task.decoding.knn))
+        return whole(problem, greedy(task.policy, problem, knn=task.decoding.knn, deadline=deadline))
     if batch.demand is None or batch.capacity is None:
         order = draws.permutations(0, ORDER, coords.shape[1])
         if init == "insertion":

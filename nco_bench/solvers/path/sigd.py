@@ -14,6 +14,7 @@ Letters in shapes: B batch, N nodes, M candidates, T tokens, W width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -70,9 +71,15 @@ class Block(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1)) if rezero else 1.0
 
     def forward(self, x: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
-        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
-        x = x + self.weight * self.attention(x, scale, real)
-        return x + self.weight * self.feed_forward(x)
+        """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``; `x` itself is overwritten where `works_in_place`."""
+        return self.feed_forward.added(self.attention.added(x, scale, real, self.weight), self.weight)
+
+    def scored(
+        self, x: Tensor, scale: float | Tensor, score: nn.Linear, candidates: int, real: Tensor | None = None
+    ) -> Tensor:
+        """Score the last `candidates` tokens, as ``score(self(x))`` would, ``(B, T, W)`` to ``(B, M, 1 or 2)``."""
+        x = self.attention.added(x, scale, real, self.weight)
+        return self.feed_forward.scored(x, score, self.weight)[:, -candidates:]
 
 
 class SigdBase(nn.Module, PathPolicy):
@@ -102,9 +109,10 @@ class SigdBase(nn.Module, PathPolicy):
     def decode(self, x: Tensor, state: PathState) -> Tensor:
         """Run the blocks over all tokens and score the candidates, which are the last M tokens."""
         scale, real = self.factor_at(state), state.real(x.shape[1] - state.candidates, 0)
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             x = block(x, scale, real)
-        scores = self.score(x[:, -state.candidates :])
+        last = cast("Block", self.blocks[-1])
+        scores = last.scored(x, scale, self.score, state.candidates, real)
         if state.demand is None or state.remaining is None:
             return scores.squeeze(-1)
         direct, via = scores.unbind(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -16,10 +16,11 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.network import RANDOM_WEIGHTS, Family, NetworkSolver, to_tensors
 from nco_bench.solvers.path.decode import Trace, decode_path
 from nco_bench.solvers.path.policy import PathPolicy
-from nco_bench.solvers.path.precision import at_precision
-from nco_bench.solvers.path.replayed import Replayed
-from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
-from nco_bench.weights.calibration import Calibrated, calibrate_command, factor_at, read_calibration
+from nco_bench.solvers.path.step import TimeIsUpError
+from nco_bench.solvers.protocol import Failure, Outcome, Solved, SolverOptions
+
+if TYPE_CHECKING:
+    from nco_bench.weights.calibration import Calibrated
 
 ANYTIME = ("rrc", "prc")
 AUTO, EXTRAPOLATE = "auto", "extrapolate"
@@ -72,12 +73,20 @@ class PathSolver(NetworkSolver):
                     f"--param attention=flex: {self.name} has no positional bias; it is for PENS."
                 )
             policy.flex = True
-        ready = at_precision(policy, self.name, self.params["precision"])
+        ready: PathPolicy = policy
+        if self.params["precision"] != "fp32":
+            from nco_bench.solvers.path.precision import at_precision
+
+            ready = at_precision(ready, self.name, self.params["precision"])
         if check_graphs(self.params["graphs"], self.options.device):
+            from nco_bench.solvers.path.replayed import Replayed
+
             ready = Replayed(ready)
         return cast("nn.Module", ready)
 
     def _calibrated(self) -> list[Calibrated]:
+        from nco_bench.weights.calibration import calibrate_command, read_calibration
+
         calibration = [] if self.weights is None else read_calibration(self.weights)
         if not calibration:
             asked = f"--coordinate-scale {self.options.coordinate_scale}"
@@ -92,6 +101,8 @@ class PathSolver(NetworkSolver):
     def _factor(self, n: int) -> float:
         if self.scale is not None:
             return self.scale
+        from nco_bench.weights.calibration import factor_at
+
         beyond = self.options.coordinate_scale == EXTRAPOLATE
         return factor_at(self.calibration, n, self.name, extrapolate=beyond, weights=self.options.weights)
 
@@ -111,7 +122,16 @@ class PathSolver(NetworkSolver):
         return dataset.sizes[1] * (self.decoding.k if self.decoding.name in ("beam", "sample") else 1)
 
     def decode(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
-        """Decode as was asked; rrc and prc stop when time is up and tell costs against time."""
+        """Decode as was asked; rrc and prc stop when time is up and tell costs against time.
+
+        A construction that the time limit ends is no solution: its instances are ``timeout``.
+        """
+        try:
+            return self._decoded(batch, seed, time_limit)
+        except TimeIsUpError as error:
+            return [Failure("timeout", str(error))] * len(batch)
+
+    def _decoded(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
         trace = Trace() if self.decoding.name in ANYTIME else None
         coords, demand, capacity = to_tensors(batch)
         solutions = decode_path(

@@ -8,6 +8,7 @@ Letters in shapes: B batch, R = B C partial solutions, M candidates left, A = M 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
@@ -15,6 +16,7 @@ from threading import Event
 import torch
 from torch import Tensor
 
+from nco_bench.errors import SolverFailedError
 from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import Move
 from nco_bench.solvers.path.policy import PathPolicy, PathState
@@ -189,6 +191,10 @@ def split_action(action: Tensor, shown: Tensor | None, *, cvrp: bool) -> tuple[T
     return choice, via
 
 
+class TimeIsUpError(SolverFailedError):
+    """A construction that its time limit ended before it had a solution."""
+
+
 @dataclass(frozen=True)
 class PathSteps:
     """A path policy at work on B problems.
@@ -203,6 +209,8 @@ class PathSteps:
         How many nodes are visited; None for all candidates.
     stopped
         Set when the result is not wanted any more.
+    deadline
+        When the time of the construction is over, as ``time.monotonic`` tells it; None for no limit.
     renormalised
         Whether probabilities sum to 1 again where `_repaired` joined actions, as sampling needs it.
     """
@@ -213,10 +221,22 @@ class PathSteps:
     limit: int | None
     count: int | None = None
     stopped: Event | None = None
+    deadline: float | None = None
     renormalised: bool = False
 
     def scores(self, frontier: Frontier) -> tuple[Tensor, Tensor | None]:
-        """Return ``(B, C, A)`` logits, and the positions of what is shown, see `action_scores`."""
+        """Return ``(B, C, A)`` logits, and the positions of what is shown, see `action_scores`.
+
+        Raises
+        ------
+        TimeIsUpError
+            Where the step would begin after the deadline.
+        """
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            count, left = self.problem.candidates, frontier.candidates
+            raise TimeIsUpError(
+                f"the time limit came after {count - left} of {count} steps of a construction"
+            )
         scores, shown = action_scores(self.policy, self.problem, self.features, frontier, self.limit)
         return scores.view(len(self.problem.rows), -1, scores.shape[1]), shown
 

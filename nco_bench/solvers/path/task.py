@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import Draws, instance_draws
+from nco_bench.solvers.decoding.instances import SYMMETRIES
 from nco_bench.solvers.decoding.spec import Decoding
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import (
     Path,
@@ -108,6 +108,11 @@ class Budget:
     seconds: float | None
     begun: float
     report: Callable[[float, Tensor], None]
+
+    @property
+    def deadline(self) -> float | None:
+        """When the time is over, as ``time.monotonic`` tells it."""
+        return None if self.seconds is None else self.begun + self.seconds
 
     def steps(self) -> Iterator[int]:
         """Count iterations until one of the limits is reached."""

@@ -11,7 +11,7 @@ import torch
 
 from nco_bench.problems.tasks import Task, TaskBatch, generate
 from nco_bench.solvers.sequences.task_solver import LARGEST_BATCH, SCORES_PER_BATCH, load_network
-from nco_bench.weights.store import list_weights
+from nco_bench.weights.shelf import list_weights
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
-from nco_bench.solvers.decoding.inputs import check_instances
+from nco_bench.solvers.decoding.instances import SYMMETRIES, best_of, check_instances, symmetries
 from nco_bench.solvers.decoding.search import (
     Choose,
     Move,
@@ -34,7 +34,6 @@ from nco_bench.solvers.decoding.search import (
     sampling,
 )
 from nco_bench.solvers.decoding.spec import Decoding
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, best_of, symmetries
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import (
     Demands,

@@ -38,8 +38,7 @@ from nco_bench.solvers.stepwise.policy import (
     take,
 )
 
-EPSILON = 1e-7
-TINY = 1e-5
+EPSILON, TINY = 1e-7, 1e-5
 CDIST_DIRECT = 25
 """Up to here ``torch.cdist`` subtracts coordinates; above, it multiplies matrices."""
 

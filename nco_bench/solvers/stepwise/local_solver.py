@@ -20,8 +20,6 @@ from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, trajectories
 from nco_bench.solvers.stepwise.local_steps import ROWS_AT_A_TIME, decode_local_views
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy
-from nco_bench.solvers.stepwise.precision import at_precision
-from nco_bench.solvers.stepwise.replayed import ReplayedViews
 
 
 class LocalViewSolver(NetworkSolver):
@@ -45,8 +43,15 @@ class LocalViewSolver(NetworkSolver):
             raise BadInputError(
                 f"Decoding knn={count}: the views of {self.name} have fixed sizes; leave knn out."
             )
-        ready = at_precision(policy, self.params["precision"])
-        return ReplayedViews(ready) if check_graphs(self.params["graphs"], self.options.device) else ready
+        if self.params["precision"] != "fp32":
+            from nco_bench.solvers.stepwise.precision import at_precision
+
+            policy = at_precision(policy, self.params["precision"])
+        if check_graphs(self.params["graphs"], self.options.device):
+            from nco_bench.solvers.stepwise.replayed import ReplayedViews
+
+            policy = ReplayedViews(policy)
+        return policy
 
     def cost(self, dataset: Dataset) -> int:
         """Partial solutions of an instance."""

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.draws import mixed, scaled, streams, uniform
-from nco_bench.solvers.decoding.inputs import check_instances
+from nco_bench.solvers.decoding.instances import SYMMETRIES, check_instances, symmetries
 from nco_bench.solvers.decoding.search import Move
 from nco_bench.solvers.decoding.spec import Decoding
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
 from nco_bench.solvers.decoding.turns import turns
 from nco_bench.solvers.stepwise.decode import Task, check_decoding, shortest
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy, Options, RoutingNodes, Walk

@@ -18,8 +18,6 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.network import Family, NetworkSolver, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
-from nco_bench.solvers.stepwise.precision import at_precision
-from nco_bench.solvers.stepwise.replayed import Replayed
 
 
 class EncodeOnceSolver(NetworkSolver):
@@ -45,8 +43,15 @@ class EncodeOnceSolver(NetworkSolver):
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
         """Give the policy the precision and the recordings that were asked for."""
-        ready = at_precision(policy, self.params["precision"])
-        return Replayed(ready) if check_graphs(self.params["graphs"], self.options.device) else ready
+        if self.params["precision"] != "fp32":
+            from nco_bench.solvers.stepwise.precision import at_precision
+
+            policy = at_precision(policy, self.params["precision"])
+        if check_graphs(self.params["graphs"], self.options.device):
+            from nco_bench.solvers.stepwise.replayed import Replayed
+
+            policy = Replayed(policy)
+        return policy
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""

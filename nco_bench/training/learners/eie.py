@@ -25,7 +25,8 @@ from nco_bench.nn.entropy import exact_scale
 from nco_bench.training.manifest import manifest_of
 from nco_bench.training.trainer import Progress
 from nco_bench.weights.manifest import TrainingData, Validation
-from nco_bench.weights.store import SUFFIX, WeightsFile, export
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import SUFFIX, WeightsFile
 
 PAPER_STEPS, PAPER_BATCH = 500, 256
 LENGTHS = ("uniform", "log-uniform")

@@ -31,51 +31,16 @@ from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
 from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
-from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands, trajectory_lengths
+from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
 from nco_bench.solvers.stepwise.steps import EncodeOnce, log_probabilities
 from nco_bench.training.learner import Loss
+from nco_bench.training.learners.fresh_instances import FreshInstances, on_device
 from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
 DEMANDS = ("integer", "unit")
 EVALUATION_NODES = PerDevice(cpu=2**12, gpu=2**18)
 """Nodes that are decoded together where no gradient is needed: on a CPU as many as its cache holds."""
-
-
-@dataclass(frozen=True)
-class FreshInstances:
-    """Uniform instances, made as they are needed.
-
-    Attributes
-    ----------
-    problem
-        ``tsp`` or ``cvrp``.
-    size
-        Nodes (TSP) or customers (CVRP).
-    capacity
-        Of the vehicles.
-    demand
-        ``integer`` draws 1..9 (AM), ``unit`` draws real numbers below 1 (EIE).
-    """
-
-    problem: str = "tsp"
-    size: int = 100
-    capacity: float = 50.0
-    demand: str = "integer"
-
-    def draw(self, count: int, rng: np.random.Generator) -> RoutingProblem:
-        """Return `count` instances in the unit square, on the CPU."""
-        depot = int(self.problem == "cvrp")
-        coords = torch.from_numpy(rng.random((count, self.size + depot, 2), dtype=np.float32))
-        if not depot:
-            return RoutingProblem(coords)
-        if self.demand == "unit":
-            amount = 1.0 - rng.random((count, self.size))
-        else:
-            amount = rng.integers(1, 10, (count, self.size)).astype(np.float64)
-        with_depot = torch.from_numpy(np.concatenate([np.zeros((count, 1)), amount], axis=1))
-        capacity = torch.full((count,), float(self.capacity), dtype=torch.float64)
-        return RoutingProblem(coords, cvrp_demands(with_depot, capacity))
 
 
 @dataclass(frozen=True)
@@ -326,14 +291,6 @@ def _without_gradient(choose: Callable[[Tensor, int], Tensor]) -> Callable[[Tens
         return choose(logits.detach(), step)
 
     return chosen
-
-
-def on_device(problem: RoutingProblem, device: torch.device) -> RoutingProblem:
-    """Move instances to a device."""
-    demands = problem.demands
-    if demands is not None:
-        demands = Demands(*(t.to(device) for t in (demands.amount, demands.capacity, demands.limit)))
-    return RoutingProblem(problem.coords.to(device), demands)
 
 
 def _described(source: FreshInstances, settings: PolicyGradientSettings) -> str:

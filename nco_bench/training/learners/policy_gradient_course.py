@@ -15,13 +15,8 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.learners.policy_gradient import (
-    FreshInstances,
-    PolicyGradient,
-    PolicyGradientSettings,
-    greedy_costs,
-    on_device,
-)
+from nco_bench.training.learners.fresh_instances import FreshInstances, on_device
+from nco_bench.training.learners.policy_gradient import PolicyGradient, PolicyGradientSettings, greedy_costs
 from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import LoopRecipe

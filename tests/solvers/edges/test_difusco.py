@@ -18,18 +18,14 @@ from nco_bench.nn.device import PerDevice
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.edges import difusco
-from nco_bench.solvers.edges.diffusion import heat_maps, nearest_graph
-from nco_bench.solvers.edges.difusco import (
-    Difusco,
-    DifuscoConfig,
-    EdgeGraph,
-    build,
+from nco_bench.solvers.edges.diffusion import (
     categorical_posterior,
     gaussian_step,
-    kept,
+    heat_maps,
+    nearest_graph,
     time_pairs,
-    transition,
 )
+from nco_bench.solvers.edges.difusco import Difusco, DifuscoConfig, EdgeGraph, build, kept, transition
 
 FIXTURES = ("difusco-tsp", "difusco-tsp-sparse", "difusco-tsp-gaussian", "difusco-tsp-mcts")
 SMALL = DifuscoConfig(layers=2, width=32)
@@ -147,6 +143,18 @@ def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", PerDevice(cpu=4 * 7 * 32, gpu=1))
         parts = model(EdgeGraph(coords, near), state, torch.tensor([500.0]))
     assert torch.allclose(whole, parts, atol=1e-3)
+
+
+def test_edges_that_are_0_or_1_are_embedded_as_all_others_are() -> None:
+    """Without gradients two rows are computed for them; with gradients every edge is."""
+    generator = torch.Generator().manual_seed(1)
+    model, graph = small(), EdgeGraph(torch.rand(2, 9, 2, generator=generator))
+    state, time = (torch.rand(2, 9, 9, generator=generator) > 0.5).float(), torch.tensor([1.0, 700.0])
+    with torch.inference_mode():
+        looked_up = model(graph, state, time)
+        blurred = model(graph, state * 0.9, time)
+    assert torch.allclose(looked_up, model(graph, state, time).detach(), atol=1e-3)
+    assert not torch.allclose(looked_up, blurred, atol=1e-2)
 
 
 def test_the_last_normalisation_is_torchs() -> None:

@@ -17,6 +17,7 @@ from nco_bench.solvers.packing.decode import (
     best_choice,
     decode_packing,
     drop,
+    drop_together,
     roll_out,
     to_solutions,
     window_max,
@@ -68,6 +69,24 @@ def test_window_maxima_are_those_of_every_window(values, data):
     window = data.draw(st.integers(1, len(values)))
     found = window_max(torch.tensor([values]).float(), torch.tensor([window]))[0].tolist()
     assert found == [max(values[i : i + window]) for i in range(len(values))]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_the_compiled_loop_lowers_boxes_as_the_operations_on_all_lanes_do(data):
+    lanes, length, width = (data.draw(st.integers(low, high)) for low, high in ((1, 3), (1, 9), (1, 8)))
+    draw = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
+    heights = torch.randint(0, 5, (lanes, length, width), generator=draw).float()
+    extents = torch.stack(
+        [torch.randint(1, most + 1, (lanes,), generator=draw) for most in (length, width, 6)], dim=1
+    )
+    y = (torch.rand(lanes, generator=draw) * (width - extents[:, 1] + 1)).long()
+    before = heights.clone()
+    for one, other in zip(
+        drop(heights, extents.float(), y), drop_together(heights, extents.float(), y), strict=True
+    ):
+        assert torch.equal(one, other)
+    assert torch.equal(heights, before)
 
 
 def test_every_box_rests_on_the_floor_or_on_another(policy):

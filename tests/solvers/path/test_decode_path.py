@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.solvers.decoding.instances import symmetries
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.decoding.symmetries import symmetries
 from nco_bench.solvers.path.decode import Trace, decode_path
 from nco_bench.solvers.path.problem import tour_lengths
 

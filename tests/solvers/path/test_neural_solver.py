@@ -17,7 +17,8 @@ from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.manifest import Manifest, TrainingData
-from nco_bench.weights.store import cache_folder, export
+from nco_bench.weights.shelf import export
+from nco_bench.weights.store import cache_folder
 
 
 def test_decoder_6x128_is_feasible_deterministic_and_independent_of_batches() -> None:

@@ -1,0 +1,152 @@
+"""What is stored, read: records, tables, comparisons, and whether all of it still holds. `nco_bench.api` runs.
+
+Names, options and defaults are those of the command line; what goes wrong is an `NcoBenchError`, see `nco_bench.api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.selection import with_aliases
+from nco_bench.reports.tables.table import Table, build_table
+from nco_bench.study import places_of, results_folder, several
+
+if TYPE_CHECKING:
+    from nco_bench.reports.frame.compare import Comparison
+    from nco_bench.runs.verify import Verified
+
+Names = str | Sequence[str]
+Folder = str | Path
+Folders = Folder | Sequence[Folder]
+
+
+def frame(
+    *,
+    data: Names = (),
+    solver: Names = (),
+    results: Folders | None = None,
+    instances: Folder | None = None,
+    alias: Mapping[str, str] | None = None,
+) -> ResultFrame:
+    """Read stored records in the form that tables and plots are made of; parameters as `records` and `table`."""
+    places = places_of(instances)
+    found = load_frame([results_folder(one) for one in _folders(results)], places.instances)
+    if data or solver:
+        found = found.select(datasets=several(data), solvers=several(solver))
+    return with_aliases(found, alias or {})
+
+
+def records(
+    *,
+    data: Names = (),
+    solver: Names = (),
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> pd.DataFrame:
+    """Return stored records, a row per instance and repeat.
+
+    Parameters
+    ----------
+    data, solver
+        Names, or patterns like ``tsp*``, of what to keep; none means all.
+    results
+        Folder of runs, or several.
+    instances
+        Folder of the reference ledger, which the gaps are to.
+
+    Returns
+    -------
+    DataFrame
+        Columns as `nco_bench.reports.frame.tidy.tidy` says: solver, decoding, dataset, seed, instance, status, cost,
+        reference, gap_percent, seconds and more.
+
+    Raises
+    ------
+    ResultsError
+        Where nothing is stored.
+    """
+    from nco_bench.reports.frame.tidy import tidy
+
+    return tidy(frame(data=data, solver=solver, results=results, instances=instances))
+
+
+def table(
+    name: str = "main",
+    *,
+    data: Names = (),
+    solver: Names = (),
+    gap: str = "mean-of-gaps",
+    alias: Mapping[str, str] | None = None,
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> Table:
+    """Make a table of stored records, as ``nco-bench report`` does; it shows itself in a notebook, and prints as text.
+
+    Parameters
+    ----------
+    name
+        ``main``, ``gaps``, ``times``, ``instances`` or ``tasks``.
+    data, solver, results, instances
+        As `records`.
+    gap
+        ``mean-of-gaps`` or ``gap-of-means``.
+    alias
+        Dataset to the short name that the table prints for it.
+
+    Raises
+    ------
+    UnknownNameError, ResultsError
+        For another table, or where nothing is stored.
+    """
+    found = frame(data=data, solver=solver, results=results, instances=instances, alias=alias)
+    return build_table(name, found, gap=gap)
+
+
+def compare(
+    solver_a: str,
+    solver_b: str,
+    data: str,
+    *,
+    results: Folders | None = None,
+    instances: Folder | None = None,
+) -> Comparison:
+    """Compare two solvers on a dataset, paired by instance: difference with its interval, wins, ties, losses, Wilcoxon.
+
+    Parameters
+    ----------
+    solver_a, solver_b
+        Rows of the main table, or solvers' names.
+    data
+        Dataset that both were run on.
+    results, instances
+        As `records`.
+    """
+    from nco_bench.reports.frame import compare as comparing
+
+    return comparing.compare(frame(results=results, instances=instances), solver_a, solver_b, data)
+
+
+def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder | None = None) -> Verified:
+    """Score stored solutions again and check every hash; ``findings`` is empty where all holds.
+
+    Parameters
+    ----------
+    runs
+        Ids; none means all.
+    results, instances
+        Folders of the runs and of the datasets.
+    """
+    from nco_bench.runs import verify as verifying
+
+    return verifying.verify(results_folder(results), several(runs), places_of(instances))
+
+
+def _folders(results: Folders | None) -> list[Folder | None]:
+    if results is None or isinstance(results, str | Path):
+        return [results]
+    return list(results)

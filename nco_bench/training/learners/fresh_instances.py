@@ -1,0 +1,54 @@
+"""Instances that are drawn anew for every update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands
+
+
+@dataclass(frozen=True)
+class FreshInstances:
+    """Uniform instances, made as they are needed.
+
+    Attributes
+    ----------
+    problem
+        ``tsp`` or ``cvrp``.
+    size
+        Nodes (TSP) or customers (CVRP).
+    capacity
+        Of the vehicles.
+    demand
+        ``integer`` draws 1..9 (AM), ``unit`` draws real numbers below 1 (EIE).
+    """
+
+    problem: str = "tsp"
+    size: int = 100
+    capacity: float = 50.0
+    demand: str = "integer"
+
+    def draw(self, count: int, rng: np.random.Generator) -> RoutingProblem:
+        """Return `count` instances in the unit square, on the CPU."""
+        depot = int(self.problem == "cvrp")
+        coords = torch.from_numpy(rng.random((count, self.size + depot, 2), dtype=np.float32))
+        if not depot:
+            return RoutingProblem(coords)
+        if self.demand == "unit":
+            amount = 1.0 - rng.random((count, self.size))
+        else:
+            amount = rng.integers(1, 10, (count, self.size)).astype(np.float64)
+        with_depot = torch.from_numpy(np.concatenate([np.zeros((count, 1)), amount], axis=1))
+        capacity = torch.full((count,), float(self.capacity), dtype=torch.float64)
+        return RoutingProblem(coords, cvrp_demands(with_depot, capacity))
+
+
+def on_device(problem: RoutingProblem, device: torch.device) -> RoutingProblem:
+    """Move instances to a device."""
+    demands = problem.demands
+    if demands is not None:
+        demands = Demands(*(t.to(device) for t in (demands.amount, demands.capacity, demands.limit)))
+    return RoutingProblem(problem.coords.to(device), demands)
