@@ -1,11 +1,12 @@
 """
-What a reader has to open: modules that one run loads, circles of imports, lines, the largest file, tables.
+What a reader has to open: modules that one run loads and calls, circles of imports, lines, the largest file, tables.
 
     python benchmarks/house.py [--json]
 
 Solvers run with untrained networks on two instances of TSP 20, each in a process of its own; only modules of
 `nco_bench` count. An import is one that a module makes anywhere, but for those under ``if TYPE_CHECKING``; a circle
-is a set of modules that all reach each other.
+is a set of modules that all reach each other. Files from the command to the record are those with a function that is
+called between the call of ``run`` and its last record; what only helps to end and print the run is not among them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ print("files", json.dumps(sorted(files)))
 sys.exit(status)
 """
 
+CALLED = """
+import json, sys, threading
+from nco_bench.cli import app
+from nco_bench.runs.store import RunWriter
+package, seen, upto = sys.argv.pop(1), {}, {}
+def called(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_flags & 1 and code.co_filename.startswith(package):  # functions alone
+        seen[code.co_filename, code.co_firstlineno] = len({line for *_, line in code.co_lines() if line})
+append = RunWriter.append
+def appended(*arguments):
+    append(*arguments)
+    upto.update(seen)
+RunWriter.append = appended
+sys.setprofile(called)
+threading.setprofile(called)
+status = app.run(sys.argv[1:])
+sys.setprofile(None)
+print("files", json.dumps(sorted({file for file, _ in upto})))
+print("lines", sum(upto.values()))
+sys.exit(status)
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -57,6 +81,10 @@ def measures() -> dict[str, Any]:
     for solver in RUNS:
         loaded = loaded_by(solver)
         found[f"loaded by run {solver}"] = f"{len(loaded)} files, {sum(map(_lines, loaded)):,} lines"
+        opened, called = called_by(solver)
+        found[f"from command to record of {solver}"] = (
+            f"{len(opened)} files, {sum(map(_lines, opened)):,} lines, of which {called:,} are code that is called"
+        )
     found["circles of imports"] = len(circles)
     found["in circles"] = [" ".join(circle) for circle in circles]
     found["lines of nco_bench"] = f"{sum(lines.values()):,} in {len(files)} files"
@@ -68,11 +96,25 @@ def measures() -> dict[str, Any]:
 
 def loaded_by(solver: str) -> list[Path]:
     """Return the files of the package that are loaded once ``run SOLVER`` has solved two instances of TSP 20."""
+    return _files(_told(solver, LOADED))
+
+
+def called_by(solver: str) -> tuple[list[Path], int]:
+    """Return the files with a function that is called before the last record, and the lines of these functions."""
+    told = _told(solver, CALLED, str(PACKAGE))
+    return _files(told), int(next(line for line in told if line.startswith("lines ")).split()[1])
+
+
+def _told(solver: str, code: str, *before: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["run", solver, "--weights", "random", "--data", "tsp20:count=2", "--device", "cpu"]
-        command = [sys.executable, "-c", LOADED, *arguments, "--results", folder]
+        command = [sys.executable, "-c", code, *before, *arguments, "--results", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    files = next(line for line in done.stdout.splitlines() if line.startswith("files "))
+    return done.stdout.splitlines()
+
+
+def _files(told: list[str]) -> list[Path]:
+    files = next(line for line in told if line.startswith("files "))
     return [Path(file) for file in json.loads(files.removeprefix("files "))]
 
 

@@ -39,6 +39,7 @@ FAMILIES = (
     "esf",
     "decoder",
     "pens",
+    "attend2pack",
 )
 MEASURED = HERE / "official" / "measured"
 

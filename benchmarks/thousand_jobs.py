@@ -39,9 +39,9 @@ from nco_bench.runs.cluster.state import TaskState, create, read, write_task
 from nco_bench.runs.cluster.status import summed
 from nco_bench.runs.cluster.submitting import look
 from nco_bench.runs.cluster.work import Share, Task
+from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Cell, Record
-from nco_bench.runs.relay import QuietDisplay
 from nco_bench.runs.request import RunRequest, load_datasets
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter, done

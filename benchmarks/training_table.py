@@ -17,7 +17,7 @@ from pathlib import Path
 from nco_bench.papers.published import load_table
 from nco_bench.reports.figures.training_curves import read_training_log
 from nco_bench.weights.manifest import Manifest, read_manifest
-from nco_bench.weights.store import list_weights
+from nco_bench.weights.shelf import list_weights
 
 LOGS = Path("results/training")
 PRINTED = {

@@ -1,28 +1,44 @@
-"""DIFUSCO against github.com/Edward-Sun/DIFUSCO: one denoising step on the complete graph."""
+"""DIFUSCO against github.com/Edward-Sun/DIFUSCO: a denoising step on the complete graph; merging a heat map, with 2-opt.
+
+The official merge is compiled in its checkout: ``python setup.py build_ext --inplace`` in ``difusco/utils/cython_merge``.
+Its MCTS stops by the clock alone and has no row.
+"""
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.edges.difusco import EdgeGraph
+from nco_bench.solvers.edges.merge import edge_map, merge_greedily
+from nco_bench.solvers.edges.two_opt import improve_best_first
 from official.checkouts import first_on_path
-from official.engine import Case, Pair, separated
+from official.engine import Case, Pair, same_rows, separated
 from official.instances import drawn
 from official.stubs import without
 
 COMMIT = "65eb3b7bde76097c0d3438ce743fa6769baf9ce5"
-CASES = (Case("difusco", "tsp", 50, "denoise", 1), Case("difusco", "tsp", 100, "denoise", 1))
+CASES = (
+    *(Case("difusco", "tsp", size, "denoise", 1) for size in (50, 100)),
+    *(Case("difusco", "tsp", size, "merge+2opt", 1) for size in (100, 500, 1000)),
+)
+MOST_MOVES = 1000
+"""Of 2-opt, as in the authors' scripts."""
+NOISE = 2.0
+"""Of the heat map that is merged: it blurs the tour that lengths alone would make, so that 2-opt has work."""
 
 
 def pair(case: Case, checkout: Path) -> Pair:
     """Prepare both sides."""
     without("torch_sparse", SparseTensor=None, sum=None, mean=None, max=None)  # sparse graphs only
     first_on_path([checkout / "difusco"])
+    if case.decoding == "merge+2opt":
+        return merged(case)
     official = importlib.import_module("models.gnn_encoder").GNNEncoder(
         12, 256, out_channels=2, aggregation="sum"
     )
@@ -46,6 +62,26 @@ def pair(case: Case, checkout: Path) -> Pair:
             return ours(graph, state, time)
 
     return Pair([theirs], denoise, same_edges)
+
+
+def merged(case: Case) -> Pair:
+    """Prepare both sides for one heat map: from scores to an improved tour."""
+    official = importlib.import_module("utils.tsp_utils")
+    coords = drawn("tsp", case.size, 1).coords[0].double().numpy()
+    generator = np.random.default_rng(3)
+    away = np.linalg.norm(coords[:, None] - coords, axis=2) * case.size**0.5
+    heat = np.exp(-away - NOISE * generator.random(away.shape))
+
+    def theirs() -> list[list[int]]:
+        tours, _ = official.merge_tours(heat[None], coords, None)
+        found, _ = official.batched_two_opt_torch(coords, np.array(tours), max_iterations=MOST_MOVES)
+        return [row[:-1] for row in found.tolist()]
+
+    def ours() -> list[list[int]]:
+        tour, _ = improve_best_first(coords, merge_greedily(edge_map(coords, heat)).tour, MOST_MOVES)
+        return [tour.tolist()]
+
+    return Pair([theirs], ours, same_rows)
 
 
 def same_edges(theirs: Tensor, ours: Tensor) -> float:

@@ -32,7 +32,7 @@ SECONDS = 6.0
 aten = torch.ops.aten
 PRODUCTS = {
     aten.linear, aten.matmul, aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_,
-    aten._addmm_activation,
+    aten._addmm_activation, aten._native_multi_head_attention, aten._transformer_encoder_layer_fwd,
     aten.mv, aten.addmv, aten.scaled_dot_product_attention, aten._scaled_dot_product_flash_attention_for_cpu,
     aten._scaled_dot_product_flash_attention_for_cpu_backward, aten.mkldnn_linear, aten.convolution,
     aten.convolution_backward,
@@ -175,6 +175,11 @@ def _extents(calls: Sequence[tuple[Any, Any, Any]]) -> list[tuple[int, torch.dty
 def _operations(packet: Any, args: tuple[Any, ...], made: Any) -> int:
     """Return the floating-point operations of a product; backward passes of fused attention count 2.5 times."""
     tensors = [one for one in args if isinstance(one, Tensor)]
+    if "native_multi_head" in str(packet) or "encoder_layer_fwd" in str(packet):
+        # What `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call without gradients: all maps, and attention.
+        batch, tokens, width = tensors[0].shape
+        maps = sum(one.numel() for one in tensors if one.dim() == 2)
+        return 2 * batch * tokens * (maps + 2 * tokens * width)
     if "attention" in str(packet):
         backward = "backward" in str(packet)
         query, key = tensors[1:3] if backward else tensors[:2]

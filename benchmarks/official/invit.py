@@ -1,4 +1,8 @@
-"""INViT-3V against github.com/Kasumigaoka-Utaha/INViT: greedy from one start, without turned copies."""
+"""INViT-3V against github.com/Kasumigaoka-Utaha/INViT: greedy from one start, alone and on the eight symmetries.
+
+The authors' own copies are turned by random angles; both sides are given the symmetries here. There is no training of INViT
+in this project, so no row of an update.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.decoding.spec import parse_decoding
@@ -17,13 +22,17 @@ from official.instances import Instances, drawn, routes
 from official.stubs import torch_cluster, without
 
 CARD = "invit-3v"
-CASES = tuple(
-    Case("invit-3v", problem, size, "greedy", batch)
-    for problem, sizes in (
-        ("tsp", ((100, 2), (1000, 2))),
-        ("cvrp", ((50, 2), (500, 2))),
-    )
-    for size, batch in sizes
+CASES = (
+    *(
+        Case("invit-3v", problem, size, "greedy", batch)
+        for problem, sizes in (
+            ("tsp", ((100, 2), (1000, 2))),
+            ("cvrp", ((50, 2), (500, 2))),
+        )
+        for size, batch in sizes
+    ),
+    Case("invit-3v", "tsp", 100, "greedy+x8", 1),
+    Case("invit-3v", "cvrp", 50, "greedy+x8", 1),
 )
 NEIGHBOURS, VIEWS = 15, [35, 50]
 
@@ -39,12 +48,13 @@ def pair(case: Case, checkout: Path) -> Pair:
     separated(official, 1.5)
     ours = build_path_policy("invit-3v", case.problem)
     load_official(ours, "invit-3v", official.state_dict())
-    some, decoding = drawn(case.problem, case.size, case.batch), parse_decoding("greedy")
+    some, decoding = drawn(case.problem, case.size, case.batch), parse_decoding(case.decoding)
 
     def solve() -> Any:
         return decode_local_views(ours, *some.given, decoding=decoding)
 
-    return Pair([greedy(official, some)], solve, same_rows)
+    theirs = greedy(official, some) if decoding.augmentation == 1 else best_of_eight(official, some)
+    return Pair([theirs], solve, same_rows)
 
 
 def greedy(model: Any, some: Instances) -> Side:
@@ -72,3 +82,27 @@ def greedy(model: Any, some: Instances) -> Side:
             return routes(moves + 1)  # their depot is -1
 
     return solve
+
+
+def best_of_eight(model: Any, some: Instances) -> Side:
+    """Solve the eight symmetries together and keep the shortest solution of each instance."""
+    repeated = (
+        None if one is None else one.repeat_interleave(SYMMETRIES, dim=0)
+        for one in (some.demand, some.capacity)
+    )
+    solve = greedy(model, Instances(symmetries(some.coords), *repeated))
+    coords = some.coords.repeat_interleave(SYMMETRIES, dim=0)
+
+    def shortest() -> list[list[int]]:
+        found = solve()
+        lengths = torch.tensor([length(points, row) for points, row in zip(coords, found, strict=True)])
+        best = lengths.view(-1, SYMMETRIES).argmin(1)
+        return [found[SYMMETRIES * i + int(k)] for i, k in enumerate(best)]
+
+    return shortest
+
+
+def length(points: torch.Tensor, row: list[int]) -> float:
+    """Return the length of a closed tour, or of routes with 0 at both ends."""
+    visited = points[row].double()
+    return float((visited - visited.roll(-1, dims=0)).norm(dim=1).sum())

@@ -22,7 +22,7 @@ CASES = (
         for problem in ("tsp", "cvrp")
         for size, batch, points in ((100, 16, 6), (500, 4, 5), (1000, 2, 5))
     ),
-    Case("lehd", "tsp", 100, "rrc:3", 8),
+    *(Case("lehd", problem, 100, "rrc:3", 8) for problem in ("tsp", "cvrp")),
     Case("lehd", "tsp", 100, "update", 32),
 )
 SIZES = {

@@ -23,7 +23,7 @@ CASES = (
         for problem in ("tsp", "cvrp")
         for size, batch, points in ((100, 16, 6), (1000, 2, 5), (10_000, 1, 2))
     ),
-    Case("sit", "tsp", 1000, "prc:2", 1),
+    *(Case("sit", problem, 1000, "prc:2", 1) for problem in ("tsp", "cvrp")),
     Case("sit", "tsp", 100, "update", 32),
 )
 SIZES = {

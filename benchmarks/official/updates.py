@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.training.learner import Loss
+from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.pieces import SubPaths
-from nco_bench.training.learners.policy_gradient import FreshInstances, PolicyGradient
+from nco_bench.training.learners.policy_gradient import PolicyGradient
 from nco_bench.training.learners.policy_gradient_course import PolicyGradientRecipe
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import chosen, overridden, recipe_for, recipes_of
