@@ -95,7 +95,7 @@ def test_a_card_is_found_without_reading_the_others(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "_toml", lambda file: (read.append(file), plain(file))[1])
     for cached in (module.find, module._read):
         cached.cache_clear()
-    module._family.cache_clear()
+    module.family_values.cache_clear()
     assert card("decoder-12x128").parameters == {"tsp": 2_600_000}
     assert {file.name for file in read} == {"decoder.toml", "family.toml"}
 

@@ -78,6 +78,7 @@ ELSEWHERE = {
     ("generate", "--param"), ("run", "--seed"), ("run", "--data"), ("run", "--decoding"), ("run", "--param"),
     ("train", "--data"),
     ("train", "--config"), ("train", "--validation"), ("runs", "pack", "--results"),
+    ("reproduce", "--only"), ("reproduce", "--skip"),  # tests/papers/test_filling.py
     ("run", "--slurm"), ("train", "--slurm"), ("reproduce", "--slurm"),
     ("cluster", "check", "--slurm"), ("cluster", "show", "--slurm"), ("site", "build", "--results"),
 }  # fmt: skip
