@@ -90,6 +90,14 @@ def reproduce(
         list[str] | None,
         typer.Option("--skip", help="For --status and --fill: no numbers of this solver; repeatable."),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            help="For --status and --fill: seconds an instance after which longer RRC and PRC searches end.",
+            min=1e-3,
+        ),
+    ] = None,
     executor: Executor = "local",
     cluster: Cluster = None,
     slurm: SlurmSettings = None,
@@ -143,9 +151,12 @@ def reproduce(
             instances,
             chosen,
             limit,
+            time_limit,
         )
     if only or skip:
         raise BadInputError("--only and --skip choose what --status counts and --fill runs; add one of them.")
+    if time_limit is not None:
+        raise BadInputError("--time-limit is for the searches of --status and --fill; add one of them.")
     if paper is None:
         raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)

@@ -18,21 +18,24 @@ def standing(
     instances: Path,
     solvers: tuple[Sequence[str], Sequence[str]],
     limit: int | None = None,
+    time_limit: float | None = None,
 ) -> int:
     """Print how tables stand by stored records, or answer open cells within a budget.
 
     `solvers` are those whose numbers are kept, all if there are none, and those whose numbers are left out;
-    `limit` is how many instances a run solves at most.
+    `limit` is how many instances a run solves at most, `time_limit` ends longer searches, in seconds an instance.
     """
     from nco_bench.cli.output import print_json
     from nco_bench.datasets.load import Places
-    from nco_bench.papers.standing import at_most, document, of_solvers, standings
+    from nco_bench.papers.standing import at_most, document, of_solvers, standings, within
     from nco_bench.papers.stored import stored_in
 
     places = Places.from_environment(instances)
     found = of_solvers(standings(tables, stored_in(folders_of(results), places.instances)), *solvers)
     if limit is not None:
         found = at_most(found, limit)
+    if time_limit is not None:
+        found = within(found, time_limit)
     if fill:
         return _fill(found, budget, results, places, json)
     if json:

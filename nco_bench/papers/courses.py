@@ -59,6 +59,13 @@ def shortened(records: pd.DataFrame, runs: tuple[Run, ...], iterations: int) -> 
     return part.assign(cost=found, gap_percent=gaps, seconds=np.array(seconds))
 
 
+def iterations_made(records: pd.DataFrame, runs: tuple[Run, ...]) -> list[int]:
+    """Return how many iterations each record's search has made by its course; parameters as `shortened`."""
+    columns = (records[name] for name in ("run", "solution_offset"))
+    found = (_courses(runs[int(run)]).get(int(offset), []) for run, offset in zip(*columns, strict=True))
+    return [len(points) - 1 for points in found if points]
+
+
 @lru_cache(maxsize=64)
 def _courses(run: Run) -> Mapping[int, list[tuple[float, float]]]:
     return traces_of(run)

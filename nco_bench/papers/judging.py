@@ -86,6 +86,8 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
     weights = _other_weights(preset, measured)
     if weights:
         return Verdict("other weights", weights)
+    if measured.limited:
+        return Verdict("not comparable", "a time limit ended the search early")
     return _compare(cell, preset, measured)
 
 

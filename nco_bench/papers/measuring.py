@@ -71,7 +71,9 @@ class Measured:
     other_gap
         The same gap read the other way: the ratio of means beside the mean of gaps, or that beside the ratio.
     course
-        Where it was read off the course of a longer search, which.
+        Where it was read off the course of a longer search, which; or after how many iterations its time limit ended it.
+    limited
+        Whether a time limit that the paper does not have ended it.
     """
 
     value: float | None
@@ -88,6 +90,7 @@ class Measured:
     busy: str = ""
     other_gap: Measured | None = None
     course: str = ""
+    limited: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 from nco_bench.datasets.names import stream_of
 from nco_bench.errors import UnknownNameError
 from nco_bench.papers.costs import Cost, Costs
+from nco_bench.papers.courses import search_of
 from nco_bench.papers.entries import Entry, computed_entry, in_printed_unit, noted, without
 from nco_bench.papers.judging import ENOUGH, Verdict, judge
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
@@ -47,6 +48,8 @@ class Standing:
         answer.
     basis
         What the seconds come from.
+    reference_seconds
+        Of `seconds`, what references take.
     """
 
     table: PublishedTable
@@ -55,6 +58,7 @@ class Standing:
     seconds: float | None = None
     instances: int = 0
     basis: str = ""
+    reference_seconds: float = 0.0
 
     @property
     def runnable(self) -> bool:
@@ -132,6 +136,19 @@ def at_most(found: Sequence[Standing], limit: int) -> list[Standing]:
         else one
         for one in found
     ]
+
+
+def within(found: Sequence[Standing], limit: float) -> list[Standing]:
+    """Let searches that would take longer end after so many seconds an instance; what they have found then is stored."""
+    return [_within(one, limit) for one in found]
+
+
+def _within(one: Standing, limit: float) -> Standing:
+    most = one.instances * limit * max(1, len(one.entry.preset.mean_of)) + one.reference_seconds
+    preset = one.entry.preset
+    if search_of(preset.decoding) is None or preset.time_limit or one.seconds is None or one.seconds <= most:
+        return one
+    return replace(one, seconds=most, entry=replace(one.entry, preset=replace(preset, time_limit=limit)))
 
 
 def document(found: Sequence[Standing]) -> dict[str, list[dict[str, Any]]]:
@@ -265,14 +282,13 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
         seconds = round(seconds + FACTORS * HELD_OUT * cost[0].seconds, 3)
     if seconds is not None and seconds > LONGEST:
         said = f"about {seconds / 3600:,.0f} hours of a core for {number} instance{'s' * (number > 1)}"
-        return Standing(
-            table, without(cell, preset, "too long", said), first or "a run", seconds, number, basis
-        )
+        entry = without(cell, preset, "too long", said)
+        return Standing(table, entry, first or "a run", seconds, number, basis, lacking or 0.0)
     if first:
         entry = without(cell, preset, "not run", "the weights have no coordinate scale of this size")
         return Standing(table, entry, first, seconds, 0, basis)
     entry = without(cell, preset, "not run", "no records are stored")
-    return Standing(table, entry, "a run", seconds, number, basis)
+    return Standing(table, entry, "a run", seconds, number, basis, lacking or 0.0)
 
 
 def _enough(preset: CellPreset, costs: Costs) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from nco_bench.cards import cards, weights_owner
 from nco_bench.datasets.names import stream_of
 from nco_bench.errors import ResultsError
-from nco_bench.papers.courses import OF_COURSES, search_of
+from nco_bench.papers.courses import OF_COURSES, iterations_made, search_of
 from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
@@ -54,22 +55,57 @@ class Stored:
             longer = None if search is None else self._longer(preset, name, *search)
             if search is not None and longer is not None:
                 return self._measure(preset, name, longer, search[1])
+            limited = None if search is None else self._limited(preset, name, *search)
+            if limited is not None:
+                return limited
         return None
 
     def _longer(self, preset: CellPreset, name: str, search: str, iterations: int) -> Group | None:
-        """The records of the same search with more iterations, of most instances first: they keep their course."""
-        solver, _, *others = configuration(preset)
-        found = []
-        for one, groups in self._groups.items():
-            known = search_of(one[1])
-            if (
-                (one[0], *one[2:]) == (solver, *others)
-                and known
-                and known[0] == search
-                and known[1] > iterations
-            ):
-                found += [(known[1], group) for group in groups if self._fits(group, preset, name)]
+        """The records of the same search with more iterations, of most instances first: they keep their course.
+
+        One that a time limit has ended counts where every instance came that far.
+        """
+        found = [
+            (known, group)
+            for known, group in self._searches(preset, name, search)
+            if known > iterations
+            and (not _limit(group) or min(self._made(preset, group), default=0) >= iterations)
+        ]
         return max(found, key=lambda pair: (pair[1].cell.instances, -pair[0]), default=(0, None))[1]
+
+    def _limited(self, preset: CellPreset, name: str, search: str, iterations: int) -> Measured | None:
+        """What a search of at least as many iterations had found when its time limit ended it, of the longest limit."""
+        found = [
+            (_limit(group), group)
+            for known, group in self._searches(preset, name, search)
+            if known >= iterations and _limit(group)
+        ]
+        limit, group = max(found, key=lambda pair: (pair[1].cell.instances, pair[0]), default=(0.0, None))
+        measured = None if group is None else self._measure(preset, name, group)
+        if group is None or measured is None or measured.value is None:
+            return None
+        made = self._made(preset, group)
+        few, most = min(made, default=0), max(made, default=0)
+        after = f"{few}" if few == most else f"{few} to {most}"
+        course = f"ended by a time limit of {limit:g} s an instance after {after} of {iterations} iterations"
+        return replace(measured, course=course, limited=True)
+
+    def _searches(self, preset: CellPreset, name: str, search: str) -> list[tuple[int, Group]]:
+        """The records of the same search of any length, with its iterations; those with a time limit too if none is asked."""
+        solver, _, *others, limit = configuration(preset)
+        found = []
+        for (one, decoding, *rest, their_limit), groups in self._groups.items():
+            known = search_of(decoding)
+            alike = (one, *rest) == (solver, *others) and limit in (0.0, their_limit)
+            if alike and known and known[0] == search:
+                found += [(known[1], group) for group in groups if self._fits(group, preset, name)]
+        return found
+
+    def _made(self, preset: CellPreset, group: Group) -> list[int]:
+        assert self.frame is not None
+        assert self._records is not None
+        part = self._records.part(group.cell, preset.count, preset.repeats)
+        return iterations_made(part, self.frame.runs)
 
     def _measure(
         self, preset: CellPreset, name: str, group: Group, iterations: int | None = None
@@ -143,6 +179,10 @@ def _configuration_of(cell: Cell) -> Configuration:
         cell.solver, cell.decoding, options.get("logit_scale") or "", options.get("coordinate_scale") or "",
         tuple(sorted((options.get("params") or {}).items())), options.get("time_limit") or 0.0,
     )  # fmt: skip
+
+
+def _limit(group: Group) -> float:
+    return float(group.cell.options.get("time_limit") or 0.0)
 
 
 def _current(cell: Cell) -> bool:

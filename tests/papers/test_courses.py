@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from nco_bench.datasets.load import Places
 from nco_bench.papers import preset
 from nco_bench.papers.courses import search_of
 from nco_bench.papers.filling import _runs, fill
+from nco_bench.papers.judging import judge
+from nco_bench.papers.published import PublishedCell
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
-from nco_bench.papers.standing import standings
+from nco_bench.papers.standing import standings, within
 from nco_bench.papers.stored import stored_in
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
@@ -30,8 +33,10 @@ def nco(*arguments: str, results: Path) -> int:
     return app.run([*arguments, "--results", str(results), "--instances", str(results / "none")])
 
 
-def run(decoding: str, results: Path, data: str = "tsp10:count=3", solver: str = "decoder-6x128") -> None:
-    command = ("run", solver, "--weights", "random", "--data", data, "--decoding", decoding)
+def run(
+    decoding: str, results: Path, data: str = "tsp10:count=3", solver: str = "decoder-6x128", *more: str
+) -> None:
+    command = ("run", solver, "--weights", "random", "--data", data, "--decoding", decoding, *more)
     assert nco(*command, results=results) == 0
 
 
@@ -65,6 +70,26 @@ def test_a_course_tells_costs_and_times_alone_and_of_the_same_search(tmp_path: P
     values = [round(one.value, 9) for one in costs if one is not None and one.value is not None]
     assert values == sorted(values, reverse=True)
     assert values[-1] == pytest.approx(load_frame(tmp_path).records["cost"].mean(), abs=1e-9)
+
+
+def test_a_search_that_a_time_limit_has_ended_answers_with_that_said(tmp_path: Path) -> None:
+    run("prc:1000000", tmp_path, "tsp10:count=3", "decoder-6x128", "--time-limit", "0.3")
+    stored = stored_in([tmp_path], None)
+    ended, reached = (stored.measure(replace(SEARCH, decoding=f"prc:{k}")) for k in (500_000, 2))
+    assert ended is not None
+    assert ended.limited
+    assert re.fullmatch(
+        r"ended by a time limit of 0.3 s an instance after \d+( to \d+)? of 500000 iterations", ended.course
+    )
+    assert reached is not None
+    assert not reached.limited  # every instance came that far: nothing of a shorter search is missing
+    assert reached.course == "where prc:1000000 stands after 2 iterations"
+    assert stored.measure(replace(SEARCH, decoding="prc:2000000")) is None
+    cell = PublishedCell("row", "cost", "1.0", 1.0, "", None)
+    official = replace(ended, instances=20, cell=replace(ended.cell, weights=None))
+    verdict = judge(cell, SEARCH, official)
+    assert (verdict.status, verdict.reason) == ("not comparable", "a time limit ended the search early")
+    assert judge(cell, SEARCH, replace(official, limited=False)).status == "differs"
 
 
 def test_the_name_of_a_search_is_split_from_its_length() -> None:
@@ -116,3 +141,20 @@ def test_one_run_answers_the_cells_of_shorter_searches(rows: Path, capfd: pytest
     arguments = ("reproduce", "tropical", "--table", "2", "--status", "--json")
     assert nco(*arguments, results=rows) == 0
     assert not [one for one in json.loads(capfd.readouterr().out)["open"] if one["needs"] == "a run"]
+
+
+def test_a_fill_ends_long_searches_at_the_time_limit(rows: Path) -> None:
+    run("prc:3", rows, "tsp12:count=1")
+    found = standings(tables_of("tropical", "2"), stored_in([rows], None))
+    dear = [replace(one, seconds=3600.0) if one.runnable else one for one in found]
+    limited = within(dear, 0.05)
+    assert [one.seconds for one in limited if one.runnable] == [2 * 0.05] * 2
+    assert within(found, 1e6) == found
+    done = fill(limited, Runner(rows, Places(rows / "none"), QuietDisplay()), 100.0, lambda _: None)
+    assert (done.answered, done.left, done.refused) == (2, 0, ())
+    (cell,) = {
+        one.cell.decoding: one.cell for one in load_frame(rows).groups if one.cell.options.get("time_limit")
+    }.values()
+    assert (cell.decoding, cell.options["time_limit"]) == ("prc:5", 0.05)
+    left = standings(tables_of("tropical", "2"), stored_in([rows], None))
+    assert not [one for one in left if one.runnable]
