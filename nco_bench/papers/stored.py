@@ -91,7 +91,7 @@ class Stored:
         return replace(measured, course=course, limited=True)
 
     def _searches(self, preset: CellPreset, name: str, search: str) -> list[tuple[int, Group]]:
-        """The records of the same search of any length, with its iterations; those with a time limit too if none is asked."""
+        """The records of the same search of any length, with its iterations; with a time limit too if none is asked."""
         solver, _, *others, limit = configuration(preset)
         found = []
         for (one, decoding, *rest, their_limit), groups in self._groups.items():
