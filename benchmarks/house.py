@@ -3,10 +3,11 @@ What a reader has to open: modules that one run loads and calls, circles of impo
 
     python benchmarks/house.py [--json]
 
-Solvers run with untrained networks on two instances of TSP 20, each in a process of its own; only modules of
-`nco_bench` count. An import is one that a module makes anywhere, but for those under ``if TYPE_CHECKING``; a circle
-is a set of modules that all reach each other. Files from the command to the record are those with a function that is
-called between the call of ``run`` and its last record; what only helps to end and print the run is not among them.
+Solvers run with untrained networks on two instances of TSP 20, each in a process of its own and in an empty folder, as a
+newcomer's first run does; only modules of `nco_bench` count. An import is one that a module makes anywhere, but for those
+under ``if TYPE_CHECKING``; a circle is a set of modules that all reach each other. Files from the command to the record
+are those with a function that is called between the call of ``run`` and its last record; what only helps to end and print
+the run is not among them.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _told(solver: str, code: str, *before: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["run", solver, "--weights", "random", "--data", "tsp20:count=2", "--device", "cpu"]
         command = [sys.executable, "-c", code, *before, *arguments, "--results", folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     return done.stdout.splitlines()
 
 

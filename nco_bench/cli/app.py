@@ -21,7 +21,6 @@ import typer
 from nco_bench import __version__
 from nco_bench.cli.helping import dress
 from nco_bench.cli.options import COMPLETING
-from nco_bench.cli.outline import outline
 from nco_bench.interrupts import insist
 from nco_bench.progress import heartbeat
 
@@ -124,7 +123,11 @@ def command(commands: tuple[str, ...] = COMMANDS, *, shown: bool = False) -> Any
     With `shown` commands have no options, see `nco_bench.cli.outline`.
     """
     app = build(commands)
-    whole = typer.main.get_command(outline(app) if shown else app)
+    if shown:
+        from nco_bench.cli.outline import outline
+
+        app = outline(app)
+    whole = typer.main.get_command(app)
     dress(whole)
     refuse_repeats(whole)
     return whole
