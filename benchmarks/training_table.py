@@ -22,7 +22,7 @@ from nco_bench.weights.shelf import list_weights
 LOGS = Path("results/training")
 PRINTED = {
     "decoder-6x128": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
-    "decoder-6x128-muon": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
+    "decoder-6x128-adamw": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
     "decoder-24x64": ("decoder-scaling", "2", "D=24, W=64", "TSP{n} | Gap"),
     "decoder-12x128": ("decoder-scaling", "12", "D=12, W=128 greedy", "TSP{n} | Gap"),
     "decoder-24x128": ("decoder-scaling", "12", "D=24, W=128 greedy", "TSP{n} | Gap"),
@@ -47,7 +47,8 @@ three runs only the last one's log is there, what came before is in its manifest
 
 UNSHIPPED = """
 Trained as well, and left out to keep the package small (5 to 18 MB each in bf16); `nco-bench train` makes them anew, with
-the recipe, the data and the start that the manifests beside this page name. `decoder-12x128` was grown from `decoder-6x128`,
+the recipe, the data and the start that the manifests beside this page name. From `decoder-6x128-adamw` the one that ships
+went on, its samples count those; `decoder-12x128` was grown from `decoder-6x128-adamw`,
 `decoder-24x128` from that and `decoder-42x128` from that again; what they had learned before is not in their samples:
 """
 CVRP = """
