@@ -145,7 +145,7 @@ def replaced(rebuild: Callable[..., Rebuilt]) -> Iterator[None]:
 
 def rebuilt_routes(
     model: Any, decide: Decide, policy: Any, whole: CvrpInstance, source: Tensor, segments: Routes, room: Tensor,
-    knn: int | None,
+    knn: int | None, deadline: float | None = None,
 ) -> Rebuilt:  # fmt: skip
     """Rebuild segments behind their first customer as the official loop does; see our `rebuild_cvrp` for what is given."""
     order, via = segments

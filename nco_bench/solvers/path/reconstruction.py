@@ -31,6 +31,7 @@ from nco_bench.solvers.path.reconstruction_cvrp import prc_cvrp_step, rrc_cvrp_s
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
 from nco_bench.solvers.path.reconstruction_tsp import prc_tsp_step, rrc_tsp_step
 from nco_bench.solvers.path.route_moves import Routes
+from nco_bench.solvers.path.step import TimeIsUpError
 from nco_bench.solvers.path.task import Budget, PathBatch, PathTask, Solutions, whole
 
 MAX_SEGMENT_LENGTH = 1000
@@ -79,10 +80,13 @@ def improve_tsp(
     draws = _draws(draws, tours)
     step = prc_tsp_step if parallel else rrc_tsp_step
     for k in budget.steps():
-        tours, _ = step(
-            policy, coords, tours, flip=draws.coins(k, FLIP, 1).squeeze(1), start=draws.below(k, START, count),
-            length=draws.shared_between(k, 4, longest), knn=knn,
-        )  # fmt: skip
+        try:
+            tours, _ = step(
+                policy, coords, tours, flip=draws.coins(k, FLIP, 1).squeeze(1), start=draws.below(k, START, count),
+                length=draws.shared_between(k, 4, longest), knn=knn, deadline=budget.deadline,
+            )  # fmt: skip
+        except TimeIsUpError:  # an iteration counts whole or not at all
+            break
         budget.note(tour_lengths(metric, tours))
     return tours
 
@@ -116,17 +120,20 @@ def improve_cvrp(
         length = draws.shared_between(k, shortest, longest)
         flip = draws.coins(k, FLIP, 1).squeeze(1)
         first = draws.coins(k, ROUTE_FLIP, customers)
-        if parallel:
-            routes, _ = prc_cvrp_step(
-                policy, instance, routes, length=length, flip=flip,
-                flip_routes=(first, draws.coins(k, SECOND_ROUTE_FLIP, customers)),
-                shift=draws.below(k, START, routes[1].sum(1)) + 1, knn=knn,
-            )  # fmt: skip
-        else:
-            routes, _ = rrc_cvrp_step(
-                policy, instance, routes, flip=flip, flip_routes=first, length=length,
-                end=draws.uniform(k, START).squeeze(1), knn=knn,
-            )  # fmt: skip
+        try:
+            if parallel:
+                routes, _ = prc_cvrp_step(
+                    policy, instance, routes, length=length, flip=flip,
+                    flip_routes=(first, draws.coins(k, SECOND_ROUTE_FLIP, customers)),
+                    shift=draws.below(k, START, routes[1].sum(1)) + 1, knn=knn, deadline=budget.deadline,
+                )  # fmt: skip
+            else:
+                routes, _ = rrc_cvrp_step(
+                    policy, instance, routes, flip=flip, flip_routes=first, length=length,
+                    end=draws.uniform(k, START).squeeze(1), knn=knn, deadline=budget.deadline,
+                )  # fmt: skip
+        except TimeIsUpError:
+            break
         budget.note(route_lengths(metric, *routes))
     return routes
 

@@ -36,6 +36,7 @@ def rrc_cvrp_step(
     length: int,
     end: Tensor,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> tuple[Routes, Rebuilt]:
     """One iteration of RRC on CVRP solutions.
 
@@ -50,8 +51,8 @@ def rrc_cvrp_step(
     end
         ``(B,)`` uniform draws that choose the route whose end is the segment's end; the list of ends begins
         with the last route's.
-    knn
-        As in `greedy`.
+    knn, deadline
+        As in `greedy`, which may raise `TimeIsUpError`.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def rrc_cvrp_step(
     room = instance.capacity - load_before(routes, instance.demand, begin).squeeze(1)
     tail = slice(order.shape[1] - length, None)
     source = torch.arange(order.shape[0], device=order.device)
-    rebuilt = rebuild_cvrp(policy, instance, source, (order[:, tail], via[:, tail]), room, knn)
+    rebuilt = rebuild_cvrp(policy, instance, source, (order[:, tail], via[:, tail]), room, knn, deadline)
     taken = rebuilt.accepted[:, None]
     new_order = torch.where(taken, rebuilt.order, order[:, tail])
     new_via = torch.where(taken, rebuilt.via, via[:, tail]) if rebuilt.via is not None else via[:, tail]
@@ -124,6 +125,7 @@ def prc_cvrp_step(
     shift: Tensor,
     common_count: bool = False,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> tuple[Routes, Rebuilt]:
     """One iteration of PRC on CVRP solutions (SIT, appendix B.3, and its official code).
 
@@ -143,8 +145,8 @@ def prc_cvrp_step(
         ``(B,)`` number of routes to rotate by.
     common_count
         Rebuild the same number of segments in every instance (the official code; ours need not).
-    knn
-        As in `greedy`.
+    knn, deadline
+        As in `greedy`, which may raise `TimeIsUpError`.
     """
     routes = sort_by_angle(instance.coords, routes)
     routes = reverse_routes(reverse_all(routes, flip), flip_routes[0])
@@ -152,7 +154,7 @@ def prc_cvrp_step(
     starts, count = segment_layout(routes[1], length)
     if common_count:
         count = count.clamp(max=int(count.min()))
-    return rebuild_segments(policy, instance, routes, starts, count, length, knn)
+    return rebuild_segments(policy, instance, routes, starts, count, length, knn, deadline)
 
 
 def rebuild_segments(
@@ -163,6 +165,7 @@ def rebuild_segments(
     count: Tensor,
     length: int,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> tuple[Routes, Rebuilt]:
     """Rebuild disjoint segments of `length` customers at ``starts`` ``(B, F)``, the first ``count`` of each instance."""
     order, via = routes
@@ -173,7 +176,7 @@ def rebuild_segments(
     positions = starts[source, number][:, None] + torch.arange(length, device=order.device)
     rows = source[:, None]
     old = order[rows, positions], via[rows, positions]
-    rebuilt = rebuild_cvrp(policy, instance, source, old, room[source, number], knn)
+    rebuilt = rebuild_cvrp(policy, instance, source, old, room[source, number], knn, deadline)
     taken = rebuilt.accepted[:, None]
     order, via = order.clone(), via.clone()
     order[rows, positions] = torch.where(taken, rebuilt.order, old[0])

@@ -56,7 +56,13 @@ class CvrpInstance:
         return route_lengths(self.coords, *routes)
 
 
-def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor, knn: int | None = None) -> Rebuilt:
+def rebuild_tsp(
+    policy: PathPolicy,
+    coords: Tensor,
+    segments: Tensor,
+    knn: int | None = None,
+    deadline: float | None = None,
+) -> Rebuilt:
     """Rebuild segments of tours as path problems from their first to their last node.
 
     Parameters
@@ -67,8 +73,8 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor, knn: int |
         ``(B, N, 2)``.
     segments
         ``(B, F, L)`` nodes in visiting order, L >= 4.
-    knn
-        As in `greedy`.
+    knn, deadline
+        As in `greedy`, which may raise `TimeIsUpError`.
 
     Returns
     -------
@@ -88,7 +94,7 @@ def rebuild_tsp(policy: PathPolicy, coords: Tensor, segments: Tensor, knn: int |
     problem = PathProblem(
         PathNodes(points, None, coords.shape[1]), torch.cat([first, inner, last], dim=1), closed=False
     )
-    path = torch.cat([first, greedy(policy, problem, knn=knn).order, last], dim=1)
+    path = torch.cat([first, greedy(policy, problem, knn=knn, deadline=deadline).order, last], dim=1)
     return Rebuilt(nodes.gather(1, path), None, path_lengths(points, rank), path_lengths(points, path))
 
 
@@ -99,6 +105,7 @@ def rebuild_cvrp(
     segments: Routes,
     room: Tensor,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> Rebuilt:
     """Rebuild segments of CVRP solutions; the first customer and its flag are kept.
 
@@ -114,8 +121,8 @@ def rebuild_cvrp(
         Customers and flags, ``(S, L)`` each; each segment is followed by a return to the depot.
     room
         ``(S,)`` capacity before the first customer, which counts where that is reached directly.
-    knn
-        As in `greedy`.
+    knn, deadline
+        As in `greedy`, which may raise `TimeIsUpError`.
     """
     order, via = segments
     customers, local = order.sort(dim=1)
@@ -136,7 +143,7 @@ def rebuild_cvrp(
         closed=False,
         load=Load(demand, capacity, left),
     )
-    path = greedy(policy, problem, knn=knn)
+    path = greedy(policy, problem, knn=knn, deadline=deadline)
     local_order = torch.cat([first, path.order], dim=1)
     flags = torch.cat([via[:, :1], path.via], dim=1) if path.via is not None else via
     before = route_lengths(points, rank, via, first_edge=False)

@@ -36,6 +36,7 @@ def rrc_tsp_step(
     start: int | Tensor,
     length: int,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> tuple[Tensor, Rebuilt]:
     """One iteration of RRC on TSP tours, ``(B, N)``.
 
@@ -45,8 +46,8 @@ def rrc_tsp_step(
         Whether tours are reversed first, and the position of the segment; one for all or ``(B,)``.
     length
         Number of nodes of the segment (4 ... N).
-    knn
-        As in `greedy`.
+    knn, deadline
+        As in `greedy`, which may raise `TimeIsUpError`.
 
     Returns
     -------
@@ -54,7 +55,7 @@ def rrc_tsp_step(
         Tours that begin with the segment, and what happened to it.
     """
     tours = turned(tours, flip, start)
-    rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length], knn)
+    rebuilt = rebuild_tsp(policy, coords, tours[:, None, :length], knn, deadline)
     segment = torch.where(rebuilt.accepted[:, None], rebuilt.order, tours[:, :length])
     return torch.cat([segment, tours[:, length:]], dim=1), rebuilt
 
@@ -68,6 +69,7 @@ def prc_tsp_step(
     start: int | Tensor,
     length: int,
     knn: int | None = None,
+    deadline: float | None = None,
 ) -> tuple[Tensor, Rebuilt]:
     """One iteration of PRC on TSP tours, ``(B, N)``: all consecutive segments of `length` nodes, the tail untouched.
 
@@ -77,7 +79,7 @@ def prc_tsp_step(
     batch, count = tours.shape
     segments = min(count // length, MAX_SEGMENTS)
     old = tours[:, : segments * length].view(batch, segments, length)
-    rebuilt = rebuild_tsp(policy, coords, old, knn)
+    rebuilt = rebuild_tsp(policy, coords, old, knn, deadline)
     taken = rebuilt.accepted.view(batch, segments, 1)
     new = torch.where(taken, rebuilt.order.view(batch, segments, length), old).flatten(1)
     return torch.cat([new, tours[:, segments * length :]], dim=1), rebuilt

@@ -97,7 +97,7 @@ class Budget:
     iterations
         At most this many.
     seconds
-        Stop before the first iteration that begins later than this after `begun`; None for no limit.
+        Stop this long after `begun`, within an iteration too, which then counts for nothing; None for no limit.
     begun
         ``time.monotonic()`` when the solve began (its initial solution counts too).
     report

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,7 +17,8 @@ from nco_bench.cli import app
 from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path import step
-from nco_bench.solvers.path.decode import decode_path
+from nco_bench.solvers.path.decode import Trace, decode_path
+from nco_bench.solvers.path.problem import tour_lengths
 from nco_bench.solvers.path.step import TimeIsUpError
 
 Make = Callable[..., nn.Module]
@@ -67,3 +69,20 @@ def test_a_record_says_that_the_limit_ended_it(tmp_path: Path, capfd: pytest.Cap
     assert [(one.status, one.cost) for one in records] == [("timeout", None)] * 2
     assert {one.message for one in records} == {"the time limit came after 0 of 9 steps of a construction"}
     assert "timeout: the time limit came after 0 of 9 steps" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["rrc:9,init=insertion", "prc:9,init=insertion"])
+def test_an_iteration_that_the_limit_ends_counts_for_nothing(
+    text: str, make_policy: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, seconds = make_policy("lehd"), 100.0
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    whole, cut = Trace(), Trace()
+    decode_path(policy, COORDS, decoding=parse_decoding(text), trace=whole)
+    slow_clock(monkeypatch, seconds)
+    found = decode_path(policy, COORDS, decoding=parse_decoding(text), trace=cut, time_limit=20 * seconds)
+    done = len(cut.costs) - 1  # after the initial solution
+    assert 0 < done < 9
+    assert [costs.tolist() for costs in cut.costs] == [costs.tolist() for costs in whole.costs[: done + 1]]
+    tours = torch.tensor(np.stack(found))
+    assert tour_lengths(COORDS, tours).tolist() == pytest.approx(cut.costs[-1].tolist())
