@@ -86,6 +86,8 @@ class Stored:
             return None
         made = self._made(preset, group)
         few, most = min(made, default=0), max(made, default=0)
+        if not few:  # the initial solution is not what a search found
+            return None
         after = f"{few}" if few == most else f"{few} to {most}"
         course = f"ended by a time limit of {limit:g} s an instance after {after} of {iterations} iterations"
         return replace(measured, course=course, limited=True)
