@@ -92,6 +92,14 @@ def test_a_search_that_a_time_limit_has_ended_answers_with_that_said(tmp_path: P
     assert judge(cell, SEARCH, replace(official, limited=False)).status == "differs"
 
 
+def test_a_search_that_ends_before_its_first_iteration_answers_nothing(tmp_path: Path) -> None:
+    run("prc:9,init=insertion", tmp_path, "tsp10:count=3", "decoder-6x128", "--time-limit", "1e-9")
+    records = load_frame(tmp_path).records
+    assert records["cost"].notna().all()  # the inserted tours
+    stored = stored_in([tmp_path], None)
+    assert stored.measure(replace(SEARCH, decoding="prc:9,init=insertion")) is None
+
+
 def test_the_name_of_a_search_is_split_from_its_length() -> None:
     assert search_of("prc:1000") == ("prc", 1000)
     assert search_of("rrc:50,init=nearest,knn=20") == ("rrc,init=nearest,knn=20", 50)
