@@ -150,8 +150,13 @@ def compiled_attention(device: torch.device | str) -> bool:
 
 
 def bf16_products(device: torch.device | str) -> bool:
-    """Whether products that tolerate it (Muon's) are faster in bfloat16."""
-    return not on_cpu(device)
+    """Whether products that tolerate it (Muon's) are faster in bfloat16; of CPUs, those with instructions for it."""
+    if not on_cpu(device):
+        return True
+    import torch
+
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 @contextmanager
@@ -197,6 +202,15 @@ def precision(name: str, device: torch.device | str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def exact(device: torch.device | str) -> Iterator[None]:
+    """Leave a `precision` for a while, for what bfloat16 spoils: coordinates, which it puts on a grid of 1/256."""
+    import torch
+
+    with torch.autocast(kind(device), enabled=False):
+        yield
 
 
 def check_precision(name: str, device: torch.device | str) -> None:

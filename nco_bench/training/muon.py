@@ -3,7 +3,7 @@
 Jordan et al. 2024 (Muon), with the scale of Liu et al. 2025 ("Muon is scalable for LLM training", section 2.2), which gives
 an update the root mean square that AdamW's has, so that rate and weight decay of both kinds of parameters are one number.
 `torch.optim.Muon` works in bf16, matrix by matrix; a CPU without bf16 takes minutes for that. Here matrices of one shape are
-stacked, and CPUs work in fp32.
+stacked, and CPUs without instructions for bf16 work in fp32.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def orthogonalised(stack: Tensor, steps: int) -> Tensor:
     Returns
     -------
     Tensor
-        ``(K, R, C)``, in bf16 on a GPU and in the given type elsewhere.
+        ``(K, R, C)``; float32 comes back in bf16 where products are faster in it, anything else in its own type.
     """
     a, b, c = COEFFICIENTS
-    x = stack.bfloat16() if bf16_products(stack.device) else stack
+    x = stack.bfloat16() if stack.dtype is torch.float32 and bf16_products(stack.device) else stack
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp_min(1e-7)

@@ -31,16 +31,16 @@ def _quintic(values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_newton_schulz_is_the_quintic_on_the_singular_values(shape: tuple[int, int]) -> None:
-    stack = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    stack = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)).double()
     found = orthogonalised(stack, 5).numpy()
-    for matrix, own in zip(stack.double().numpy(), found, strict=True):
+    for matrix, own in zip(stack.numpy(), found, strict=True):
         u, s, v = np.linalg.svd(matrix, full_matrices=False)
         np.testing.assert_allclose(own, u * _quintic(s / np.linalg.norm(s), 5) @ v, atol=2e-4)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_five_steps_come_near_the_orthogonal_polar_factor(shape: tuple[int, int]) -> None:
-    matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+    matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1)).double()
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
     rotated = u @ torch.diag(s.clamp_min(0.05 * s[0])) @ v
     found = torch.linalg.svdvals(orthogonalised(rotated[None], 5)[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,12 @@ import torch
 from torch import Tensor
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import precision
+from nco_bench.training.data import LabelStream
 from nco_bench.training.learners.pieces import draw_length, draw_sub_paths
-from nco_bench.training.learners.supervised import Neighbours, next_node_loss
-from nco_bench.training.recipes import recipe_for
+from nco_bench.training.learners.supervised import Neighbours, Supervised, next_node_loss
+from nco_bench.training.recipes import Recipe, recipe_for
 
 POLYGON = 9
 
@@ -103,3 +108,17 @@ def test_the_auxiliary_loss_knows_a_wrong_guess() -> None:
     shuffled = tokens[:, torch.tensor([0, 3, 1, 4, 2, 5])]
     head = _ideal(tokens)
     assert head(shuffled, closed=False).item() > 5 * head(tokens, closed=False).item()
+
+
+def test_training_in_bf16_sees_nodes_where_they_are(shards: list[Path]) -> None:
+    """Coordinates and what is embedded stay float32, as in decoding; in bf16 they would lie on a grid of 1/256."""
+    policy: Any = build_path_policy("decoder-6x128", "tsp", depth=1, width=16, heads=2, ffn=32)
+    learner = Supervised(
+        policy, LabelStream(shards, 1), Recipe(longest=11, longest_start=11), 1, torch.device("cpu")
+    )
+    seen: list[torch.dtype] = []
+    for part in (policy.embedding, policy.start, policy.current):
+        part.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    with precision("bf16", "cpu"):
+        learner.loss(0, 0.0)
+    assert seen == 3 * [torch.float32]

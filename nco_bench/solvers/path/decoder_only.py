@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.device import exact
 from nco_bench.nn.layers import add_feed_forward, attend, score_feed_forward, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
@@ -183,7 +184,8 @@ class DecoderOnly(nn.Module, PathPolicy):
         """Score the candidates of the current node, ``(B, M)``."""
         features, width = state.features, self.config.width
         # X = [h'_start, h_available, h'_current]: the start is where the tour must return to.
-        start, current = self.start(features[:, -1:, :width]), self.current(features[:, :1, :width])
+        with exact(features.device):  # bfloat16 would lose where they are
+            start, current = self.start(features[:, -1:, :width]), self.current(features[:, :1, :width])
         x = torch.cat([start, features[:, 1:-1, :width], current], dim=1)
         maps = None
         if features.shape[2] > width:

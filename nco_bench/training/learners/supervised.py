@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import exact
 from nco_bench.nn.logit_scale import TRAINING_SIZE
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathState, path_state
 from nco_bench.solvers.path.problem import shares
@@ -188,7 +189,11 @@ class Supervised:
         pieces = self._left
         self._left = pieces.following() if self.recipe.walk and pieces.decisions > 1 else None
         self._begun["moves"] += 1
-        return self._loss(pieces) if isinstance(pieces, SubPaths) else self._cvrp_loss(pieces)
+        return (
+            self.paths_loss(pieces, self._begun["step"])
+            if isinstance(pieces, SubPaths)
+            else self._cvrp_loss(pieces)
+        )
 
     def rest(self) -> None:
         """Leave the pieces at hand: the next update draws others."""
@@ -221,7 +226,8 @@ class Supervised:
             pieces = transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
         return SubPaths(torch.from_numpy(pieces).to(self.device), False, TRAINING_SIZE)
 
-    def _loss(self, paths: SubPaths) -> Loss:
+    def paths_loss(self, paths: SubPaths, step: int) -> Loss:
+        """Return the loss of the first decisions of solved paths, in update number `step`."""
         whole = len(paths.coords)
         if self.group.size > 1:
             mine = self.group.rows(whole, self.device)
@@ -229,15 +235,20 @@ class Supervised:
         batch, length, _ = paths.coords.shape
         nodes = PathNodes(paths.coords, None, paths.instance_size)
         rows = torch.arange(length, device=self.device).expand(batch, -1)
-        state = path_state(nodes, self.policy.embed(nodes), rows, closed=paths.closed)
+        state = path_state(nodes, self._embedded(nodes), rows, closed=paths.closed)
         next_node = next_node_loss(self.policy.scores(state), paths.closed)
         total = next_node
         if self.recipe.auxiliary > 0:
             tokens, ends = self._tokens.take(length - 2), self._tokens.place.ends
             neighbours = self.extra["neighbours"](tokens, paths.closed and ends)
-            total = next_node + auxiliary_now(self.recipe, self._begun["step"]) * neighbours
+            total = next_node + auxiliary_now(self.recipe, step) * neighbours
         penalty = self.policy.penalty()
         return Loss(total if penalty is None else total + penalty, next_node, whole)
+
+    def _embedded(self, nodes: PathNodes) -> Tensor:
+        """Embed in float32 whatever the recipe's precision is, as decoding does (see `solvers.path.precision`)."""
+        with exact(self.device):
+            return self.policy.embed(nodes)
 
     def _route_pieces(
         self, packed: NDArray[np.float32], rng: np.random.Generator, fraction: float
@@ -276,7 +287,7 @@ class Supervised:
         nodes = PathNodes(order, needs, size)
         rows = torch.arange(order.shape[1] + 1, device=self.device).remainder(order.shape[1])
         rows = (rows if closed else rows[1:]).expand(batch, -1)
-        return path_state(nodes, self.policy.embed(nodes), rows, closed=closed)
+        return path_state(nodes, self._embedded(nodes), rows, closed=closed)
 
     def position(self) -> dict[str, Any]:
         """Return where in the data this stands; within pieces, where it stood before they were drawn, and their progress."""
