@@ -150,6 +150,11 @@ COURSES: dict[str, CourseEntry] = {
     "supervised": CourseEntry(
         f"{_LEARNERS}.supervised_course:COURSE", True, "imitate labelled solutions on random pieces of them"
     ),
+    "on-policy": CourseEntry(
+        f"{_LEARNERS}.on_policy_course:COURSE",
+        True,
+        "imitate labelled solutions, and what solves the states best that the policy itself comes to (DAgger)",
+    ),
     "self-improved": CourseEntry(
         f"{_LEARNERS}.self_improved_course:COURSE",
         False,

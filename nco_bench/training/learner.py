@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,6 +123,13 @@ class ChoosesWeights(Protocol):
 
     def chosen(self, step: int) -> dict[str, Tensor]:
         """Return the policy's state, after so many updates; an empty one as long as nothing was chosen."""
+
+
+class RollsOut(Protocol):
+    """A learner that looks at what the weights to ship do, between updates."""
+
+    def look_at(self, shipping: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Take, once, what puts the weights to ship into the policy for a while, and yields it."""
 
 
 class KeepsTensors(Protocol):

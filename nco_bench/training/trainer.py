@@ -104,6 +104,8 @@ class Trainer:
         _leave_undecayed(self.optimizer, getattr(policy, "undecayed", ()))
         if hasattr(learner, "follow"):
             learner.follow(self.optimizer)
+        if hasattr(learner, "look_at"):
+            learner.look_at(self.shipping)
         self.progress = Progress()
         self.group = group()
 

@@ -64,6 +64,15 @@ WAYS: dict[str, tuple[str, list[str] | None, dict[str, str], str | None]] = {
 EVERY = {"log_every": "1", "checkpoint_every": "0"}
 USUAL: dict[str, tuple[list[str] | None, dict[str, str]]] = {
     "supervised": (None, {key: value for key, value in LABELLED.items() if not key.startswith("model.")}),
+    "on-policy": (
+        None,
+        {
+            **{key: value for key, value in LABELLED.items() if not key.startswith("model.")},
+            "rollouts": "2",
+            "cuts": "2",
+            "share": "1",
+        },
+    ),
     "self-improved": ([], SELF),
     "policy-gradient": ([], {key: value for key, value in GRADIENT.items() if not key.startswith("model.")}),
 }

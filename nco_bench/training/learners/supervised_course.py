@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.data import LabelStream, describe
-from nco_bench.training.learner import GAP, Measure
+from nco_bench.training.learner import GAP, Learner, Measure
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.manifest import manifest_of
 from nco_bench.training.options import checked_options, prefixed
@@ -31,6 +31,11 @@ from nco_bench.weights.manifest import Manifest, TrainingData, Validation
 
 def prepare(assignment: Assignment) -> Prepared:
     """Build the policy, read labels, hold some out."""
+    return prepare_with(assignment, Supervised)
+
+
+def prepare_with(assignment: Assignment, learns: Callable[..., Learner]) -> Prepared:
+    """Prepare for a learner that takes what `Supervised` takes."""
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
     stream, held_out, further = _data(assignment)
     problem = stream.problem
@@ -42,7 +47,7 @@ def prepare(assignment: Assignment) -> Prepared:
         raise BadInputError(f"{stream.shards[-1]}: holds {problem} instances; {model} does not solve them.")
     options = checked_options(model_config(model, problem), assignment.options)
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
-    learner = Supervised(policy, stream, recipe, seed, torch.device(assignment.device))
+    learner = learns(policy, stream, recipe, seed, torch.device(assignment.device))
 
     gap = greedy_cvrp_gap if problem == "cvrp" else greedy_gap
 

@@ -1,0 +1,266 @@
+"""Learning from the states that the policy itself comes to (DAgger, Ross, Gordon and Bagnell 2011), on the TSP.
+
+Pieces of optimal tours show a policy only states in which no mistake was made before. In decoding it makes some, and
+comes to states that it has never seen: nodes left behind, detours to make good. So, now and then, the policy solves
+some instances greedily; at random places of its tours, what is left is solved anew, near-optimally, as a path from where it
+stands through the nodes that remain to the start. These paths fill a pool that training draws from, beside pieces of labels.
+
+The labels of the pool are fast-tsp's, within a time for each, or what the policy went on to do where that is shorter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nco_bench.errors import BadInputError
+from nco_bench.nn.device import exact
+from nco_bench.solvers.path.construct import greedy
+from nco_bench.solvers.path.precision import at_precision
+from nco_bench.solvers.path.problem import tsp_problem
+from nco_bench.training.data import LabelStream
+from nco_bench.training.learner import Loss
+from nco_bench.training.learners.pieces import SubPaths, draw_length, transformed
+from nco_bench.training.learners.supervised import Supervised
+from nco_bench.training.recipes import Recipe, batch_now
+
+LARGEST = 65_535
+"""Distances of fast-tsp are 16-bit integers."""
+
+Shipping = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class OnPolicyRecipe(Recipe):
+    """Numbers of learning from the policy's own states; see `Recipe` for the rest.
+
+    Attributes
+    ----------
+    share
+        Of the updates, how many learn from the pool; the others learn from pieces of the labels.
+    pool
+        Paths that are kept; then new ones take the place of the oldest.
+    rollouts, every
+        Instances that the policy solves at a time, and updates from one time to the next.
+    cuts
+        States that are solved of each of its tours.
+    window
+        A path of L rows is drawn from those of the pool with at most this many more: the state to learn is at most so many
+        optimal decisions after one that the policy came to.
+    solve_seconds
+        For a path of 100 nodes, shorter ones in proportion.
+    """
+
+    share: float = 0.5
+    pool: int = 20_000
+    rollouts: int = 64
+    every: int = 100
+    cuts: int = 8
+    window: int = 6
+    solve_seconds: float = 0.01
+
+
+class Pool:
+    """Solved paths of up to `rows` rows, which end in the last column, so that a cut at the front is a slice."""
+
+    def __init__(self, size: int, rows: int) -> None:
+        self.coords = np.zeros((size, rows, 2), np.float32)
+        self.rows = np.zeros(size, np.int64)
+        self.added = 0
+
+    def __len__(self) -> int:
+        return min(self.added, len(self.rows))
+
+    def add(self, path: NDArray[np.floating]) -> None:
+        """Keep a path ``(L, 2)`` in place of the oldest."""
+        place = self.added % len(self.rows)
+        self.coords[place, -len(path) :] = path
+        self.rows[place] = len(path)
+        self.added += 1
+
+    def draw(
+        self, length: int, count: int, window: int, rng: np.random.Generator
+    ) -> NDArray[np.float32] | None:
+        """Return `count` paths ``(count, length, 2)`` cut down at the front; None while none is long enough."""
+        rows = self.rows[: len(self)]
+        near = np.flatnonzero((rows >= length) & (rows <= length + window))
+        if not len(near):
+            near = np.flatnonzero(rows >= length)
+        if not len(near):
+            return None
+        return self.coords[rng.choice(near, count), self.coords.shape[1] - length :]
+
+
+class OnPolicy:
+    """Learning from labels and from the policy's own states, as one way to learn that the training loop takes.
+
+    Parameters
+    ----------
+    policy
+        A path policy.
+    stream
+        Labelled TSP instances; the policy solves some of them.
+    recipe, seed, device
+        As `Supervised` takes them.
+
+    Raises
+    ------
+    BadInputError
+        For other problems, and without fast-tsp.
+    """
+
+    shares_batches = True
+    """Several processes may train together; each fills a pool of its own."""
+
+    def __init__(
+        self, policy: Any, stream: LabelStream, recipe: OnPolicyRecipe, seed: int, device: torch.device
+    ) -> None:
+        if stream.problem != "tsp":
+            raise BadInputError(
+                f"learner=on-policy: learns the TSP only, {stream.shards[-1]} is {stream.problem}."
+            )
+        _fast_tsp()
+        self.supervised = Supervised(policy, stream, recipe, seed, device)
+        self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
+        self.group = self.supervised.group
+        self.extra: nn.ModuleDict = self.supervised.extra
+        self.pool: Pool | None = None
+        self._shipping: Shipping | None = None
+        self._size = 0
+
+    def look_at(self, shipping: Shipping) -> None:
+        """Take what puts the weights to ship into the policy."""
+        self._shipping = shipping
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        """Return the loss of the next batch, of labels or of the pool; now and then, fill the pool first."""
+        if step % self.recipe.every == 0:
+            self._fill(step)
+        rng = np.random.default_rng([self.seed, step, 1])
+        if self.pool is None or rng.random() >= self.recipe.share:
+            return self.supervised.loss(step, fraction)
+        longest = min(self.recipe.longest, self.pool.coords.shape[1])
+        length = draw_length(self.recipe.shortest, longest, self.recipe.lengths, rng)
+        drawn = self.pool.draw(length, batch_now(self.recipe, step), self.recipe.window, self._own(step, 2))
+        if drawn is None:
+            return self.supervised.loss(step, fraction)
+        if self.recipe.symmetries:
+            drawn = transformed(drawn, self._own(step, 3).integers(8, size=len(drawn)))
+        coords = torch.from_numpy(np.ascontiguousarray(drawn)).to(self.device)
+        return self.supervised.paths_loss(SubPaths(coords, False, self._size), step)
+
+    def _own(self, step: int, stream: int) -> np.random.Generator:
+        """Draw what each process draws for itself."""
+        return np.random.default_rng([self.seed, step, stream, self.group.rank])
+
+    def _fill(self, step: int) -> None:
+        """Let the policy solve instances, and solve what it leaves at random places of its tours."""
+        assert self._shipping is not None
+        ordered = self.stream.take(self.recipe.rollouts).ordered
+        ordered = ordered[self.group.rows(len(ordered)).numpy()]
+        rng = self._own(step, 4)
+        self._size = ordered.shape[1]
+        if self.pool is None:
+            self.pool = Pool(self.recipe.pool, self._size)
+        begin = rng.integers(self._size, size=len(ordered))  # where tours begin
+        rows = (begin[:, None] + np.arange(self._size)) % self._size
+        coords = np.take_along_axis(ordered, rows[:, :, None], axis=1)
+        for points, tour in zip(coords, self._tours(coords), strict=True):
+            closed = points[np.append(tour, 0)]
+            places = rng.permuted(np.arange(1, self._size - 2))[: self.recipe.cuts]
+            for done in np.sort(places):
+                self.pool.add(best_path(closed[done:], self.recipe.solve_seconds * (self._size - done) / 100))
+
+    def _tours(self, coords: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Solve instances greedily from node 0 with the weights to ship."""
+        assert self._shipping is not None
+        was_training = self.policy.training
+        with self._shipping() as policy:
+            policy.eval()
+            fast = "fp32" if policy.in_place else self.recipe.precision
+            running = at_precision(policy, type(policy).__name__, fast)
+            with exact(self.device):  # of its own precision, not the update's
+                found = greedy(running, tsp_problem(torch.from_numpy(coords).to(self.device)))
+        self.policy.train(was_training)
+        order = found.order.cpu().numpy()
+        return np.concatenate([np.zeros((len(order), 1), np.int64), order], axis=1)
+
+    def position(self) -> dict[str, Any]:
+        """Return where this stands among the labels, how many paths were solved, and the size of their instances."""
+        solved = 0 if self.pool is None else self.pool.added
+        return {**self.supervised.position(), "solved": solved, "size": self._size}
+
+    def seek(self, position: dict[str, Any], *, adopt: bool = False) -> None:
+        """Go to a saved position; raises `BadInputError` for other data, unless it is to be adopted."""
+        labels = {k: v for k, v in position.items() if k not in ("solved", "size")}
+        self.supervised.seek(labels, adopt=adopt)
+        self._size = position.get("size", 0)
+        solved = position.get("solved", 0)
+        if self.pool is not None and min(solved, self.recipe.pool) == len(self.pool):
+            self.pool.added = solved  # the oldest stand where they stood
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the pool."""
+        if self.pool is None:
+            return {}
+        kept = len(self.pool)
+        return {
+            "coords": torch.from_numpy(self.pool.coords[:kept]),
+            "rows": torch.from_numpy(self.pool.rows[:kept]),
+        }
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` returned."""
+        if "rows" not in tensors:
+            return
+        kept = min(len(tensors["rows"]), self.recipe.pool)
+        self.pool = Pool(self.recipe.pool, tensors["coords"].shape[1])
+        self.pool.coords[:kept] = tensors["coords"][-kept:].numpy()
+        self.pool.rows[:kept] = tensors["rows"][-kept:].numpy()
+        self.pool.added = kept
+
+
+def best_path(coords: NDArray[np.floating], seconds: float) -> NDArray[np.floating]:
+    """Order the rows ``(L, 2)`` of a path problem: near-optimal from the first through all others to the last.
+
+    A path with fixed ends is a tour that contains the edge between the ends: all other edges are made longer by the
+    same amount, so that no tour without it is shorter.
+    """
+    if len(coords) < 4:
+        return coords
+    points = coords.astype(np.float64)
+    extent = float(np.ptp(points, axis=0).max()) or 1.0
+    distance = np.sqrt(np.square(points[:, None] - points[None]).sum(-1)) / extent + 2.0
+    distance[0, -1] = distance[-1, 0] = 0.0
+    np.fill_diagonal(distance, 0.0)
+    scaled = np.rint(distance * (LARGEST / (2.0 + math.sqrt(2.0)))).astype(np.int32)
+    tour = np.asarray(_fast_tsp().find_tour(scaled, duration_seconds=seconds))
+    tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
+    tour = tour if tour[-1] == len(coords) - 1 else np.roll(tour[::-1], 1)
+    found = points[tour]
+    return (
+        coords[tour] if tour[-1] == len(coords) - 1 and walk_length(found) < walk_length(points) else coords
+    )
+
+
+def walk_length(points: NDArray[np.floating]) -> float:
+    """Return the length of the way through the points in their order."""
+    return float(np.linalg.norm(np.diff(points, axis=0), axis=1).sum())
+
+
+def _fast_tsp() -> Any:
+    try:
+        import fast_tsp
+    except ImportError as error:
+        raise BadInputError(
+            "learner=on-policy: solves paths by fast-tsp, which is not installed; pip install fast-tsp."
+        ) from error
+    return fast_tsp
