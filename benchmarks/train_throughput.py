@@ -1,11 +1,13 @@
 """Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
     python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
+        [--recipe small] [--precision fp32 bf16]
 
 With labelled data it also says which share of the time an update waits for data.
 
 The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
-large multiplication reaches here: 6 floating point operations per weight and token. Attention is not in the floor.
+large multiplication reaches here, in the precision: 6 floating point operations per weight and token. Attention is not in the
+floor. Precisions are timed in turns, each length in one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from nco_bench.nn.device import synchronise
 from nco_bench.runs.devices import resolve_device
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.recipes import Recipe, recipe_for
+from nco_bench.training.recipes import PRECISIONS, Recipe, recipe_for
 from nco_bench.training.trainer import Trainer
 
 
@@ -39,9 +41,10 @@ class Uniform:
         return Batch(np.random.default_rng(0).random((count, self.nodes, 2), dtype=np.float32), tours=True)
 
 
-def multiplication_speed(seconds: float, device: torch.device) -> float:
+def multiplication_speed(seconds: float, device: torch.device, precision: str) -> float:
     """Return operations per second of a large matrix multiplication."""
-    a, b = torch.randn(4096, 512, device=device), torch.randn(512, 512, device=device)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = (torch.randn(rows, 512, device=device, dtype=dtype) for rows in (4096, 512))
     a @ b
     synchronise(device)
     began, count = time.perf_counter(), 0
@@ -103,25 +106,30 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--data", nargs="*", default=[], help="labelled TSP files, at least two")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--recipe", default="small")
+    parser.add_argument("--precision", nargs="+", default=["fp32"], choices=PRECISIONS)
     options = parser.parse_args()
     try:
         device = torch.device(resolve_device(options.device))
     except NcoBenchError as error:
         raise SystemExit(f"train_throughput.py: {error}") from None
     torch.set_num_threads(options.threads)
-    peak = multiplication_speed(min(2.0, options.seconds), device)
+    peaks = {p: multiplication_speed(min(2.0, options.seconds), device, p) for p in options.precision}
     weights = count_parameters(build_path_policy(options.model))
-    print(
-        f"{options.model}: {weights:,} parameters, {options.threads} threads, {device}, {peak / 1e9:.0f} GFLOP/s at best"
-    )
+    best = ", ".join(f"{peak / 1e9:.0f} GFLOP/s at best in {name}" for name, peak in peaks.items())
+    print(f"{options.model}: {weights:,} parameters, {options.threads} threads, {device}, {best}")
+    own = {"batch": str(options.batch), "recipe": options.recipe}
     for length in (10, 25, 50, 100):
         config = {key: str(length) for key in ("shortest", "longest", "longest_start")}
-        recipe = recipe_for(options.model, config | {"batch": str(options.batch)})
-        speed = samples_per_second(options.model, recipe, options.seconds, device)
-        share = speed * length * weights * 6 / peak
-        print(f"sub-paths of {length:3d} rows: {speed:7.0f} samples/s, {share:.0%} of the floor's speed")
+        for precision, peak in peaks.items():
+            recipe = recipe_for(options.model, config | own | {"precision": precision})
+            speed = samples_per_second(options.model, recipe, options.seconds, device)
+            share = speed * length * weights * 6 / peak
+            print(
+                f"sub-paths of {length:3d} rows, {precision}: {speed:7.0f} samples/s, {share:.0%} of the floor's speed"
+            )
     if options.data:
-        recipe = recipe_for(options.model, {"batch": str(options.batch)})
+        recipe = recipe_for(options.model, own)
         share = waiting(options.model, recipe, options.data, 4 * options.seconds, device)
         print(f"waiting for data: {share:.2%} of the time")
 

@@ -33,14 +33,24 @@ def attend(
     """
     if isinstance(scale, Tensor):
         query, scale = scaled(query, scale), 1.0
-    if on_cpu(query.device) and torch.is_grad_enabled() and query.dtype is torch.bfloat16:
-        # The backward pass of torch's kernel for CPUs takes six times as long in bf16 as in fp32.
-        with torch.autocast("cpu", enabled=False):
-            heads = F.scaled_dot_product_attention(
-                query.float(), key.float(), value.float(), attn_mask=real, scale=scale
-            )
-        return heads.bfloat16()
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=real, scale=scale)
+    return dot_products(query, key, value, real, scale)
+
+
+def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Return ``softmax(scale * query key^T + mask) value`` by PyTorch's kernels, ``(B, H, T, K)``.
+
+    `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits.
+    """
+    if not (on_cpu(query.device) and torch.is_grad_enabled() and query.dtype is torch.bfloat16):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    # On CPUs the backward pass of the kernel takes six times as long in bf16 as in float32.
+    if mask is not None and mask.is_floating_point():
+        mask = mask.float()
+    with torch.autocast("cpu", enabled=False):
+        heads = F.scaled_dot_product_attention(
+            query.float(), key.float(), value.float(), attn_mask=mask, scale=scale
+        )
+    return heads.bfloat16()
 
 
 def scaled(query: Tensor, scale: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import scaled, works_in_place
+from nco_bench.nn.layers import dot_products, scaled, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens_geometry import (
@@ -137,7 +137,7 @@ class Attention(nn.Module):
         else:
             factor *= scale
         if geometry.slopes is None:
-            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=geometry.real, scale=factor)
+            heads = dot_products(query, key, value, geometry.real, factor)
         else:
             slopes = geometry.slopes * scale if self.scale_bias else geometry.slopes
             heads = attend_with_distances(query, key, value, slopes, geometry, factor)

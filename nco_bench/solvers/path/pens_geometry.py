@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from nco_bench.nn.layers import dot_products
 
 BIAS_BLOCK_BYTES = 64 * 2**20
 """Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
@@ -85,7 +86,7 @@ def attend_with_distances(
         return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
     if geometry.bias is not None:
         mask = geometry.bias.to(query.dtype)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+        return dot_products(query, key, value, mask, scale)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
     blocks = []
@@ -94,7 +95,5 @@ def attend_with_distances(
         bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes).to(query.dtype)
         if geometry.real is not None:
             bias = bias.masked_fill(~geometry.real, -torch.inf)
-        blocks.append(
-            F.scaled_dot_product_attention(query[:, :, block], key, value, attn_mask=bias, scale=scale)
-        )
+        blocks.append(dot_products(query[:, :, block], key, value, bias, scale))
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)

@@ -59,13 +59,13 @@ class OnPolicyRecipe(Recipe):
         For a path of 100 nodes, shorter ones in proportion.
     """
 
-    share: float = 0.5
-    pool: int = 20_000
-    rollouts: int = 64
-    every: int = 100
-    cuts: int = 8
+    share: float = 0.6
+    pool: int = 40_000
+    rollouts: int = 128
+    every: int = 200
+    cuts: int = 16
     window: int = 6
-    solve_seconds: float = 0.01
+    solve_seconds: float = 0.005
 
 
 class Pool:
@@ -177,7 +177,7 @@ class OnPolicy:
             closed = points[np.append(tour, 0)]
             places = rng.permuted(np.arange(1, self._size - 2))[: self.recipe.cuts]
             for done in np.sort(places):
-                self.pool.add(best_path(closed[done:], self.recipe.solve_seconds * (self._size - done) / 100))
+                self.pool.add(best_path(closed[done:], self.recipe.solve_seconds))
 
     def _tours(self, coords: NDArray[np.float32]) -> NDArray[np.int64]:
         """Solve instances greedily from node 0 with the weights to ship."""
@@ -231,6 +231,8 @@ class OnPolicy:
 def best_path(coords: NDArray[np.floating], seconds: float) -> NDArray[np.floating]:
     """Order the rows ``(L, 2)`` of a path problem: near-optimal from the first through all others to the last.
 
+    Given `seconds` for 100 nodes, shorter paths in proportion. Where the given order is the shorter one, it stays.
+
     A path with fixed ends is a tour that contains the edge between the ends: all other edges are made longer by the
     same amount, so that no tour without it is shorter.
     """
@@ -242,7 +244,7 @@ def best_path(coords: NDArray[np.floating], seconds: float) -> NDArray[np.floati
     distance[0, -1] = distance[-1, 0] = 0.0
     np.fill_diagonal(distance, 0.0)
     scaled = np.rint(distance * (LARGEST / (2.0 + math.sqrt(2.0)))).astype(np.int32)
-    tour = np.asarray(_fast_tsp().find_tour(scaled, duration_seconds=seconds))
+    tour = np.asarray(_fast_tsp().find_tour(scaled, duration_seconds=seconds * len(coords) / 100))
     tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
     tour = tour if tour[-1] == len(coords) - 1 else np.roll(tour[::-1], 1)
     found = points[tour]
