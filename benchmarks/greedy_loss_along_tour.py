@@ -4,7 +4,7 @@
 
 After each tenth of the decisions the rest is solved near-optimally as a path (fast-tsp, `--seconds` per 100 nodes).
 What the best tour that begins like the policy's is longer by than it was a tenth before is what those decisions cost. The
-tenths add up to the greedy gap, up to what the solver misses. Beside it, what the same number of decisions would cost if each
+tenths add up to the greedy gap, up to what the solver misses. Beside it, what the same decisions would cost if each
 were made in a state of the reference tour, as in training from labels: what is missing there comes from states that the
 policy meets for its own mistakes alone.
 """

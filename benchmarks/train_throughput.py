@@ -6,8 +6,8 @@
 With labelled data it also says which share of the time an update waits for data.
 
 The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
-large multiplication reaches here, in the precision: 6 floating point operations per weight and token. Attention is not in the
-floor. Precisions are timed in turns, each length in one after the other.
+large multiplication reaches here, in the precision: 6 floating point operations per weight and token. Attention is not in
+the floor. Precisions are timed in turns, each length in one after the other.
 """
 
 from __future__ import annotations
