@@ -9,12 +9,13 @@ import json
 
 from nco_bench.files import write
 from nco_bench.seals import seal_document
+from nco_bench.weights.manifest import manifests_in
 from nco_bench.weights.store import SHIPPED
 
 
 def main() -> None:
     """Seal all whose seal is missing or does not fit, and name them."""
-    for path in sorted(SHIPPED.glob("*.json")):
+    for path in manifests_in(SHIPPED):
         before = path.read_bytes()
         values = json.loads(before)
         values.pop("sealed", None)

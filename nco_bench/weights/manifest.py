@@ -148,6 +148,11 @@ def manifest_path(weights: Path) -> Path:
     return weights.with_suffix(".json")
 
 
+def manifests_in(folder: Path) -> list[Path]:
+    """Return the manifests of a folder by name; what else stands beside weights (``NAME.calibration.json``) is none."""
+    return [path for path in sorted(folder.glob("*.json")) if "." not in path.stem]
+
+
 def sha256_of(path: Path) -> str:
     """Hash a file."""
     with path.open("rb") as file:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from nco_bench.errors import BadWeightsError
 from nco_bench.files import write
 from nco_bench.weights import store
-from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest, sha256_of, to_json
+from nco_bench.weights.manifest import (
+    Manifest,
+    manifest_path,
+    manifests_in,
+    read_manifest,
+    sha256_of,
+    to_json,
+)
 from nco_bench.weights.store import SUFFIX, WeightsFile, files, is_separate, verify
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ def separate_weights() -> list[WeightsFile]:
     """Return our weights that are in the data package where that is not installed, by name; their files are not here."""
     return [
         WeightsFile(path.with_suffix(SUFFIX), read_manifest(path))
-        for path in sorted(store.SHIPPED.glob("*.json"))
+        for path in manifests_in(store.SHIPPED)
         if not path.with_suffix(SUFFIX).is_file() and is_separate(path.stem)
     ]
 

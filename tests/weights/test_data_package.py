@@ -61,6 +61,12 @@ def test_the_wheels_own_weights_are_found_without_the_package(wheel: Path) -> No
     assert len(shelf.separate_weights()) == len(list(FILES.glob("*.safetensors"))) - 1
 
 
+def test_a_calibration_beside_what_the_wheel_lacks_is_no_weights_file(wheel: Path) -> None:
+    before = shelf.separate_weights()
+    (wheel / "pens-a.calibration.json").write_text("{}")
+    assert shelf.separate_weights() == before
+
+
 def test_weights_of_the_data_package_are_found_and_count_as_shipped(data: Path) -> None:
     file = store.resolve(default_weights("decoder-6x128", "tsp", 100), "decoder-6x128")
     assert file.path.parent == data / "files"
