@@ -22,8 +22,8 @@ from nco_bench.training.recipes import LoopRecipe, Recipe, batch_now
 KEYS = (
     "name", "model", "slice", "turns", "data", "problem", "config", "seed", "start", "hours", "tables", "each",
 )  # fmt: skip
-NETWORK_KEYS = {"model", "seed", "labels", "validation", "start", "config"}
-OPTIONAL = {"start", "config"}
+NETWORK_KEYS = {"model", "seed", "labels", "validation", "start", "config", "processes"}
+OPTIONAL = {"start", "config", "processes"}
 """Of a ``[[network]]``."""
 
 WITHOUT_END = 10**9
@@ -48,6 +48,8 @@ class Stage:
         Expected on one H100; 0 where nothing is expected.
     tables
         Of the paper, for which the network is needed.
+    processes
+        That train it together, see `distributed`.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Stage:
     hours: float = 0.0
     tables: str = ""
     validation: tuple[str, ...] = ()
+    processes: int = 1
 
 
 def read_campaign(file: Path) -> list[Stage]:
@@ -95,11 +98,14 @@ def read_networks(file: Path) -> list[Stage]:
         wrong = sorted((set(entry) | OPTIONAL) ^ NETWORK_KEYS)
         if wrong:
             raise BadInputError(f"{file}: network {number}: {wrong[0]} is missing or unknown.")
+        processes = entry.get("processes", 1)
+        if not isinstance(processes, int) or processes < 1:
+            raise BadInputError(f"{file}: network {number}: processes = {processes}: expected 1 or more.")
         config = {"steps": str(WITHOUT_END), **_texts(entry.get("config", {}))}
         stages.append(
             Stage(
                 entry["model"], entry["model"], data=(entry["labels"],), config=config, seed=entry["seed"],
-                start=entry.get("start"), validation=(entry["validation"],),
+                start=entry.get("start"), validation=(entry["validation"],), processes=processes,
             )
         )  # fmt: skip
     return stages

@@ -1,10 +1,10 @@
-"""Flagships: networks that are trained for days beside other work, one process per core at low priority.
+"""Flagships: networks that are trained for days beside other work, on all cores at low priority.
 
     python -m nco_bench.training.flagships campaigns/flagships.toml campaign
 
 starts or continues those that are not running, and says in a line each what they have reached; ``--status`` only says
-it. The first networks of the file get the cores, one each. A process that is killed loses what it did since its last
-checkpoint, two minutes at most. The file names a network per table::
+it. The first networks of the file get the cores, one or ``processes`` each. A process that is killed loses what it did
+since its last checkpoint, two minutes at most. The file names a network per table::
 
     [[network]]
     model = "decoder-6x128"
@@ -12,6 +12,7 @@ checkpoint, two minutes at most. The file names a network per table::
     labels = "tsp100"        # folder of shards in the campaign's folder; more may be added at any time
     validation = "tsp100-validation.npz"
     start = "decoder-6x128"  # weights to begin with; random ones where it is missing
+    processes = 2            # that share every batch; 1 where it is missing
     config = { recipe = "flagship", batch = 32 }
 
 Another batch or rate is adopted at the next start, and the manifest says from which step on it holds.
@@ -75,12 +76,16 @@ def describe(folder: Path, network: Stage) -> str:
 
 
 def train_on(folder: Path, network: Stage) -> None:
-    """Train until killed; raises `BadInputError` where another process does so already."""
-    lock = locked(folder, network)
-    if lock is None:
-        raise BadInputError(f"{folder}: a process trains {network.name} already.")
-    lock.truncate(0)
-    print(os.getpid(), file=lock, flush=True)
+    """Train until killed; raises `BadInputError` where another process does so already.
+
+    Of several processes of torchrun the first has the lock.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        lock = locked(folder, network)
+        if lock is None:
+            raise BadInputError(f"{folder}: a process trains {network.name} already.")
+        lock.truncate(0)
+        print(os.getpid(), file=lock, flush=True)
     yield_to_others()
     keep_freed_memory()
     data, validation = (
@@ -104,8 +109,10 @@ def yield_to_others() -> None:
 
 
 def start(file: Path, folder: Path, network: Stage) -> None:
-    """Start a process that trains a network and outlives this one."""
-    command = [sys.executable, "-m", __spec__.name, str(file), str(folder), "--train", network.name]
+    """Start the processes that train a network and outlive this one."""
+    together = ["torch.distributed.run", "--standalone", f"--nproc-per-node={network.processes}", "-m"]
+    command = [sys.executable, "-m", *(together if network.processes > 1 else ())]
+    command += [__spec__.name, str(file), str(folder), "--train", network.name]
     with (folder / f"{network.name}.log").open("a") as log:
         subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -127,8 +134,10 @@ def main() -> int:
         if options.train:
             train_on(options.folder, next(n for n in networks if n.name == options.train))
             return 0
-        for network in networks[: options.cores]:
-            if not options.status and not is_running(options.folder, network):
+        left = 0 if options.status else options.cores
+        for network in networks:
+            left -= network.processes
+            if left >= 0 and not is_running(options.folder, network):
                 start(options.file, options.folder, network)
         for network in networks:
             print(describe(options.folder, network))

@@ -107,3 +107,22 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, cause: s
 def test_the_campaign_of_this_project_is_readable() -> None:
     flagships = read_networks(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
     assert [flagship.model for flagship in flagships] == ["decoder-6x128", "pens-a"]
+
+
+def test_two_processes_train_one_network(campaign: tuple[Path, Stage], tmp_path: Path) -> None:
+    file, _ = campaign
+    file.write_text(file.read_text().replace("seed = 5", "seed = 5\nprocesses = 2"))
+    (flagship,) = read_networks(file)
+    start(file, tmp_path, flagship)
+    _until(lambda: _steps(tmp_path, flagship) >= 2)
+    assert is_running(tmp_path, flagship)
+    os.kill(_pid(tmp_path, flagship), signal.SIGKILL)
+    _until(lambda: not is_running(tmp_path, flagship))
+    assert load_state(last_checkpoint(tmp_path, flagship.name))["progress"]["samples"] % 4 == 0
+
+
+def test_a_network_without_processes_is_refused(campaign: tuple[Path, Stage]) -> None:
+    file, _ = campaign
+    file.write_text(file.read_text().replace("seed = 5", "seed = 5\nprocesses = 0"))
+    with pytest.raises(BadInputError, match="network 1: processes = 0: expected 1 or more"):
+        read_networks(file)
