@@ -136,6 +136,11 @@ class OnPolicy:
         self._shipping: Shipping | None = None
         self._size = 0
 
+    @property
+    def solved(self) -> int:
+        """How many states were solved for the pool, by all processes together."""
+        return 0 if self.pool is None else self.pool.added * self.group.size
+
     def look_at(self, shipping: Shipping) -> None:
         """Take what puts the weights to ship into the policy."""
         self._shipping = shipping

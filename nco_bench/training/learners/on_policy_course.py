@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from nco_bench.errors import BadInputError
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learners.on_policy import OnPolicy, OnPolicyRecipe
 from nco_bench.training.learners.supervised_course import prepare_with
 from nco_bench.training.recipes import check_pieces
+from nco_bench.training.trainer import Trainer
+from nco_bench.weights.manifest import Manifest
 
 
 def checked(model: str, recipe: OnPolicyRecipe) -> OnPolicyRecipe:
@@ -24,7 +28,17 @@ def checked(model: str, recipe: OnPolicyRecipe) -> OnPolicyRecipe:
 
 def prepare(assignment: Assignment) -> Prepared:
     """Build the policy, read labels, hold some out."""
-    return prepare_with(assignment, OnPolicy)
+    prepared = prepare_with(assignment, OnPolicy)
+
+    def make_manifest(trainer: Trainer, name: str) -> Manifest:
+        made, learner = prepared.manifest(trainer, name), prepared.learner
+        assert isinstance(learner, OnPolicy)
+        note = (
+            f"{learner.solved:,} states that the policy came to, each solved by fast-tsp, beside the labels."
+        )
+        return dataclasses.replace(made, notes=f"{made.notes} {note}".strip())
+
+    return dataclasses.replace(prepared, manifest=make_manifest)
 
 
 COURSE = Course("on-policy", OnPolicyRecipe, prepare, checked)
