@@ -5,7 +5,7 @@
     python benchmarks/recipe_comparison.py train50.npz judge50.npz "lengths=uniform" "optimizer=adamw lr=1e-3" "batch=64"
 
 The clock is the processor's, not the wall's, so that waiting for a core costs nothing; shared caches still make a tenth.
-Each variant is the recipe `flagship` but for what it names; its learning rate falls over the last fifth of its time.
+Each variant is the recipe `flagship` but for what it names (``learner=on-policy`` is one, see `ALIKE`); its learning rate falls over the last fifth of its time.
 Networks are decoders of 4 layers of width 64. Prints a Markdown table; one thread.
 """
 
@@ -16,6 +16,7 @@ import dataclasses
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ import torch
 from nco_bench.nn.build import build_path_policy
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
+from nco_bench.training.learners.on_policy import OnPolicy
+from nco_bench.training.learners.on_policy_course import COURSE
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.supervised_course import greedy_gap
 from nco_bench.training.loop import keep_freed_memory
@@ -31,6 +34,8 @@ from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer
 
 MODEL = "decoder-6x128"
+ALIKE = {"batch": "32", "lr": "3e-3", "lengths": "seconds", "rollouts": "32", "every": "100"}
+"""What on-policy learning takes of the supervised flagship, and how often it fills its pool at this size."""
 SMALL = {"depth": 4, "width": 64, "heads": 4, "ffn": 256}
 
 
@@ -65,11 +70,13 @@ def trained(
     """Train one network for so many seconds of a processor; returns its gap, samples and updates."""
     config = {"recipe": "flagship", "schedule": "trapezoid"} | dict(p.split("=", 1) for p in variant.split())
     longest = judges.shape[1] + 1
-    recipe = dataclasses.replace(recipe_for(MODEL, config), longest=longest, longest_start=longest)
+    on_policy = config.pop("learner", "supervised") == "on-policy"
+    made = COURSE.recipe(MODEL, ALIKE | config) if on_policy else recipe_for(MODEL, config)
+    recipe: Any = dataclasses.replace(made, longest=longest, longest_start=longest)
     torch.manual_seed(seed)
     policy = build_path_policy(MODEL, "tsp", **SMALL, training_size=judges.shape[1])
     stream = LabelStream([labels], seed)
-    learner = Supervised(policy, stream, recipe, seed, torch.device("cpu"))
+    learner = (OnPolicy if on_policy else Supervised)(policy, stream, recipe, seed, torch.device("cpu"))
     policy.train()
     stream.take(1)  # the labels are read before the clock starts
     with tempfile.TemporaryDirectory() as folder:
