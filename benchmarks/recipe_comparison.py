@@ -5,8 +5,8 @@
     python benchmarks/recipe_comparison.py train50.npz judge50.npz "lengths=uniform" "optimizer=adamw lr=1e-3" "batch=64"
 
 The clock is the processor's, not the wall's, so that waiting for a core costs nothing; shared caches still make a tenth.
-Each variant is the recipe `flagship` but for what it names (``learner=on-policy`` is one, see `ALIKE`); its learning rate falls over the last fifth of its time.
-Networks are decoders of 4 layers of width 64. Prints a Markdown table; one thread.
+Each variant is the recipe `flagship` but for what it names (``learner=on-policy`` is one, see `ALIKE`); its learning rate
+falls over the last fifth of its time. Networks are decoders of 4 layers of width 64. Prints a Markdown table; one thread.
 """
 
 from __future__ import annotations
