@@ -86,17 +86,13 @@ class Pool:
         self.rows[place] = len(path)
         self.added += 1
 
-    def draw(
-        self, length: int, count: int, window: int, rng: np.random.Generator
-    ) -> NDArray[np.float32] | None:
-        """Return `count` paths ``(count, length, 2)`` cut down at the front; None while none is long enough."""
+    def draw(self, length: int, count: int, window: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Return `count` paths ``(count, length, 2)`` cut down at the front; shorter ones while none is so long."""
         rows = self.rows[: len(self)]
+        length = min(length, int(rows.max()))
         near = np.flatnonzero((rows >= length) & (rows <= length + window))
-        if not len(near):
-            near = np.flatnonzero(rows >= length)
-        if not len(near):
-            return None
-        return self.coords[rng.choice(near, count), self.coords.shape[1] - length :]
+        chosen = near if len(near) else np.flatnonzero(rows >= length)
+        return self.coords[rng.choice(chosen, count), self.coords.shape[1] - length :]
 
 
 class OnPolicy:
@@ -155,8 +151,6 @@ class OnPolicy:
         longest = min(self.recipe.longest, self.pool.coords.shape[1])
         length = draw_length(self.recipe.shortest, longest, self.recipe.lengths, rng)
         drawn = self.pool.draw(length, batch_now(self.recipe, step), self.recipe.window, self._own(step, 2))
-        if drawn is None:
-            return self.supervised.loss(step, fraction)
         if self.recipe.symmetries:
             drawn = transformed(drawn, self._own(step, 3).integers(8, size=len(drawn)))
         coords = torch.from_numpy(np.ascontiguousarray(drawn)).to(self.device)
@@ -169,12 +163,14 @@ class OnPolicy:
     def _fill(self, step: int) -> None:
         """Let the policy solve instances, and solve what it leaves at random places of its tours."""
         assert self._shipping is not None
-        ordered = self.stream.take(self.recipe.rollouts).ordered
-        ordered = ordered[self.group.rows(len(ordered)).numpy()]
+        batch = self.stream.take(self.recipe.rollouts)
+        size = batch.ordered.shape[1]
+        if not batch.tours or (self.pool is not None and size != self._size):
+            return  # solved paths are no instances, and the pool is of one size
+        ordered = batch.ordered[self.group.rows(len(batch.ordered)).numpy()]
         rng = self._own(step, 4)
-        self._size = ordered.shape[1]
         if self.pool is None:
-            self.pool = Pool(self.recipe.pool, self._size)
+            self.pool, self._size = Pool(self.recipe.pool, size), size
         begin = rng.integers(self._size, size=len(ordered))  # where tours begin
         rows = (begin[:, None] + np.arange(self._size)) % self._size
         coords = np.take_along_axis(ordered, rows[:, :, None], axis=1)
