@@ -263,6 +263,7 @@ def _trainings(model: str) -> dict[str, dict[str, Any]]:
     found = {
         name: {recipe: paper.as_dict() for recipe, paper in course.papers(model).items()}
         for name, course in fitting.items()
+        if not course.imitates
     }
     return {name: papers for name, papers in found.items() if papers}
 

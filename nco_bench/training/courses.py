@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +103,18 @@ class Course:
         Makes everything that a run needs.
     check
         Checks a recipe of a model, and completes it.
+    imitates
+        Another course whose published recipes and budgets it is held against, where papers have none for it.
+    beyond
+        What it does then that they do not: choice -> what was chosen.
     """
 
     name: str
     kind: type[LoopRecipe]
     prepare: Callable[[Assignment], Prepared]
     check: Callable[[str, Any], Any] = as_it_is
+    imitates: str = ""
+    beyond: Mapping[str, str] = field(default_factory=dict)
 
     def recipes(self, model: str) -> dict[str, Any]:
         """Return the recipes that a model's card has for it, the default first."""
@@ -120,7 +126,10 @@ class Course:
 
     def papers(self, model: str) -> Papers:
         """Return the papers' own recipes of a model, with what in them is ours."""
-        return papers_of(model, self.name, self.kind)
+        if not self.imitates:
+            return papers_of(model, self.name, self.kind)
+        known = load_course(COURSES[self.imitates]).papers(model)
+        return {name: replace(p, ours={**p.ours, **self.beyond}) for name, p in known.items()}
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,13 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(shards: list[Path], tmp_path: Pa
         "decoder-6x128", shards, {**CONFIG, "steps": "7"}, out=tmp_path / "b", progress="silent", resume=True
     )
     # Updates 0, 2, 4 and 6 solve four states of three tours each.
-    assert "48 states that the policy came to" in unseal_document(whole.manifest.read_bytes())["notes"]
+    manifest = unseal_document(whole.manifest.read_bytes())
+    assert "48 states that the policy came to" in manifest["notes"]
+    assert (
+        manifest["paper_samples"] == 61_440_000
+    )  # of the paper's training from labels, which it is held against
+    assert manifest["ours"]["states"].endswith("the paper: of labels alone")
+    assert manifest["ours"]["batch"] == "4; the paper: 1024"
     here, there = load_file(whole.weights), load_file(cut.weights)
     assert all(torch.equal(value, there[name]) for name, value in here.items())
 

@@ -41,4 +41,5 @@ def prepare(assignment: Assignment) -> Prepared:
     return dataclasses.replace(prepared, manifest=make_manifest)
 
 
-COURSE = Course("on-policy", OnPolicyRecipe, prepare, checked)
+BEYOND = {"states": "of labels, and those that the policy came to, solved anew; the paper: of labels alone"}
+COURSE = Course("on-policy", OnPolicyRecipe, prepare, checked, imitates="supervised", beyond=BEYOND)

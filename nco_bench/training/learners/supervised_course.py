@@ -17,7 +17,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import cvrp_problem, route_lengths, tour_lengths, tsp_problem
-from nco_bench.training.courses import Assignment, Course, Prepared
+from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, load_course
 from nco_bench.training.data import LabelStream, describe
 from nco_bench.training.learner import GAP, Learner, Measure
 from nco_bench.training.learners.supervised import Supervised
@@ -150,7 +150,9 @@ def path_manifest(
 ) -> Manifest:
     """Say what the weights of a path model are."""
     facts, cores = trainer.configuration, trainer.progress.core_seconds
-    paper = network_card(facts["model"]).paper_samples(facts["learner"], facts["problem"], data.size)
+    course = load_course(COURSES[facts["learner"]])
+    learner = course.imitates or course.name
+    paper = network_card(facts["model"]).paper_samples(learner, facts["problem"], data.size)
     made = manifest_of(trainer, name, data, paper, validation=validation)
     return dataclasses.replace(made, core_hours=round(cores / 3600, 3))
 
