@@ -23,6 +23,7 @@ LOGS = Path("results/training")
 PRINTED = {
     "decoder-6x128": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
     "decoder-6x128-adamw": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
+    "decoder-6x128-muon": ("decoder-scaling", "2", "D=6, W=128", "TSP{n} | Gap"),
     "decoder-24x64": ("decoder-scaling", "2", "D=24, W=64", "TSP{n} | Gap"),
     "decoder-12x128": ("decoder-scaling", "12", "D=12, W=128 greedy", "TSP{n} | Gap"),
     "decoder-24x128": ("decoder-scaling", "12", "D=24, W=128 greedy", "TSP{n} | Gap"),
@@ -47,8 +48,9 @@ three runs only the last one's log is there, what came before is in its manifest
 
 UNSHIPPED = """
 Trained as well, and left out to keep the package small (5 to 18 MB each in bf16); `nco-bench train` makes them anew, with
-the recipe, the data and the start that the manifests beside this page name. From `decoder-6x128-adamw` the one that ships
-went on, its samples count those; `decoder-12x128` was grown from `decoder-6x128-adamw`,
+the recipe, the data and the start that the manifests beside this page name. From `decoder-6x128-adamw` `decoder-6x128-muon`
+went on, and from that the one that ships, on policy; its samples count those before. `decoder-12x128` was grown from
+`decoder-6x128-adamw`,
 `decoder-24x128` from that and `decoder-42x128` from that again; what they had learned before is not in their samples:
 """
 CVRP = """
@@ -58,7 +60,9 @@ For the CVRP, against the references of the test sets (best of HGS, PyVRP and LK
 
 def main() -> None:
     ships = [file.manifest for file in list_weights() if file.path.parent.name == "files"]
-    learned = [manifest for manifest in ships if manifest.recipe.get("learner") == "supervised"]
+    learned = [
+        manifest for manifest in ships if manifest.recipe.get("learner") in ("supervised", "on-policy")
+    ]
     print(HEAD)
     table([manifest for manifest in learned if manifest.problem == "tsp"], "TSP-{}", SIZES)
     print(CVRP)
