@@ -18,12 +18,7 @@ EXAMPLE = {
     "algorithmic": "knapsack:length-ood", "algorithmic-regression": "fractional-knapsack", "lra": "lra-listops",
 }  # fmt: skip
 OTHER_DECODINGS = {"x8": "greedy in the eight symmetries of the square, best one (POMO)"}
-DATA_OF = {
-    "supervised": " --data LABELS",
-    "on-policy": " --data LABELS",
-    "tasks": " --data knapsack",
-    "lra": " --data lra-listops",
-}
+DATA_OF = {"supervised": " --data LABELS", "tasks": " --data knapsack", "lra": " --data lra-listops"}
 """What training needs, by the first way to learn of a card."""
 
 ROOMS = {
