@@ -12,6 +12,7 @@ from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.stored import Stored, configuration
+from nco_bench.reports.frame.load import OK
 
 EXPONENT = 2.0
 """Time grows with the size to this power where two stored sizes do not say otherwise."""
@@ -62,7 +63,8 @@ class Costs:
         if stored.frame is None:
             return
         records = stored.frame.records
-        means = records[records["seconds"] > 0].groupby("group")[["n", "seconds"]].mean()
+        answered = records[(records["seconds"] > 0) & (records["status"] == OK)]  # a crash comes soon
+        means = answered.groupby("group")[["n", "seconds"]].mean()
         for code, n, seconds in means.itertuples():
             group = stored.frame.groups[int(code)]
             cell, known = group.cell, cards().get(group.cell.solver)

@@ -11,11 +11,13 @@ import pytest
 
 from nco_bench.cli import app
 from nco_bench.papers import preset
+from nco_bench.papers.costs import Costs
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import _current, stored_in
+from nco_bench.reports.frame.columns import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,6 +59,16 @@ def test_an_open_cell_costs_what_the_nearest_record_says_and_a_budget_answers_it
 
     assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "60s", results=small) == 0
     assert "0 cells answered" in capfd.readouterr().err
+
+
+def test_an_instance_that_failed_says_nothing_of_what_one_costs(small: Path) -> None:
+    assert nco("run", "nearest-neighbor", "--data", "tsp30:count=2", results=small) == 0
+    stored = stored_in([small], None)
+    assert stored.frame is not None
+    open_cell = preset.CellPreset(metric="cost", solver="nearest-neighbor", data=("tsp300",), count=1)
+    assert Costs(stored).of_instance(open_cell) is not None
+    stored.frame.records["status"] = STATUS_CODES["failed"]
+    assert Costs(stored).of_instance(open_cell) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """LKH-3 (Helsgaun, 2017): the Lin-Kernighan-Helsgaun heuristic, for TSP and CVRP. Free for academic use only.
 
 Backends, the first that is there: an ``LKH`` executable (``NCO_BENCH_LKH`` or PATH); for the TSP the package elkai
-(LKH 3.0.8), for the CVRP the package LKHpy (LKH 3.0.12). elkai crashes on the CVRP, LKHpy beyond about 5,000 nodes.
+(LKH 3.0.8), for the CVRP the package LKHpy (LKH 3.0.12). elkai crashes on the CVRP, LKHpy where customers and vehicles
+are more than 5,000.
 
 Parameters keep LKH's names. Where one is 0 or ``auto`` it follows the size:
 
@@ -58,6 +59,8 @@ QUICK_SECONDS = 2.0
 """A whole set of the TSP that takes less needs no estimate."""
 LKH_LARGEST = 2**31 // 4
 """LKH multiplies distances by its PRECISION, and needs room above the result in an int."""
+LKHPY_LARGEST = 5_000
+"""Customers and vehicles with which LKHpy 0.0.9 still runs; one more, and it overruns its memory."""
 
 
 class LKH3(ChildSolver):
@@ -74,7 +77,7 @@ class LKH3(ChildSolver):
         "move_type": (int, 0),
         "vehicles": (int, 0),
     }
-    MAX_N: ClassVar[dict[str, int]] = {"tsp": 200_000, "cvrp": 5_000}
+    MAX_N: ClassVar[dict[str, int]] = {"tsp": 200_000}
     GRACE = (1.1, 2.0)
 
     def __init__(self, options: SolverOptions) -> None:
@@ -90,6 +93,13 @@ class LKH3(ChildSolver):
         """Refuse what the backend does not survive, and limits on route lengths."""
         if any(getattr(i, "max_route_length", None) is not None for i in dataset):
             return f"{self.NAME} is not set up for limits on route lengths, which {dataset.name} has"
+        if backend.kind == "package" and dataset.problem == "cvrp":
+            most = max(i.n + _fleet(i, self.params) for i in dataset.instances if isinstance(i, CVRPInstance))
+            if most > LKHPY_LARGEST:
+                return (
+                    f"{self.NAME} with {backend} takes at most {LKHPY_LARGEST:,} customers and vehicles together, and "
+                    f"{dataset.name} has {most:,}; an LKH executable named in NCO_BENCH_LKH takes more"
+                )
         return super().check(dataset, backend)
 
     def budget(self, dataset: Dataset, time_limit: float | None) -> str:
@@ -181,13 +191,24 @@ def _solve_cvrp(
         return easy
     demand, capacity = integer_demand(instance)
     settings = cvrp_settings(instance, params) | _common(instance, seed, time_limit, params)
-    vehicles = params["vehicles"] or math.ceil(int(demand.sum()) / capacity) + SPARE_VEHICLES
-    for fleet in (vehicles, 2 * vehicles):
-        text = cvrp_text(instance, demand, capacity, min(instance.n, fleet))
+    fewest = _fleet(instance, params)
+    fleets = [fewest, min(instance.n, 2 * fewest)]
+    if params["backend"].kind == "package":
+        fleets = [fleet for fleet in fleets if instance.n + fleet <= LKHPY_LARGEST]
+    for fleet in fleets:
+        text = cvrp_text(instance, demand, capacity, fleet)
         sequence = _node_sequence(_run(settings, text, params["backend"], "SPECIAL\n"), instance.n)
         if _fits(sequence, demand, capacity):
             return sequence
-    return Failure("failed", f"LKH overloads a vehicle with {fleet} of them")
+    return Failure("failed", f"LKH overloads a vehicle with {fleets[-1]} of them")
+
+
+def _fleet(instance: CVRPInstance, params: dict[str, Any]) -> int:
+    """Return the vehicles that LKH starts with: as asked for, else a few more than the total demand needs."""
+    demand, capacity = integer_demand(instance)
+    return min(
+        instance.n, params["vehicles"] or math.ceil(int(demand.sum()) / max(1, capacity)) + SPARE_VEHICLES
+    )
 
 
 def cvrp_trials(n: int) -> int:
