@@ -18,13 +18,17 @@ EXPONENT = 2.0
 """Time grows with the size to this power where two stored sizes do not say otherwise."""
 BOUNDS = (1.0, 2.5)
 """Between which a power that stored sizes say is believed."""
+APART, PROOF = 3.0, 5.0
+"""How far apart the two sizes are that say how an exact solver's time grows, and up to which power that is believed."""
 RULE = (
     "seconds of an instance of the nearest stored size, same solver, decoding and problem, of the quickest run, less what "
     "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
     f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with those of references "
     "that are not there; without records of the decoding those of the solver's other decodings, by the tours each makes (an "
     "iteration of RRC is one of at most 1,000 nodes, of PRC as many of these as the tour has); without records of the "
-    "solver the middle one of its family; a time limit bounds it"
+    "solver the middle one of its family; a time limit bounds it. Of exact solvers, whose time differs a hundredfold "
+    "between instances of a size, the mean of all stored runs of the nearest size, those that a limit ended among them, p "
+    f"between that and the next one of at most 1/{APART:g} of it, up to {PROOF:g}"
 )
 LONGEST_PART = 1000
 """Nodes that an iteration of RRC or PRC solves again, at most."""
@@ -44,6 +48,7 @@ class Seen:
     n: float
     seconds: float
     limit: float
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,10 @@ class Costs:
             return
         records = stored.frame.records
         answered = records[(records["seconds"] > 0) & (records["status"] == OK)]  # a crash comes soon
-        means = answered.groupby("group")[["n", "seconds"]].mean()
-        for code, n, seconds in means.itertuples():
+        means = answered.groupby("group").agg(
+            n=("n", "mean"), seconds=("seconds", "mean"), count=("seconds", "size")
+        )
+        for code, n, seconds, count in means.itertuples():
             group = stored.frame.groups[int(code)]
             cell, known = group.cell, cards().get(group.cell.solver)
             self._sizes |= dict.fromkeys([*group.whole.names, *group.sources], float(n))
@@ -74,7 +81,7 @@ class Costs:
             limit = float(cell.options.get("time_limit") or 0.0)
             alone = float(seconds) / crowding(group.environments)
             self._seen.append(
-                Seen(cell.solver, family, cell.decoding, cell.problem, params, float(n), alone, limit)
+                Seen(cell.solver, family, cell.decoding, cell.problem, params, n, alone, limit, int(count))
             )
 
     def size(self, name: str) -> float | None:
@@ -96,9 +103,11 @@ class Costs:
         solver, decoding, _, _, params, limit = configuration(preset)
         known = cards().get(solver)
         problem = next((p for p in ("cvrp", "bpp3d") if p in preset.data[0]), "tsp")
-        near = [
-            s for s in self._seen if s.problem == problem and not s.limit
-        ]  # a limit says nothing of other sizes
+        alike = [s for s in self._seen if s.problem == problem]
+        if known is not None and known.kind == "exact" and (own := [s for s in alike if s.solver == solver]):
+            seconds, seen = _proven(own, n)
+            return Cost(min(seconds, limit or seconds), f"{solver}: all runs at n = {seen.n:.0f}")
+        near = [s for s in alike if not s.limit]  # a limit says nothing of other sizes
         for fitting, said in (
             ([s for s in near if (s.solver, s.decoding, s.params) == (solver, decoding, params)], solver),
             ([s for s in near if s.solver == solver], f"{solver}, another decoding or parameter"),
@@ -121,6 +130,21 @@ def _scaled(fitting: list[Seen], n: float, decoding: str) -> tuple[float, Seen]:
     found = [(s.seconds * _work(decoding, n, power) / _work(s.decoding, s.n, power), s) for s in here]
     several = len({seen.solver for _, seen in found}) > 1
     return sorted(found, key=lambda pair: pair[0])[len(found) // 2 if several else 0]
+
+
+def _proven(fitting: list[Seen], n: float) -> tuple[float, Seen]:
+    """Of an exact solver: the mean of all instances of the nearest size, scaled as time grew towards that size."""
+    seen = min(fitting, key=lambda s: abs(math.log(s.n / n)))
+    smaller = [s.n for s in fitting if s.n * APART <= seen.n]
+    here, power = _mean(fitting, seen.n), EXPONENT
+    if smaller:
+        power = math.log(here / _mean(fitting, max(smaller))) / math.log(seen.n / max(smaller))
+    return here * (n / seen.n) ** min(max(power, BOUNDS[0]), PROOF), seen
+
+
+def _mean(fitting: list[Seen], n: float) -> float:
+    here = [s for s in fitting if s.n == n]
+    return sum(s.seconds * s.count for s in here) / sum(s.count for s in here)
 
 
 def _power(fitting: list[Seen]) -> float:

@@ -11,12 +11,12 @@ import pytest
 
 from nco_bench.cli import app
 from nco_bench.papers import preset
-from nco_bench.papers.costs import Costs
+from nco_bench.papers.costs import Costs, Seen
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.standing import standings
-from nco_bench.papers.stored import _current, stored_in
+from nco_bench.papers.stored import Stored, _current, stored_in
 from nco_bench.reports.frame.columns import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
 
@@ -69,6 +69,19 @@ def test_an_instance_that_failed_says_nothing_of_what_one_costs(small: Path) -> 
     assert Costs(stored).of_instance(open_cell) is not None
     stored.frame.records["status"] = STATUS_CODES["failed"]
     assert Costs(stored).of_instance(open_cell) is None
+
+
+def test_one_lucky_proof_does_not_say_what_the_next_one_costs() -> None:
+    def concorde(n: float, seconds: float, count: int, limit: float = 0.0) -> Seen:
+        return Seen("concorde", "classical", "", "tsp", (), n, seconds, limit, count)
+
+    costs = Costs(Stored(None))
+    costs._seen = [concorde(100, 1.0, 8), concorde(1000, 10.0, 1), concorde(1000, 1330.0, 3, limit=2000.0)]
+    open_cell = preset.CellPreset(metric="cost", solver="concorde", data=("tsp10000",), count=1)
+    found = costs.of_instance(open_cell)
+    assert found is not None
+    mean_of_four, grew = 1000.0, 10**3
+    assert found.seconds == pytest.approx(mean_of_four * grew)
 
 
 @pytest.mark.parametrize(
