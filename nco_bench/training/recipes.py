@@ -33,8 +33,9 @@ class LoopRecipe:
     optimizer
         ``adamw``; ``adam`` with weight decay inside the gradient; ``muon`` for the matrices inside layers and AdamW for
         the rest.
-    lr, scalar_lr
-        Peak learning rate; that of single scalars (ReZero weights), 0 for the same.
+    lr, scalar_lr, head_lr
+        Peak learning rate; that of single scalars (ReZero weights), and with ``muon`` that of matrices outside layers
+        (embeddings, a pointer's two), which AdamW moves; 0 for the same.
     weight_decay, beta2
         Of the optimiser.
     decay_all
@@ -69,6 +70,7 @@ class LoopRecipe:
     optimizer: str = "adamw"
     lr: float = 1.25e-4
     scalar_lr: float = 0.0
+    head_lr: float = 0.0
     weight_decay: float = 0.01
     beta2: float = 0.999
     decay_all: bool = False

@@ -303,8 +303,9 @@ def _optimizer(parameters: dict[str, nn.Parameter], recipe: LoopRecipe) -> torch
     vectors = [p for p in parameters.values() if p.dim() == 1]
     scalars = [p for p in parameters.values() if p.dim() == 0]
     small = recipe.weight_decay if alike else 0.0
+    outside = recipe.head_lr if recipe.optimizer == "muon" and recipe.head_lr else recipe.lr
     groups = [
-        {"params": matrices, "peak": recipe.lr, "weight_decay": recipe.weight_decay},
+        {"params": matrices, "peak": outside, "weight_decay": recipe.weight_decay},
         {"params": vectors, "peak": recipe.lr, "weight_decay": small},
         {"params": scalars, "peak": recipe.scalar_lr or recipe.lr, "weight_decay": small},
     ]

@@ -122,6 +122,16 @@ def test_matrices_of_the_decoder_and_nothing_else_go_to_muon() -> None:
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(parameters)
 
 
+def test_the_two_matrices_of_a_pointer_have_a_rate_of_their_own() -> None:
+    parameters = dict(build_path_policy("pens-a", width=16, heads=2, ffn=16, layers=1).named_parameters())
+    config = {"optimizer": "muon", "lr": "3e-3", "head_lr": "3e-4"}
+    pointer = {parameters["query.weight"], parameters["key.weight"]}
+    for group in _optimizer(parameters, recipe_for("pens-a", config)).param_groups:
+        at_its_own = [parameter in pointer for parameter in group["params"]]
+        assert all(at_its_own) or not any(at_its_own)
+        assert group["peak"] == (3e-4 if any(at_its_own) else 3e-3)
+
+
 def test_a_model_without_layers_is_refused() -> None:
     parameters = {"score.weight": nn.Parameter(torch.zeros(2, 2))}
     with pytest.raises(BadInputError, match="no matrices inside layers"):
