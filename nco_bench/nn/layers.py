@@ -39,13 +39,14 @@ def attend(
 def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Return ``softmax(scale * query key^T + mask) value`` by PyTorch's kernels, ``(B, H, T, K)``.
 
-    `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits.
+    `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits, in their precision.
     """
+    added = mask is not None and mask.is_floating_point()
     if not (on_cpu(query.device) and torch.is_grad_enabled() and query.dtype is torch.bfloat16):
+        mask = mask.to(query.dtype) if mask is not None and added else mask
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     # On CPUs the backward pass of the kernel takes six times as long in bf16 as in float32.
-    if mask is not None and mask.is_floating_point():
-        mask = mask.float()
+    mask = mask.float() if mask is not None and added else mask
     with torch.autocast("cpu", enabled=False):
         heads = F.scaled_dot_product_attention(
             query.float(), key.float(), value.float(), attn_mask=mask, scale=scale

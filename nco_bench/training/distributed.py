@@ -7,7 +7,7 @@ draw the same batch and keep every n-th row of it. The first process alone keeps
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -85,6 +85,19 @@ def average_gradients(parameters: Iterable[Tensor], share: float) -> None:
     for gradient in gradients:
         gradient.copy_(flat[begin : begin + gradient.numel()].view_as(gradient))
         begin += gradient.numel()
+
+
+def shared_rows(work: Callable[[Tensor], Tensor], stack: Tensor) -> Tensor:
+    """Return ``work(stack)`` in the stack's type, each process doing its rows; `work` treats every row by itself."""
+    together = group()
+    if together.size == 1 or len(stack) == 1:
+        return work(stack).to(stack.dtype)
+    mine = torch.arange(together.rank, len(stack), together.size, device=stack.device)
+    done = torch.zeros_like(stack)
+    if len(mine):
+        done[mine] = work(stack[mine]).to(stack.dtype)
+    distributed.all_reduce(done)  # of the others' rows this process has zeros
+    return done
 
 
 def total(value: float, device: torch.device) -> float:

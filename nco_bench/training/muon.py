@@ -3,7 +3,7 @@
 Jordan et al. 2024 (Muon), with the scale of Liu et al. 2025 ("Muon is scalable for LLM training", section 2.2), which gives
 an update the root mean square that AdamW's has, so that rate and weight decay of both kinds of parameters are one number.
 `torch.optim.Muon` works in bf16, matrix by matrix; a CPU without bf16 takes minutes for that. Here matrices of one shape are
-stacked, and CPUs without instructions for bf16 work in fp32.
+stacked, and CPUs without instructions for bf16 work in fp32. Of several processes each iterates its share of a stack.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn.device import bf16_products
+from nco_bench.training.distributed import shared_rows
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic ``a x + b x^3 + c x^5``; five steps bring singular values from 0.002 on to 0.68 to 1.14."""
@@ -128,7 +129,7 @@ class Muon(torch.optim.Optimizer):
         momenta = [self.state[p]["momentum"] for p in parameters]
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         ahead = torch._foreach_lerp(gradients, momenta, self.momentum)
-        updates = orthogonalised(torch.stack(ahead), self.steps).to(parameters[0].dtype)
+        updates = shared_rows(lambda rows: orthogonalised(rows, self.steps), torch.stack(ahead))
         scale = MATCHED_RMS * math.sqrt(max(parameters[0].shape))
         torch._foreach_mul_(parameters, 1 - lr * decay)
         torch._foreach_add_(parameters, list(updates.unbind()), alpha=-lr * scale)

@@ -39,11 +39,19 @@ def test_shares_of_a_batch_make_the_batch() -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns(tmp_path: Path, shards: list[Path]) -> None:
+@pytest.mark.parametrize(
+    ("config", "rel", "near"), [({}, 1e-5, 1e-5), ({"optimizer": "muon", "lr": "2e-3"}, 1e-3, 2e-4)]
+)
+def test_two_processes_learn_what_one_learns(
+    tmp_path: Path, shards: list[Path], config: dict[str, str], rel: float, near: float
+) -> None:
+    # Muon's iterations, in bf16 where the processor has it, magnify how sums over two halves are rounded;
+    # weights move by some 2e-3.
+    config = {**CONFIG, **config}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = json.dumps([[str(s) for s in shards], CONFIG, str(tmp_path / "two")])
+    arguments = json.dumps([[str(s) for s in shards], config, str(tmp_path / "two")])
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
@@ -53,7 +61,7 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, shards: list[Path])
         for rank in range(2)
     ]
     assert [process.wait(timeout=300) for process in processes] == [0, 0]
-    train("decoder-24x64", shards, CONFIG, out=tmp_path / "one", progress="silent")
+    train("decoder-24x64", shards, config, out=tmp_path / "one", progress="silent")
     histories = [
         [
             line["loss"]
@@ -62,7 +70,7 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, shards: list[Path])
         ]
         for n in ("one", "two")
     ]
-    assert histories[1] == pytest.approx(histories[0], rel=1e-5)
+    assert histories[1] == pytest.approx(histories[0], rel=rel)
     one, two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one", "two"))
     for name, tensor in one.items():
-        assert torch.allclose(tensor, two[name], rtol=1e-3, atol=1e-5), name
+        assert torch.allclose(tensor, two[name], rtol=1e-3, atol=near), name

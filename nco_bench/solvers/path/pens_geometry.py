@@ -85,14 +85,13 @@ def attend_with_distances(
 
         return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
     if geometry.bias is not None:
-        mask = geometry.bias.to(query.dtype)
-        return dot_products(query, key, value, mask, scale)
+        return dot_products(query, key, value, geometry.bias, scale)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
     blocks = []
     for start in range(0, tokens, rows):
         block = slice(start, start + rows)
-        bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes).to(query.dtype)
+        bias = biases(distances(geometry.coords[:, block], geometry.coords), slopes)
         if geometry.real is not None:
             bias = bias.masked_fill(~geometry.real, -torch.inf)
         blocks.append(dot_products(query[:, :, block], key, value, bias, scale))
