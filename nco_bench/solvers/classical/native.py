@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from nco_bench.cards import Card, card
@@ -54,6 +56,7 @@ class ChildSolver:
     def __init__(self, options: SolverOptions) -> None:
         self.params = read_params(self.NAME, options.params, **self.PARAMS)
         self._child: ChildProcess | None = None
+        self._program: Backend | None = None
 
     @property
     def info(self) -> Card:
@@ -91,7 +94,9 @@ class ChildSolver:
         if reason:
             raise BadInputError(reason)
         self.close()
-        params = {**self.params, "backend": self.backend(dataset.problem)}
+        backend = self.backend(dataset.problem)
+        self._program = backend if backend is not None and backend.kind == "executable" else None
+        params = {**self.params, "backend": backend}
         self._child = ChildProcess(self.SOLVE, params, fresh=self.FRESH)
         self._child.launch()
 
@@ -129,6 +134,13 @@ class ChildSolver:
             kill_after=self.kill_after(time_limit, largest),
             progress=progress,
         )
+
+    def notes(self) -> list[str]:
+        """Say which executable solved, by its hash; records hold the versions of packages anyway."""
+        if self._program is None:
+            return []
+        digest = hashlib.sha256(Path(self._program.path).read_bytes()).hexdigest()
+        return [f"solved by an executable {self._program.name}, sha256 {digest[:16]}"]
 
     def dismiss(self) -> None:
         """Kill the child process without waiting for its end; see `Begins.dismiss`."""

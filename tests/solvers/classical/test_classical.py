@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -369,6 +370,19 @@ def test_an_lkh_executable_comes_first_and_gives_the_same_tour(tmp_path, monkeyp
     assert str(solver.backend("tsp")) == f"executable {tmp_path / 'my-lkh'}"
     by_program = solve("lkh3", instances)
     assert [o.solution.tolist() for o in by_program] == [o.solution.tolist() for o in by_package]
+
+
+def test_records_name_the_executable_that_solved(tmp_path, monkeypatch):
+    solver = solver_for("lkh3", "tsp")
+    solver.prepare(dataset("tsp", [random_tsp(10, 1)]))
+    assert solver.notes() == []
+    solver.close()
+    program = script(tmp_path / "my-lkh", LKH_PROGRAM)
+    monkeypatch.setenv("NCO_BENCH_LKH", str(program))
+    solver.prepare(dataset("tsp", [random_tsp(10, 1)]))
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    assert solver.notes() == [f"solved by an executable LKH, sha256 {digest[:16]}"]
+    solver.close()
 
 
 CONCORDE_PROGRAM = """
