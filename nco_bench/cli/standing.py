@@ -31,11 +31,12 @@ def standing(
     from nco_bench.papers.stored import stored_in
 
     places = Places.from_environment(instances)
-    found = of_solvers(standings(tables, stored_in(folders_of(results), places.instances)), *solvers)
+    stored = stored_in(folders_of(results), places.instances)
+    found = of_solvers(standings(tables, stored), *solvers)
     if limit is not None:
         found = at_most(found, limit)
     if time_limit is not None:
-        found = within(found, time_limit)
+        found = within(found, time_limit, stored)
     if fill:
         return _fill(found, budget, results, places, json)
     if json:

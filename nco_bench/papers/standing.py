@@ -138,16 +138,21 @@ def at_most(found: Sequence[Standing], limit: int) -> list[Standing]:
     ]
 
 
-def within(found: Sequence[Standing], limit: float) -> list[Standing]:
-    """Let searches that would take longer end after so many seconds an instance; what they have found then is stored."""
-    return [_within(one, limit) for one in found]
+def within(found: Sequence[Standing], limit: float, stored: Stored) -> list[Standing]:
+    """Let searches that would take longer end after so many seconds an instance; what they have found then is stored.
+
+    One of which a stored run made no iteration in that time cannot run: it would be the same again.
+    """
+    return [_within(one, limit, stored) for one in found]
 
 
-def _within(one: Standing, limit: float) -> Standing:
+def _within(one: Standing, limit: float, stored: Stored) -> Standing:
     most = one.instances * limit * max(1, len(one.entry.preset.mean_of)) + one.reference_seconds
     preset = one.entry.preset
     if search_of(preset.decoding) is None or preset.time_limit or one.seconds is None or one.seconds <= most:
         return one
+    if stored.fruitless(preset, limit):
+        return replace(one, instances=0, needs=f"a --time-limit above {limit:g} s")
     return replace(one, seconds=most, entry=replace(one.entry, preset=replace(preset, time_limit=limit)))
 
 

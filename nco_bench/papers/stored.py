@@ -92,6 +92,18 @@ class Stored:
         course = f"ended by a time limit of {limit:g} s an instance after {after} of {iterations} iterations"
         return replace(measured, course=course, limited=True)
 
+    def fruitless(self, preset: CellPreset, limit: float) -> bool:
+        """Whether a stored search was ended by a time limit of at least `limit` seconds before its first iteration."""
+        search = search_of(preset.decoding)
+        if search is None:
+            return False
+        return any(
+            _limit(group) >= limit and not min(self._made(preset, group), default=0)
+            for name in (*preset.mean_of, *preset.data)
+            for known, group in self._searches(preset, name, search[0])
+            if known >= search[1]
+        )
+
     def _searches(self, preset: CellPreset, name: str, search: str) -> list[tuple[int, Group]]:
         """The records of the same search of any length, with its iterations; with a time limit too if none is asked."""
         solver, _, *others, limit = configuration(preset)

@@ -100,6 +100,20 @@ def test_a_search_that_ends_before_its_first_iteration_answers_nothing(tmp_path:
     assert stored.measure(replace(SEARCH, decoding="prc:9,init=insertion")) is None
 
 
+def test_a_fill_does_not_repeat_a_search_that_made_no_iteration_in_that_time(rows: Path) -> None:
+    run("prc:3", rows, "tsp12:count=1")
+    run("prc:5", rows, "tsp10:count=2", "decoder-6x128", "--time-limit", "1e-9")
+    stored = stored_in([rows], None)
+    found = standings(tables_of("tropical", "2"), stored)
+    dear = [replace(one, seconds=3600.0) if one.runnable else one for one in found]
+    assert len([one for one in dear if one.runnable]) == 2
+    again = within(dear, 1e-9, stored)
+    stopped = [one.needs for one, was in zip(again, dear, strict=True) if was.runnable]
+    assert stopped == ["a --time-limit above 1e-09 s"] * 2
+    assert not [one for one in again if one.runnable]
+    assert len([one for one in within(dear, 1e-3, stored) if one.runnable]) == 2
+
+
 def test_the_name_of_a_search_is_split_from_its_length() -> None:
     assert search_of("prc:1000") == ("prc", 1000)
     assert search_of("rrc:50,init=nearest,knn=20") == ("rrc,init=nearest,knn=20", 50)
@@ -153,11 +167,12 @@ def test_one_run_answers_the_cells_of_shorter_searches(rows: Path, capfd: pytest
 
 def test_a_fill_ends_long_searches_at_the_time_limit(rows: Path) -> None:
     run("prc:3", rows, "tsp12:count=1")
-    found = standings(tables_of("tropical", "2"), stored_in([rows], None))
+    stored = stored_in([rows], None)
+    found = standings(tables_of("tropical", "2"), stored)
     dear = [replace(one, seconds=3600.0) if one.runnable else one for one in found]
-    limited = within(dear, 0.05)
+    limited = within(dear, 0.05, stored)
     assert [one.seconds for one in limited if one.runnable] == [2 * 0.05] * 2
-    assert within(found, 1e6) == found
+    assert within(found, 1e6, stored) == found
     done = fill(limited, Runner(rows, Places(rows / "none"), QuietDisplay()), 100.0, lambda _: None)
     assert (done.answered, done.left, done.refused) == (2, 0, ())
     (cell,) = {
