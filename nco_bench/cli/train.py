@@ -184,7 +184,10 @@ def train(
     except TrainingStopped as stop:
         say(f"error: {stop}")
         return 1
-    print_json(result.as_dict()) if json else say(result.describe())
+    from nco_bench.training.distributed import reports
+
+    if reports():
+        print_json(result.as_dict()) if json else say(result.describe())
     return 0
 
 

@@ -48,6 +48,11 @@ def group() -> Group:
     return Group(distributed.get_rank(), distributed.get_world_size())
 
 
+def reports() -> bool:
+    """Whether this process tells and locks: torchrun's first, or the only one, before and after `joined`."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def joined(device: str) -> Iterator[str]:
     """Join the processes that torchrun started; yields the device of this one. Does nothing without torchrun.

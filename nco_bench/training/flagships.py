@@ -34,6 +34,7 @@ from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.training.campaign import last_checkpoint, take_turn
 from nco_bench.training.campaign_file import Stage, read_networks
 from nco_bench.training.checkpoint import load_state
+from nco_bench.training.distributed import reports
 from nco_bench.training.learner import said
 from nco_bench.training.loop import keep_freed_memory
 
@@ -80,7 +81,7 @@ def train_on(folder: Path, network: Stage) -> None:
 
     Of several processes of torchrun the first has the lock.
     """
-    if os.environ.get("RANK", "0") == "0":
+    if reports():
         lock = locked(folder, network)
         if lock is None:
             raise BadInputError(f"{folder}: a process trains {network.name} already.")
