@@ -31,6 +31,7 @@ PRINTED = {
     "bq": ("decoder-scaling", "5", "BQ greedy", "TSP{n} | Gap"),
     "lehd": ("decoder-scaling", "20", "LEHD D=6, W=128", "TSP{n} | Gap"),
     "pens-a": ("pens", "2", "PENS-A", "TSP{n} | Gap"),
+    "pens-a-former": ("pens", "2", "PENS-A", "TSP{n} | Gap"),
     "pens-r": ("pens", "2", "PENS-R", "TSP{n} | Gap"),
     "pens-ar": ("pens", "2", "PENS-AR", "TSP{n} | Gap"),
 }
@@ -51,7 +52,8 @@ Trained as well, and left out to keep the package small (5 to 18 MB each in bf16
 the recipe, the data and the start that the manifests beside this page name. From `decoder-6x128-adamw` `decoder-6x128-muon`
 went on, and from that the one that ships, on policy; its samples count those before. `decoder-12x128` was grown from
 `decoder-6x128-adamw`,
-`decoder-24x128` from that and `decoder-42x128` from that again; what they had learned before is not in their samples:
+`decoder-24x128` from that and `decoder-42x128` from that again; what they had learned before is not in their samples.
+`pens-a-former` has an output projection, which the one that ships has not:
 """
 CVRP = """
 For the CVRP, against the references of the test sets (best of HGS, PyVRP and LKH3 for 100 customers, LKH3 above):
