@@ -374,6 +374,7 @@ def test_an_lkh_executable_comes_first_and_gives_the_same_tour(tmp_path, monkeyp
 
 def test_records_name_the_executable_that_solved(tmp_path, monkeypatch):
     solver = solver_for("lkh3", "tsp")
+    assert solver.backend("tsp").kind == "package"
     solver.prepare(dataset("tsp", [random_tsp(10, 1)]))
     assert solver.notes() == []
     solver.close()
