@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn import bf16_training
 from nco_bench.nn.device import on_cpu
 
 HIDDEN_AT_A_TIME = 2**18
@@ -41,17 +42,20 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
     `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits, in their precision.
     """
-    added = mask is not None and mask.is_floating_point()
-    if not (on_cpu(query.device) and torch.is_grad_enabled() and query.dtype is torch.bfloat16):
-        mask = mask.to(query.dtype) if mask is not None and added else mask
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    # On CPUs the backward pass of the kernel takes six times as long in bf16 as in float32.
-    mask = mask.float() if mask is not None and added else mask
-    with torch.autocast("cpu", enabled=False):
-        heads = F.scaled_dot_product_attention(
-            query.float(), key.float(), value.float(), attn_mask=mask, scale=scale
-        )
-    return heads.bfloat16()
+    if trains_in_bf16(query.device) and query.dtype is torch.bfloat16:
+        heads = bf16_training.attention(query, key, value, mask, scale)
+        if heads is not None:
+            return heads
+        query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast("cpu", enabled=False):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale).bfloat16()
+    mask = mask.to(query.dtype) if mask is not None and mask.is_floating_point() else mask
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+def trains_in_bf16(device: torch.device) -> bool:
+    """Tell whether gradients are computed in bf16 on the CPU, where some operations need versions of their own."""
+    return on_cpu(device) and torch.is_grad_enabled() and torch.is_autocast_enabled("cpu")
 
 
 def scaled(query: Tensor, scale: Tensor) -> Tensor:
