@@ -146,12 +146,19 @@ def laws(
 def training(
     log: Annotated[list[Path], typer.Argument(help="CSV logs of training runs.")],
     out: Out,
+    level: Annotated[
+        list[str] | None,
+        typer.Option("--level", help="A line at a value of the measure, such as paper=0.34; repeatable."),
+    ] = None,
 ) -> None:
     """Loss and validation gap against steps."""
+    from nco_bench import settings
     from nco_bench.cli.output import say
     from nco_bench.reports.figures import training_curves
 
-    training_curves.training(log, out)
+    given = settings.pairs("--level", level or [])
+    levels = {name: settings.parse(f"--level {name}", text, float) for name, text in given.items()}
+    training_curves.training(log, out, levels)
     say(f"written to {out}")
 
 

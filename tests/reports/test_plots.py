@@ -292,3 +292,15 @@ def test_training_log_with_other_columns_and_gaps_now_and_then(tmp_path: Path) -
     assert log["loss"].tolist() == [2.5, 2.0]
     assert np.isnan(log["validation_gap"][0])
     assert log["validation_gap"][1] == 7.5
+
+
+def test_a_paper_s_value_is_a_line_in_a_training_curve(tmp_path: Path) -> None:
+    """The axis reaches down to the line, and the legend says its value."""
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,validation_gap\n1,2.5,7.5\n2,2.0,6.5\n")
+    drawn = training_curves.training([log], tmp_path / "t.svg", {"paper": 0.34}).read_text()
+    assert "paper: 0.34" in drawn
+    without = training_curves.training([log], tmp_path / "w.svg").read_text()
+    assert "paper" not in without
+    assert ">0.5<" in drawn
+    assert ">0.5<" not in without

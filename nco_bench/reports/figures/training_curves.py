@@ -13,7 +13,9 @@ from nco_bench.errors import BadInputError
 from nco_bench.reports.figures.style import checked_target, figure, gap_scale, legend, look
 
 
-def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path:
+def training(
+    logs: Sequence[Path] | Mapping[str, Path], out: Path | str, levels: Mapping[str, float] | None = None
+) -> Path:
     """Draw loss and validation against training steps.
 
     Parameters
@@ -23,6 +25,8 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
         where not measured), by label or named by their file.
     out
         File; its suffix says the format.
+    levels
+        Values of the measure to draw as horizontal lines, by their label, such as a paper's.
 
     Raises
     ------
@@ -47,6 +51,10 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
                     linestyle=style.dash if own else ":", markersize=3.0,
                     label=name if own else f"{name}, {column.removeprefix(f'{measure}_')}",
                 )  # fmt: skip
+        for label, value in (levels or {}).items():
+            axes[1].axhline(
+                value, color="0.4", linewidth=0.8, linestyle=(0, (5, 3)), label=f"{label}: {value:g}"
+            )
         axes[0].set(xlabel="step", ylabel="training loss")
         axes[1].set(xlabel="step", ylabel=MEASURES.get(measure, measure.replace("_", " ")))
         for axis in axes:
@@ -54,7 +62,7 @@ def training(logs: Sequence[Path] | Mapping[str, Path], out: Path | str) -> Path
             axis.xaxis.set_major_formatter("{x:,.0f}")
         if measure == GAP:
             gaps = np.concatenate([log[c] for log in data.values() for c in log if c.startswith(measure)])
-            gap_scale(axes[1], gaps[~np.isnan(gaps)].tolist())
+            gap_scale(axes[1], [*gaps[~np.isnan(gaps)].tolist(), *(levels or {}).values()])
         legend(fig, axes)
     return target
 
