@@ -8,10 +8,12 @@ than with the best factor that was tried.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
@@ -91,12 +93,15 @@ def calibrate(
     _refuse_trained_on(find(weights or model, model, "tsp").manifest, sizes, seed)
     found = []
     for n in tracked(sizes, "size", [float(n) ** 2 for n in sizes]):
-        best = search(_MeanLength(model, n, weights, device, instances, seed), grid)
-        say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}")
+        lengths = _MeanLength(model, n, weights, device, instances, seed)
+        best = search(lengths, grid)
+        gain, width = lengths.shorter_percent(best.factor)
+        say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}{_gained(best.factor, gain, width)}")
         found.append(
             Calibrated(
                 n, best.factor, best.length, best.fitted, best.window,
                 tuple(sorted(best.tried)), tuple(best.tried[f] for f in sorted(best.tried)), instances, seed,
+                gain, width,
             )
         )  # fmt: skip
         keep(found[-1])
@@ -178,14 +183,40 @@ def _told(best: Found) -> str:
     return "best of the grid; no vertex was better"
 
 
+def _gained(factor: float, gain: float, width: float | None) -> str:
+    """Say by how much tours are shorter than with unscaled coordinates, and whether that is more than chance."""
+    if factor == 1.0:
+        return ""
+    if width is None:
+        return f"; tours {gain:.2f} % shorter than with 1, on one instance"
+    unsure = "; that may be chance: take more --instances" if gain < width else ""
+    return f"; tours {gain:.2f} ± {width:.2f} % shorter than with 1{unsure}"
+
+
 class _MeanLength:
     """Mean tour length of a model with a factor, on the same instances each time."""
 
     def __init__(self, model: str, n: int, weights: str | None, device: str, count: int, seed: int) -> None:
         self.model, self.weights, self.device, self.seed = model, weights, device, seed
         self.dataset = generate("tsp", n, count, "uniform", seed)
+        self.each: dict[float, NDArray[np.float64]] = {}
 
     def __call__(self, factor: float) -> float:
+        self.each[factor] = np.array(self._all_lengths(factor))
+        return float(self.each[factor].mean())
+
+    def shorter_percent(self, factor: float) -> tuple[float, float | None]:
+        """Return by how much tours are shorter than with factor 1, in percent, and the half width of its 95 % interval.
+
+        Instances are paired. The interval is None for a single instance.
+        """
+        if 1.0 not in self.each:
+            self(1.0)
+        shorter = 100 * (1 - self.each[factor] / self.each[1.0])
+        width = 1.96 * float(shorter.std(ddof=1)) / math.sqrt(len(shorter)) if len(shorter) > 1 else None
+        return round(float(shorter.mean()), 4), None if width is None else round(width, 4)
+
+    def _all_lengths(self, factor: float) -> list[float]:
         options = SolverOptions(
             decoding="greedy", weights=self.weights, coordinate_scale=str(factor), device=self.device
         )
@@ -194,9 +225,7 @@ class _MeanLength:
         try:
             size = solver.batch_size(self.dataset)
             starts = range(0, len(self.dataset), size)
-            return float(
-                np.mean([length for start in starts for length in self._lengths(solver, start, size)])
-            )
+            return [length for start in starts for length in self._lengths(solver, start, size)]
         finally:
             solver.close()
 

@@ -192,6 +192,22 @@ def test_a_model_is_calibrated_by_solving_held_out_instances(weights: WeightsFil
     assert again.mean_lengths != found.mean_lengths
 
 
+def test_a_calibration_says_what_it_gains_and_whether_that_is_chance(weights: WeightsFile) -> None:
+    """By one instance, where it follows from the two lengths; by several, with the interval of paired differences."""
+    said: list[str] = []
+    given: dict[str, Any] = {"weights": str(weights.path), "say": said.append}
+    (one,) = calibrate("pens-a", [12], instances=1, grid=(0.6, 1.0, 1.4), **given)
+    unscaled = one.mean_lengths[one.grid.index(1.0)]
+    assert one.gain_percent == pytest.approx(100 * (1 - one.length / unscaled), abs=1e-4)
+    assert one.gain_ci95_percent is None
+    (few,) = calibrate("pens-a", [12], instances=6, grid=(2.0, 2.5, 3.0), **given)  # 1 is solved for it
+    assert 1.0 not in few.grid
+    assert few.gain_ci95_percent is not None
+    assert (few.gain_percent < few.gain_ci95_percent) == ("may be chance" in said[-1])
+    assert f"{few.gain_percent:.2f} ± {few.gain_ci95_percent:.2f} % shorter than with 1" in said[-1]
+    assert read_calibration(weights) == []  # it was asked to keep none
+
+
 def test_a_calibration_that_ships_counts_until_one_makes_ones_own(
     weights: WeightsFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
