@@ -69,7 +69,8 @@ def beyond_the_eighth_neighbour(
         hits, cases = np.array(seen.hits[LAST_RANK:]), np.array(seen.cases[LAST_RANK:])
         low, high = (100 * float(end[0]) for end in wilson(hits, cases))
         said = f"{cases[0]} decisions of {len(dataset)} instances, 95 % interval {low:.1f} to {high:.1f}"
-        inside = low - 0.5 <= (cell.number or 0.0) <= high + 0.5
+        printed = cell.number or 0.0
+        inside = low - 0.5 <= printed <= high + 0.5 or (cell.value.startswith(">") and low > printed)
         verdict = _other_weights(weights, said) or Verdict("reproduced" if inside else "differs", said)
         found[cell.row, cell.column] = (seen.rates[LAST_RANK], verdict)
     return found

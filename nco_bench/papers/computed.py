@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
-from nco_bench.papers.judging import Verdict
+from nco_bench.papers.judging import FULL_SHARE, Verdict, judge_computed
 from nco_bench.papers.published import PublishedTable
 
 Computed = dict[tuple[str, str], float]
@@ -120,6 +121,7 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
     from nco_bench.weights.choice import find
 
     found: dict[tuple[str, str], Judged] = {}
+    cells = {(cell.row, cell.column): cell for cell in table.cells}
     for row in table.rows:
         model = row.split()[0].lower()
         if "(scaled)" not in row or not (known := read_calibration(find(model, model, "tsp"))):
@@ -131,11 +133,13 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
         found |= {(row, column): absent for column in table.columns if column.endswith("Scaling factor")}
         share = find(model, model, "tsp").manifest.share_of_paper or 0.0
         for c in known:
-            reason = (
-                f"{model} has seen {100 * share:.3g} % of the paper's training samples; "
-                f"{'vertex' if c.fitted else 'best of the grid'} on {c.instances} held-out instances of seed {c.seed}"
-            )
-            found[row, f"TSP{c.n} | Scaling factor"] = (c.factor, Verdict("other weights", reason))
+            how = f"{'vertex' if c.fitted else 'best of the grid'} on {c.instances} held-out instances of seed {c.seed}"
+            column = f"TSP{c.n} | Scaling factor"
+            seen = f"{model} has seen {100 * share:.3g} % of the paper's training samples"
+            verdict = Verdict("other weights", f"{seen}; {how}")
+            if share >= FULL_SHARE and (row, column) in cells:
+                verdict = replace(judge_computed(cells[row, column], c.factor), reason=how)
+            found[row, column] = (c.factor, verdict)
     if not found:
         raise BadWeightsError("the weights have no calibration; 'nco-bench calibrate pens-a' makes one")
     return found

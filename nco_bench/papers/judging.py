@@ -108,6 +108,8 @@ def _other_weights(preset: CellPreset, measured: Measured) -> str:
     if weights.get("name") == "random":
         return "untrained network"
     share, size = weights.get("share_of_paper"), weights.get("training_size")
+    if preset.trained_samples and weights.get("samples") is not None:
+        share = weights["samples"] / preset.trained_samples
     known = preset.trained_on and size is not None
     other = f", at size {size} instead of {preset.trained_on}" if known and size != preset.trained_on else ""
     if share is not None and (share < FULL_SHARE or other):
@@ -120,8 +122,11 @@ def _other_weights(preset: CellPreset, measured: Measured) -> str:
 def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdict:
     assert cell.number is not None
     assert measured.value is not None
-    same = "the paper's instances" if preset.same_instances else "other instances of the same kind"
-    facts = f"{measured.instances} instances, {same}"
+    missing = preset.paper_instances - measured.instances if preset.same_instances else 0
+    if missing > 0 and preset.unlike and preset.metric not in COUNTS:
+        part = f"{measured.instances} of the paper's {preset.paper_instances} instances"
+        return Verdict("not comparable", f"{part}; a part of a library says little of the whole")
+    facts = _facts(preset, measured)
     few = FEW if measured.instances < ENOUGH and preset.metric not in COUNTS else ""
     rounding = half_unit(cell) * (1 + 1e-9) + 1e-12
     if measured.low is None or measured.high is None:
@@ -138,6 +143,17 @@ def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Ver
         means = "a mean of gaps" if preset.metric == "gap-of-means" else "a ratio of means"
         return Verdict(f"reproduced{few}", f"{facts}, read as {means}, {other.value:.4g}")
     return Verdict(f"differs{few}", facts)
+
+
+def _facts(preset: CellPreset, measured: Measured) -> str:
+    """Say on which instances a number rests, and how many of them have none."""
+    if not preset.same_instances:
+        facts = f"{measured.instances} instances, other instances of the same kind"
+    elif measured.instances < preset.paper_instances:
+        facts = f"{measured.instances} of the paper's {preset.paper_instances} instances"
+    else:
+        facts = f"{measured.instances} instances, the paper's instances"
+    return f"{facts}, {measured.failed} more failed" if measured.failed else facts
 
 
 def _meets(printed: float, rounding: float, preset: CellPreset, measured: Measured) -> bool:

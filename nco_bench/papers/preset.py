@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from nco_bench.datasets.sites import LIBRARIES
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.papers.published import PublishedCell, PublishedTable, load_table, paper_room
 
@@ -58,6 +59,8 @@ class CellPreset:
         the solver's default.
     trained_on
         Size of the instances that the paper's weights were trained on, where ours may have seen others; 0 says nothing.
+    trained_samples
+        Samples that the paper's weights of this number had seen, where they are others than the network's; 0: they are not.
     data
         Name of a dataset, or several, of which the first that is at hand counts.
     mean_of
@@ -100,6 +103,7 @@ class CellPreset:
     seed: int = 1234
     device: str = "auto"
     trained_on: int = 0
+    trained_samples: int = 0
     data: tuple[str, ...] = ()
     mean_of: tuple[str, ...] = ()
     count: int = 0
@@ -119,6 +123,11 @@ class CellPreset:
     def needs_reference(self) -> bool:
         """Whether the number is a gap to solutions that a solver makes where the set has none."""
         return self.metric in ("gap", "gap-of-means") and bool(self.reference) and not self.reference_mean
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the instances are single ones of a library, of which a part says little of the whole."""
+        return any(re.split("[:/]", name)[0] in LIBRARIES for name in (*self.data, *self.mean_of))
 
     @property
     def ways(self) -> list[str]:

@@ -186,3 +186,31 @@ def test_a_paper_that_says_what_its_gap_is_gets_no_other_reading() -> None:
 @pytest.mark.parametrize(("instances", "status"), [(15, "differs (few)"), (16, "differs")])
 def test_fewer_than_sixteen_instances_are_called_few(instances: int, status: str) -> None:
     assert judge(printed("9.00%", 9.0), PRESET, measured(5.4, 5.1, 5.7, instances)).status == status
+
+
+def test_a_part_of_a_library_says_little_of_the_whole() -> None:
+    """The 29 small ones of 42 TSPLIB instances are the easy ones; the first 100 of 10,000 uniform ones are a sample."""
+    group = replace(PRESET, data=("tsplib:decoder-scaling:n<500",), same_instances=True, paper_instances=42)
+    verdict = judge(printed("2.287%", 2.287), group, measured(1.9, 1.6, 2.2, instances=29))
+    assert verdict.status == "not comparable"
+    assert "29 of the paper's 42 instances" in verdict.reason
+    assert judge(printed("2.287%", 2.287), group, measured(1.9, 1.6, 2.2, instances=42)).status == "differs"
+    sample = replace(PRESET, same_instances=True, paper_instances=10_000)
+    assert judge(printed("2.3%", 2.3), sample, measured(1.9, 1.6, 2.2)) == (
+        type(verdict)("differs", "100 of the paper's 10000 instances")
+    )
+
+
+def test_failed_instances_are_told() -> None:
+    verdict = judge(printed("2.0%", 2.0), PRESET, measured(1.9, 1.6, 2.2, failed=3))
+    assert verdict.reason == "100 instances, other instances of the same kind, 3 more failed"
+
+
+def test_weights_that_the_paper_trained_on_less_are_held_against_that() -> None:
+    """Decoder scaling's Table 3: 60 epochs of 0.1M instances are 6.0M samples, not the 61.44M of its other networks."""
+    weights = {"name": "decoder-6x128-0.1m", "share_of_paper": 0.09766, "samples": 6_000_000}
+    ours = measured(1.7, 1.6, 1.8, weights=weights)
+    assert judge(printed("1.72%", 1.72), PRESET, ours).status == "other weights"
+    assert (
+        judge(printed("1.72%", 1.72), replace(PRESET, trained_samples=6_000_000), ours).status == "reproduced"
+    )

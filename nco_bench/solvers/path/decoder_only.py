@@ -2,8 +2,9 @@
 
 No official code is published. What the paper leaves open is chosen so that all twelve parameter counts of its Table 1
 come out (two of them to 0.01 M): no bias on queries, keys and values; biases everywhere else. Choices that
-the counts do not fix: ReLU in the feed-forward layers (as in LEHD, which the paper starts from), and the start token
-plays the role of the destination in segment re-construction, as in LEHD.
+the counts do not fix: ReLU in the feed-forward layers (as in LEHD, which the paper starts from); the start token
+plays the role of the destination in segment re-construction, as in LEHD; four heads in the networks of width 64 and 32
+(24x64, 96x32; LEHD of width 64 too), for Table 2 and appendix I give depth and width alone.
 
 Letters in shapes: B batch, M candidates, T = M + 2 tokens, W width, H heads, K head width.
 """
@@ -55,7 +56,7 @@ class DecoderOnlyConfig:
 
 
 def table_1(depth: int, width: int) -> DecoderOnlyConfig:
-    """Return the configuration of Table 1 (or 24x64, 96x32 of Table 2) with this depth and width."""
+    """Return the configuration of Table 1 (or 24x64, 96x32 of Table 2, whose heads are ours) with this depth and width."""
     heads = {32: 4, 64: 4, 128: 8, 256: 16, 512: 16}[width]
     head_dim = {32: 8, 64: 16, 128: 16, 256: 16, 512: 32}[width]
     return DecoderOnlyConfig(depth, width, heads, head_dim, ffn=4 * width)

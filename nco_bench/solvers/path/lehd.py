@@ -54,7 +54,7 @@ class LehdConfig:
 
 
 def config_for(name: str, problem: str) -> LehdConfig:
-    """Return the configuration of a registered name: ``lehd`` or ``lehd-24x64``."""
+    """Return the configuration of a registered name: ``lehd``, or ``lehd-24x64`` (decoder scaling, Table 20; heads ours)."""
     if name == "lehd-24x64":
         return LehdConfig(problem, width=64, heads=4, ffn=256, decoder_layers=24)
     return LehdConfig(problem)

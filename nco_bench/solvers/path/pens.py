@@ -11,10 +11,10 @@ The paper has no public code. What it leaves open is chosen as follows, and the 
   2.8M learnable parameters"; with W_O nine layers make 3,174,336, without it 2,842,560. Eight layers with W_O, the output
   layer counted as the ninth, would make 2,829,888, which prints alike; but Section 4.3 applies the output layer to the
   states "after L layers", the nine are BQ-NCO's, which has its scores on top of them, and W_O occurs nowhere in the paper:
-  Section 3.2 names W_q, W_k and W_v as the projections and ends with softmax(...) V. So only nine layers without W_O
-  agree with every sentence. Table 4's 2.7M agrees with neither, unless it counts in 2^20 (2.71, and 2.70 for eight
-  layers); its 3.1M for BQ-NCO (3,107,539) does not. Weights made before this was decided say `output_projection` in
-  their manifests.
+  Section 3.2 names W_q, W_k and W_v as the projections and ends with softmax(...) V. So nine layers without W_O agree
+  with every number and formula of the text, though "a standard transformer backbone" (Section 4.3) usually has W_O.
+  Table 4's 2.7M agrees with neither, unless it counts in 2^20 (2.71, and 2.70 for eight layers); its 3.1M for BQ-NCO
+  (3,107,539) does not. Weights made before this was decided say `output_projection` in their manifests.
 - The ALiBi bias is not multiplied by SSMax (`scale_bias`): s q.k / sqrt(K) - m D.
 - When origin and destination are the same city, one token carries both marker vectors.
 - ReLU between the two feed-forward maps, as in BQ-NCO; no biases; RMSNorm before the output layer.
