@@ -127,7 +127,7 @@ def prc_cvrp_step(
     knn: int | None = None,
     deadline: float | None = None,
 ) -> tuple[Routes, Rebuilt]:
-    """One iteration of PRC on CVRP solutions (SIT, appendix B.3, and its official code).
+    """One iteration of PRC on CVRP solutions, as SIT's official code has it (its appendix B.3 goes from the beginning).
 
     Routes are sorted by angle, the whole solution and single routes are reversed, the solution is rotated, single routes
     are reversed again; then all segments of `segment_layout` are rebuilt.

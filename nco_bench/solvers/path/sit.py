@@ -11,7 +11,9 @@ say whether the last node is still repeated, which `repeats` decides.
 
 What produced the published numbers and is not in the paper: probabilities of at most 1e-5 get 1e-7 added (never
 changes the greedy choice), infeasible direct choices of the CVRP are turned into choices via the depot (`repairs`),
-greedy decoding starts at node 0, and in training on the CVRP the customers' embeddings are detached.
+greedy decoding starts at node 0, in training on the CVRP the customers' embeddings are detached, and PRC rebuilds at most
+250 segments of an instance in an iteration, on the CVRP after sorting, reversing and rotating routes and from the end of
+the solution (appendix B.3: "sequentially from the beginning").
 
 Long problems go through `sit_streaming` at inference, which computes the same in an equivalent order: keys and values
 are never formed for all tokens, the few representatives are mapped instead (`probes`, `mixed`, `write` below), and
