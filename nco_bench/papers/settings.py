@@ -184,27 +184,32 @@ TASK_NAMES = {
 
 
 def tropical_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
-    """Tropical's Table 5 beside the tasks' ranges and the recipe."""
-    from nco_bench.problems.tasks.table import TASKS
-    from nco_bench.training.learners.task_course import PAPER_SAMPLES, TaskRecipe
+    """Tropical's Table 5 beside the ranges that the tasks' default variants draw, and the recipe."""
+    from nco_bench.papers.tropical.drawn import drawn_otherwise, drawn_ranges, place_of
+    from nco_bench.problems.tasks import TASKS
+    from nco_bench.training.learners.task_course import COURSE, PAPER_SAMPLES, batch_of
 
-    recipe = TaskRecipe()
-    passes = recipe.steps * recipe.batch / PAPER_SAMPLES
-    one_pass = f"{recipe.steps * recipe.batch:,} samples, as the caption has it, but all fresh and seen once"
+    printed = {(cell.row, cell.column): cell.number for cell in table.cells}
     known: dict[tuple[str, str], Ours] = {}
     for row in table.rows:
         name = TASK_NAMES.get(row) or TASK_ROWS[row]
         task = TASKS[name]
+        recipe = COURSE.recipe("tropical", {"recipe": "paper"}, (name,))
+        samples = recipe.steps * batch_of(recipe, task)
+        one_pass = f"{samples:,} samples, as the caption has it, but all fresh and seen once"
+        passes = samples / PAPER_SAMPLES
         known[row, "Epochs"] = Ours(passes, "task recipe: steps x batch / 10,000,000", one_pass)
-        ranges = {
-            "Target Range": task.target, "Weight Range": task.weight, "Value Range": task.values,
-            "OOD Value Range": task.ood_values, "Perturbative Noise Range": task.noise,
-        }  # fmt: skip
-        for what, ends in ranges.items():
-            place = f"task {name}: {what.lower()}"
+        for what, ends in drawn_ranges(task).items():
             low, high = ends or (None, None)
-            known |= {(row, f"{what} | Low"): Ours(low, place), (row, f"{what} | High"): Ours(high, place)}
-            known[row, what] = Ours(low, place)
+            both = (f"{what} | Low", f"{what} | High")
+            place = place_of(task, what)
+            why = drawn_otherwise(
+                task, what, ends, (printed.get((row, both[0])), printed.get((row, both[1])))
+            )
+            known |= {
+                (row, column): Ours(end, place, why)
+                for column, end in zip((*both, what), (low, high, low), strict=True)
+            }
     return compared(table, known)
 
 

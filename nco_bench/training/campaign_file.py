@@ -258,7 +258,7 @@ def _plan(stage: Stage, earlier: set[str]) -> Planned:
     if options:
         defaults = model_config(stage.model, stage.problem)
         model_config(stage.model, stage.problem, **checked_options(defaults, options))
-    recipe = course.recipe(stage.model, {k: v for k, v in values.items() if k != "learner"})
+    recipe = course.recipe(stage.model, {k: v for k, v in values.items() if k != "learner"}, stage.data)
     if not recipe.steps and stage.slice_s is None:
         raise BadInputError("the recipe trains for a given time: add slice, or steps to its config.")
     if stage.start is not None and stage.start not in earlier:

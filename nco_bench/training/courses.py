@@ -7,7 +7,7 @@ names the courses that train it and its recipes. To add a course, write a module
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,11 @@ def as_it_is(model: str, recipe: Any) -> Any:
     return recipe
 
 
+def for_any_data(recipe: Any, config: Mapping[str, str], data: Sequence[str | Path]) -> Any:
+    """Return a recipe that is the same whatever it is trained on."""
+    return recipe
+
+
 @dataclass(frozen=True)
 class Course:
     """A way to learn.
@@ -103,6 +108,8 @@ class Course:
         Makes everything that a run needs.
     check
         Checks a recipe of a model, and completes it.
+    fit
+        Fits a recipe to the data that are named; what the overrides set is left as it is.
     imitates
         Another course whose published recipes and budgets it is held against, where papers have none for it.
     beyond
@@ -113,6 +120,7 @@ class Course:
     kind: type[LoopRecipe]
     prepare: Callable[[Assignment], Prepared]
     check: Callable[[str, Any], Any] = as_it_is
+    fit: Callable[[Any, Mapping[str, str], Sequence[str | Path]], Any] = for_any_data
     imitates: str = ""
     beyond: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,9 +128,10 @@ class Course:
         """Return the recipes that a model's card has for it, the default first."""
         return recipes_of(model, self.name, self.kind)
 
-    def recipe(self, model: str, config: Mapping[str, str]) -> Any:
-        """Return a model's recipe with overrides: ``recipe(model, {"lr": "1e-3"})``; raises `NcoBenchError`."""
-        return self.check(model, overridden(chosen(self.recipes(model), config), config))
+    def recipe(self, model: str, config: Mapping[str, str], data: Sequence[str | Path] = ()) -> Any:
+        """Return a model's recipe with overrides, for data: ``recipe(model, {"lr": "1e-3"})``; raises `NcoBenchError`."""
+        recipe = overridden(chosen(self.recipes(model), config), config)
+        return self.check(model, self.fit(recipe, config, data))
 
     def papers(self, model: str) -> Papers:
         """Return the papers' own recipes of a model, with what in them is ours."""

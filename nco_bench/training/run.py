@@ -213,7 +213,7 @@ def checked(
     name, course = course_for(model, values, has_data=bool(data))
     if not data and COURSES[name].needs_data:
         raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
-    recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"})
+    recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"}, data)
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
     if options and not COURSES[name].model_options:

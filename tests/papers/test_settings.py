@@ -82,10 +82,57 @@ def test_sits_recipe_at_1k_nodes_has_every_setting_of_its_column() -> None:
         assert found[row, "TSP1K"][1].status == found[row, "CVRP1K"][1].status == "setting matches", row
 
 
-def test_ranges_of_the_tasks_are_those_of_tropicals_table_5() -> None:
-    """All but the epochs: our tasks are drawn from the printed ranges."""
+NOISE = "Perturbative Noise Range"
+NOT_AS_PRINTED = {
+    ("SubsetSumDecision", "Target Range | Low"), ("SubsetSumDecision", "Target Range | High"),
+    ("Quickselect", f"{NOISE} | Low"), ("Quickselect", f"{NOISE} | High"),
+    ("FloydWarshall", f"{NOISE} | High"),
+}  # fmt: skip
+"""The docstrings of the three tasks say how their default variants differ from the printed ranges."""
+
+
+def test_ranges_of_tropicals_table_5_match_where_the_default_variants_draw_them() -> None:
     table = load_table("tropical", 5)
     found = settings.tropical_settings(table, "smoke")
-    for cell in numeric_cells(table):
-        _, verdict = found[cell.row, cell.column]
-        assert (verdict.status == "setting matches") == (cell.column != "Epochs"), cell
+    differ = {
+        (c.row, c.column)
+        for c in numeric_cells(table)
+        if found[c.row, c.column][1].status == "setting differs" and c.column != "Epochs"
+    }
+    assert differ == NOT_AS_PRINTED
+    _, verdict = found["Quickselect", f"{NOISE} | High"]
+    assert verdict.reason == (
+        "task quickselect: perturbative noise range: variant normalised draws real numbers from 0 to 1; "
+        "as printed with variant=raw or legacy"
+    )
+    highest, verdict = found["FloydWarshall", f"{NOISE} | High"]
+    assert (highest, verdict.reason.rpartition(": ")[2]) == (
+        11, "variant legacy draws 1 to 11; as printed with no variant",
+    )  # fmt: skip
+
+
+def test_a_generator_that_draws_otherwise_changes_tropicals_table_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nco_bench.problems.tasks import knapsack
+    from nco_bench.problems.tasks.spec import Ranges
+
+    drawn = knapsack.sample
+    monkeypatch.setattr(
+        knapsack,
+        "sample",
+        lambda d, n, ranges, variant: drawn(d, n, Ranges((2, 9), (10, 20), (1, 10)), variant),
+    )
+    found = settings.tropical_settings(load_table("tropical", 5), "smoke")
+    lowest, verdict = found["Knapsack", "Value Range | Low"]
+    assert (lowest, verdict.status) == (2, "setting differs")
+    assert found["Knapsack", "Weight Range | Low"][1].status == "setting matches"
+
+
+def test_the_target_that_subset_sum_draws_is_what_its_instances_hold() -> None:
+    """Table 5 prints 1 to 10; half of the targets are any sum that can be reached, and those may be negative."""
+    from nco_bench.problems.tasks import generate
+
+    targets = generate("subset-sum", count=500).inputs[:, 0, -1]
+    assert targets.min() < 1
+    assert targets.max() > 10
+    legacy = generate("subset-sum", count=500, variant="legacy").inputs[:, 0, -1]
+    assert (legacy.min(), legacy.max()) == (1, 10)

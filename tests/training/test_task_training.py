@@ -11,7 +11,8 @@ import torch
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.problems.tasks import TASKS, VARIANTS
-from nco_bench.training.learners.task_course import CHAPTER, TaskLearner, untrained
+from nco_bench.training.learners.task_course import CHAPTER, COURSE, TaskLearner, batch_of, untrained
+from nco_bench.training.run import checked
 from nco_bench.training.task_campaign import (
     Member,
     campaign,
@@ -98,6 +99,29 @@ def test_graph_tasks_get_a_quarter_in_whole_batches() -> None:
     assert target_samples(Member("scc", "tropical", 0), 64_000) == 16_000
     assert target_samples(Member("scc", "tropical", 0), 1000) == 240
     assert target_samples(Member("knapsack", "tropical", 0), 64_000) == 64_000
+
+
+@pytest.mark.parametrize("network", ["tropical", "ut-vanilla"])
+@pytest.mark.parametrize("name", TASKS)
+def test_the_papers_recipe_has_ten_million_samples_of_every_task(network: str, name: str) -> None:
+    """Table 5's caption; Appendix F has 500 instances per update, 16 for graphs."""
+    recipe = COURSE.recipe(network, {"recipe": "paper"}, (name,))
+    graph = name in ("floyd-warshall", "scc")
+    assert (recipe.steps, batch_of(recipe, TASKS[name])) == ((625_000, 16) if graph else (20_000, 500))
+    _, _, _, run = checked(network, (name,), {"recipe": "paper"}, None)
+    assert run == recipe
+
+
+def test_steps_of_graph_tasks_are_what_was_asked_for() -> None:
+    def steps(config: dict[str, str], data: str) -> int:
+        return int(COURSE.recipe("tropical", config, (data,)).steps)
+
+    assert steps({"steps": "20000"}, "scc") == 20_000
+    assert steps({"steps": "0"}, "scc") == 0  # as long as the budget lasts
+    assert steps({"graph_batch": "32"}, "scc:variant=dense") == 312_500
+    assert steps({"graph_batch": "32"}, "knapsack") == 20_000
+    assert steps({"batch": "100"}, "knapsack") == 20_000
+    assert COURSE.recipe("tropical", {}).steps == 20_000
 
 
 def test_mistakes_are_named() -> None:

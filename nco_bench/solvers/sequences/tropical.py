@@ -165,9 +165,11 @@ class TropicalOptions:
     linear_maps
         Bias-free q, k, v maps before the tropicalisation (``tropical-qkv``, the repository's models file).
     learned_shift
-        Subtract a learned lambda per channel after it; stands for the paper's projective normalisation.
+        Subtract a learned lambda per channel after it, as Algorithm 1 does with its lambda; Equation 2 subtracts each row's
+        maximum instead, which nothing here does.
     projections
-        Max-plus matrices for q, k and v, shared by the heads.
+        Max-plus matrices for q, k and v, each of a head's channels by a head's channels and shared by the heads. Those of
+        Definition 3.1 belong to one head and read all channels: 12,288 weights in place of 3,072 at width 64 with two heads.
     symmetric
         Hilbert metric; else its asymmetric relative.
     plain_log
@@ -188,11 +190,15 @@ VARIANTS = {
     "algorithm-1": TropicalOptions(linear_maps=True, learned_shift=True, plain_log=True),
 }
 """Networks that can be trained: the repository's kernel file, whose parameter count the paper prints; its models file,
-which its training script uses; and the paper's Algorithm 1: linear maps, log(ReLU(.)) - lambda, max-plus maps, exp."""
+which its training script uses; and the steps of the paper's Algorithm 1 (linear maps, log(ReLU(.)) - lambda, max-plus maps,
+exp), which says nothing of heads, with those of the models file. None is Definition 3.1, see `projections`."""
 
 
 class TropicalAttention(nn.Module):
-    """Multi-head tropical attention (Definition 3.1, with the repository's maps in and out of tropical space)."""
+    """Multi-head tropical attention with the scores and the aggregation of Definition 3.1.
+
+    Maps in and out of tropical space and the heads, slices with max-plus matrices in common, are the repository's.
+    """
 
     def __init__(self, width: int, heads: int, options: TropicalOptions | None = None) -> None:
         super().__init__()

@@ -78,8 +78,11 @@ def test_compiled_loops_give_values_and_gradients_of_the_plain_formulas(
         torch.testing.assert_close(ours, theirs)
 
 
-def test_algorithm_1_is_computed_as_printed() -> None:
-    """Appendix D, line by line in NumPy, log(0) being -inf; two heads of 8 channels."""
+def test_the_steps_of_algorithm_1_are_computed_as_printed() -> None:
+    """Appendix D, line by line in NumPy, log(0) being -inf; two heads of 8 channels that share the max-plus maps.
+
+    Definition 3.1 would have 2 heads x 3 maps of d_k x d: 12,288 weights at width 64, where these are 3,072.
+    """
     torch.manual_seed(1)
     layer = TropicalAttention(16, 2, VARIANTS["algorithm-1"])
     torch.nn.init.normal_(layer.shift)
@@ -102,6 +105,9 @@ def test_algorithm_1_is_computed_as_printed() -> None:
         heads.append(np.exp((score[:, :, None] + v[None]).max(axis=1)))
     expected = np.concatenate(heads, axis=1) @ layer.out.weight.detach().numpy().T
     np.testing.assert_allclose(layer(x)[0].detach().numpy(), expected, rtol=1e-4, atol=1e-6)
+    used = TropicalAttention(64, 2, VARIANTS["algorithm-1"])
+    maps = (used.tropical_query, used.tropical_key, used.tropical_value)
+    assert sum(m.numel() for m in maps) == 3 * 32 * 32 == 3072
 
 
 def test_algorithm_1_has_gradients_where_a_token_has_no_positive_channel() -> None:
