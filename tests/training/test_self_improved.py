@@ -206,6 +206,25 @@ def _mean_tour(policy: Any, coords: torch.Tensor) -> float:
     return float(np.mean([np.linalg.norm(a - b, axis=1).sum() for a, b in pairs]))
 
 
+@pytest.mark.parametrize("improve_first", [False, True])
+def test_a_trained_network_improves_the_labels_before_it_learns_from_them(improve_first: bool) -> None:
+    """SIT, Algorithm 1: an iteration re-constructs the labels with the model that it has, then trains it on them."""
+    recipe = SelfRecipe(
+        size=40, instances=8, batch=4, iterations=20, chunk=8, longest=8, longest_start=8, rounds_updates=4,
+        improve_first=improve_first,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    labels, held_out = PseudoLabels("tsp", recipe, 5), draw_instances("tsp", 40, 2, 5, 3)
+    by_insertion = labels.lengths()
+    learner = SelfImproved(
+        build_path_policy("sit", **LIGHT), labels, held_out, recipe, 5, torch.device("cpu")
+    )
+    learner.loss(0, 0.0)
+    assert (labels.lengths() <= by_insertion).all()
+    assert bool((labels.lengths() < by_insertion).any()) is improve_first
+    assert learner.rounds == 0
+
+
 def test_the_paper_recipe_makes_an_update_per_decision() -> None:
     """SIT, Table 6 and Algorithm 4: 8 iterations x 20 epochs x 20,000 / 256 batches x (omega - 2) decisions."""
     recipe = COURSE.recipe("sit", {"recipe": "paper"})

@@ -7,9 +7,10 @@ reviser whose segments are longer than the tour is left out, where the code stop
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.kool import kool_tsp
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
@@ -36,8 +38,11 @@ from nco_bench.solvers.divide.glop_routes import (
     routes_of,
 )
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
-from nco_bench.solvers.protocol import Outcome, SolverOptions, read_params
+from nco_bench.solvers.protocol import Failure, Outcome, Solved, SolverOptions, read_params
 from nco_bench.solvers.small import easy_routes, easy_tour, join_fixed_edges
+
+if TYPE_CHECKING:
+    from nco_bench.solvers.classical.lkh3 import LKH3
 
 LEAST_NODES = 4
 CVRPLIB_EDGES, CVRPLIB_ROUNDS = 300, ((50, 5), (20, 5))
@@ -91,7 +96,9 @@ class GlopSolver(NetworkSolver):
             "edges": (int, 0),
             "partitions": (int, 1),
             "cvrplib": (bool, False),
+            "subsolver": (str, "revisers"),
         },
+        choices={"subsolver": ("revisers", "lkh3")},
         refused=dict.fromkeys(
             ("--coordinate-scale", "--logit-scale"), "{} has no effect on its networks; leave it out."
         ),
@@ -100,6 +107,7 @@ class GlopSolver(NetworkSolver):
 
     def __init__(self, options: SolverOptions) -> None:
         super().__init__(options)
+        self._lkh3: LKH3 | None = None
         if self.decoding.name != "greedy":
             raise BadInputError(
                 f"{self.name}: --decoding {options.decoding}: expected greedy; see sample=true."
@@ -141,13 +149,27 @@ class GlopSolver(NetworkSolver):
         reason = super().unsupported(dataset)
         if reason is not None:
             return reason
+        routes = self.params["subsolver"] == "lkh3"
         if dataset.problem == "tsp" and (
-            self.params["edges"] or self.params["partitions"] > 1 or self.params["cvrplib"]
+            self.params["edges"] or self.params["partitions"] > 1 or self.params["cvrplib"] or routes
         ):
-            return "edges, partitions and cvrplib are parameters for the CVRP"
+            return "edges, partitions, cvrplib and subsolver are parameters for the CVRP"
         if dataset.problem == "cvrp" and (self.params["width"] or self.params["prune"]):
             return "width and prune are parameters for the TSP"
-        return None
+        return _lkh3().unsupported(kool_tsp(20, count=1)) if routes else None
+
+    def prepare(self, dataset: Dataset) -> None:
+        """Load the networks, and start LKH-3 where it solves the routes."""
+        super().prepare(dataset)
+        if self.params["subsolver"] == "lkh3":
+            self._lkh3 = _lkh3()
+            self._lkh3.prepare(kool_tsp(20, count=1))
+
+    def close(self) -> None:
+        """Free the networks, and stop LKH-3."""
+        super().close()
+        if self._lkh3 is not None:
+            self._lkh3.close()
 
     def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
         """Build the networks of a stored configuration, or a reviser for every length needed."""
@@ -246,6 +268,8 @@ class GlopSolver(NetworkSolver):
         self, coords: Tensor, giant: Tensor, revision: Revision, seed: int, end: float | None
     ) -> tuple[float, NDArray[np.int64]]:
         """Improve every route of a giant tour; return the total length and the sequence of nodes."""
+        if self._lkh3 is not None:
+            return _solved_routes(self._lkh3, coords.numpy(), routes_of(giant), seed, end)
         nodes = padded_routes(routes_of(giant))
         points = coords[nodes]
         initial = torch.from_numpy(insertion_tours(points.numpy(), np.arange(points.shape[1])))
@@ -261,6 +285,34 @@ class GlopSolver(NetworkSolver):
         )
         visits = nodes.gather(1, found.nodes.cpu())
         return float(found.lengths().sum()), joined(visits).numpy()
+
+
+def _lkh3() -> LKH3:
+    from nco_bench.solvers.classical.lkh3 import LKH3  # most runs do without
+
+    return LKH3(SolverOptions(solver="lkh3"))
+
+
+def _solved_routes(
+    lkh3: LKH3, coords: NDArray[np.float32], routes: Sequence[Tensor], seed: int, end: float | None
+) -> tuple[float, NDArray[np.int64]]:
+    """Solve the TSP of every route by LKH-3; one that it fails on, such as for want of time, keeps its order.
+
+    Returns the total length and the sequence of nodes.
+    """
+    visits = [np.concatenate([[0], route.numpy()]) for route in routes]
+    instances = [TSPInstance(str(i), coords[nodes].astype(np.float64)) for i, nodes in enumerate(visits)]
+    each = None if end is None else max(0.01, (end - time.perf_counter()) / len(instances))
+    outcomes = lkh3.solve(instances, seed=seed << 16, time_limit=each, progress=lambda _: None)
+    total, sequence = 0.0, [np.zeros(1, np.int64)]
+    for nodes, outcome in zip(visits, outcomes, strict=True):
+        found = outcome.solution if isinstance(outcome, Solved) else outcome
+        tour = np.arange(len(nodes)) if isinstance(found, Failure) else np.asarray(found)
+        ordered = nodes[np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))]
+        points = coords[ordered].astype(np.float64)
+        total += float(np.linalg.norm(points - np.roll(points, -1, axis=0), axis=1).sum())
+        sequence += [ordered[1:], np.zeros(1, np.int64)]
+    return total, np.concatenate(sequence)
 
 
 def insertion_tours(coords: NDArray[np.float32], order: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -58,6 +58,9 @@ class SelfRecipe(Recipe):
         Distinct solutions per instance and improvement.
     chunk
         Instances that are improved together.
+    improve_first
+        Whether the first round, too, improves the labels before it learns: for a network that starts from trained weights,
+        which would forget what it knows on labels by insertion.
     """
 
     size: int = 1000
@@ -68,6 +71,7 @@ class SelfRecipe(Recipe):
     iterations: int = 100
     samples: int = 128
     chunk: int = 256
+    improve_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -288,6 +292,8 @@ class SelfImproved:
     def loss(self, step: int, fraction: float) -> Loss:
         """Draw a batch of pieces; at the beginning of a round, improve the labels first."""
         self._judge(step)
+        if step == 0 and self.recipe.improve_first:
+            self._improve_labels()
         while self.rounds < step // self.recipe.rounds_updates:
             self._improve()
         return self.supervised.loss(step, fraction)
@@ -296,12 +302,15 @@ class SelfImproved:
         """Go back to the best weights, and improve the labels with them."""
         self.policy.load_state_dict(self.best)
         self.rounds += 1
-        self.policy.eval()
-        self.labels.improve(self.policy, self.rounds)
-        self.policy.train()
+        self._improve_labels()
         self.supervised.rest()
         if self.recipe.method == "prc":  # SIGD's best weights are those of all rounds
             self.best_length = float("inf")
+
+    def _improve_labels(self) -> None:
+        self.policy.eval()
+        self.labels.improve(self.policy, self.rounds)
+        self.policy.train()
 
     def _judge(self, step: int) -> None:
         """Keep the weights of this step, if it is one to look at, where their greedy solutions are the shortest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,46 @@ def test_tours_are_valid_for_odd_instances(make: object) -> None:
     solver = make(width="2") if make is glop else make()  # type: ignore[operator]
     for instance, tour in zip(instances, solutions(solver, instances), strict=True):
         assert problem("tsp").violations(instance, tour) == (), instance.name
+
+
+def test_glop_leaves_the_routes_of_its_partition_to_lkh3() -> None:
+    """The routes visit what the partition gives them, in an order that no other of them beats: all are tried."""
+    pytest.importorskip("elkai")
+    dataset = kool_vrp(20, count=2)
+    params = {"lengths": "5", "iterations": "1", "subsolver": "lkh3"}
+    solver = GlopSolver(SolverOptions(solver="glop", weights="random", params=params))
+    assert solver.unsupported(dataset) is None
+    assert "parameters for the CVRP" in str(solver.unsupported(kool_tsp(20, count=1)))
+    solver.prepare(dataset)
+    found = solutions(solver, list(dataset.instances))
+    partition = solutions(_revising(solver), list(dataset.instances))
+    solver.close()
+    for instance, sequence, other in zip(dataset.instances, found, partition, strict=True):
+        assert problem("cvrp").violations(instance, sequence) == ()
+        assert {frozenset(r) for r in _routes(sequence)} == {frozenset(r) for r in _routes(other)}
+        points = np.concatenate([instance.arrays()["depot"].reshape(1, 2), instance.arrays()["customers"]])
+        for route in _routes(sequence):
+            if len(route) <= 6:
+                best = min(_length(points, list(order)) for order in itertools.permutations(route))
+                assert _length(points, route) == pytest.approx(best, rel=1e-6)
+
+
+def _revising(solver: GlopSolver) -> GlopSolver:
+    """The same networks, whose revisers improve the routes."""
+    other = GlopSolver(SolverOptions(solver="glop", params={"lengths": "5", "iterations": "1"}))
+    other.policy = solver.policy
+    return other
+
+
+def _routes(sequence: np.ndarray) -> list[list[int]]:
+    """The customers of each route; no test's sequence ends without a return to the depot."""
+    stops = np.flatnonzero(sequence == 0)
+    return [sequence[a + 1 : b].tolist() for a, b in itertools.pairwise(stops) if b > a + 1]
+
+
+def _length(points: np.ndarray, route: list[int]) -> float:
+    stops = points[[0, *route, 0]]
+    return float(np.linalg.norm(np.diff(stops, axis=0), axis=1).sum())
 
 
 def test_glop_finds_feasible_routes_for_odd_instances() -> None:
@@ -249,7 +290,7 @@ def test_the_cvrplib_settings_are_those_of_the_official_evaluation() -> None:
         assert library.revision("cvrp", size).rounds == ((50, 5), (20, 5))
     assert plain.revision("cvrp", 16_000).rounds == ((20, 5),)
     reason = library.unsupported(kool_tsp(20, count=1))
-    assert reason == "edges, partitions and cvrplib are parameters for the CVRP"
+    assert reason == "edges, partitions, cvrplib and subsolver are parameters for the CVRP"
 
 
 def test_folders_that_are_not_clear_are_refused(shared: Path, tmp_path: Path) -> None:
