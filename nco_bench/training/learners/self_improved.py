@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from nco_bench.errors import BadInputError
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.solvers.path.construct import greedy
-from nco_bench.solvers.path.problem import PathProblem, cvrp_problem, route_lengths, tour_lengths, tsp_problem
+from nco_bench.solvers.path.problem import Path, PathProblem, cvrp_problem, route_lengths, tour_lengths, tsp_problem
 from nco_bench.solvers.path.reconstruction import improve_cvrp, improve_tsp
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
 from nco_bench.solvers.path.task import Budget
@@ -59,8 +59,7 @@ class SelfRecipe(Recipe):
     chunk
         Instances that are improved together.
     improve_first
-        Whether the first round, too, improves the labels before it learns: for a network that starts from trained weights,
-        which would forget what it knows on labels by insertion.
+        Whether the first round, too, improves the labels before it learns, as a network that is already trained should.
     """
 
     size: int = 1000
@@ -152,6 +151,7 @@ class PseudoLabels:
     def improve(self, policy: Any, round_number: int) -> None:
         """Improve every label by the policy; none gets longer."""
         recipe, device = self.recipe, next(policy.parameters()).device
+        policy.eval()
         for begin in range(0, recipe.instances, recipe.chunk):
             rows = slice(begin, begin + recipe.chunk)
             generator = torch.Generator().manual_seed((self.seed * 1009 + round_number) * 100_003 + begin)
@@ -164,6 +164,7 @@ class PseudoLabels:
             self.order[rows] = torch.where(shorter[:, None], new[0], old[0]).cpu()
             if self.via is not None and new[1] is not None and old[1] is not None:
                 self.via[rows] = torch.where(shorter[:, None], new[1], old[1]).cpu()
+        policy.train()
 
     def take(self, count: int) -> Batch:
         """Return the next instances in the order of their labels; fewer than `count` at the end of an epoch."""
@@ -225,7 +226,11 @@ def _sampled(
     policy: Any, part: Instances, old: Solutions, recipe: SelfRecipe, generator: torch.Generator
 ) -> Solutions:
     path, _ = best_of_distinct(policy, part.problem(), recipe.samples, generator)
-    if old[1] is None:
+    return _solutions(path, cvrp=old[1] is not None)
+
+
+def _solutions(path: Path, cvrp: bool) -> Solutions:
+    if not cvrp:
         return torch.cat([torch.zeros_like(path.order[:, :1]), path.order], dim=1), None
     via = path.flags.clone()
     via[:, 0] = True
@@ -252,11 +257,7 @@ def greedy_lengths(policy: Any, instances: Instances) -> Tensor:
     device = next(policy.parameters()).device
     instances = _on(instances, device)
     path = greedy(policy, instances.problem())
-    if instances.demand is not None:
-        via = path.flags.clone()
-        via[:, 0] = True
-        return route_lengths(instances.coords, path.order, via)
-    return tour_lengths(instances.coords, torch.cat([torch.zeros_like(path.order[:, :1]), path.order], 1))
+    return _lengths(instances, _solutions(path, cvrp=instances.demand is not None))
 
 
 class SelfImproved:
@@ -293,7 +294,7 @@ class SelfImproved:
         """Draw a batch of pieces; at the beginning of a round, improve the labels first."""
         self._judge(step)
         if step == 0 and self.recipe.improve_first:
-            self._improve_labels()
+            self.labels.improve(self.policy, 0)
         while self.rounds < step // self.recipe.rounds_updates:
             self._improve()
         return self.supervised.loss(step, fraction)
@@ -302,15 +303,10 @@ class SelfImproved:
         """Go back to the best weights, and improve the labels with them."""
         self.policy.load_state_dict(self.best)
         self.rounds += 1
-        self._improve_labels()
+        self.labels.improve(self.policy, self.rounds)
         self.supervised.rest()
         if self.recipe.method == "prc":  # SIGD's best weights are those of all rounds
             self.best_length = float("inf")
-
-    def _improve_labels(self) -> None:
-        self.policy.eval()
-        self.labels.improve(self.policy, self.rounds)
-        self.policy.train()
 
     def _judge(self, step: int) -> None:
         """Keep the weights of this step, if it is one to look at, where their greedy solutions are the shortest."""
