@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn import bf16_training
 from nco_bench.nn.device import on_cpu
 
 HIDDEN_AT_A_TIME = 2**18
@@ -43,6 +42,8 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits, in their precision.
     """
     if trains_in_bf16(query.device) and query.dtype is torch.bfloat16:
+        from nco_bench.nn import bf16_training  # runs do without
+
         heads = bf16_training.attention(query, key, value, mask, scale)
         if heads is not None:
             return heads

@@ -36,7 +36,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn import bf16_training
 from nco_bench.nn.layers import dot_products, scaled, trains_in_bf16, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.solvers.path import pens_geometry
@@ -150,6 +149,8 @@ def normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
     width = x.shape[-1]
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     if trains_in_bf16(x.device):
+        from nco_bench.nn import bf16_training  # runs do without
+
         return bf16_training.rms_norm(x, norm.weight, eps)
     if not works_in_place(x):
         return norm(x)

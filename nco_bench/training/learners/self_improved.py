@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from nco_bench.errors import BadInputError
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.solvers.path.construct import greedy
-from nco_bench.solvers.path.problem import Path, PathProblem, cvrp_problem, route_lengths, tour_lengths, tsp_problem
+from nco_bench.solvers.path.problem import PathProblem, cvrp_problem, route_lengths, tour_lengths, tsp_problem
 from nco_bench.solvers.path.reconstruction import improve_cvrp, improve_tsp
 from nco_bench.solvers.path.reconstruction_segments import CvrpInstance
 from nco_bench.solvers.path.task import Budget
@@ -229,7 +229,7 @@ def _sampled(
     return _solutions(path, cvrp=old[1] is not None)
 
 
-def _solutions(path: Path, cvrp: bool) -> Solutions:
+def _solutions(path: Any, cvrp: bool) -> Solutions:
     if not cvrp:
         return torch.cat([torch.zeros_like(path.order[:, :1]), path.order], dim=1), None
     via = path.flags.clone()
