@@ -34,6 +34,8 @@ from nco_bench.weights.store import WeightsFile, load_into
 FloatArray = NDArray[np.float64]
 LED = {"smoke": 0, "cpu": 1000, "full": 1000}
 """Instances of TSP100 along whose tours networks are led; fewer have hardly a next node beyond the eighth neighbour."""
+OVER = frozenset({"D=42, W=128"})
+"""Rows of Figure 12 of which the text says "over" so much."""
 SEEN = {"smoke": 64, "cpu": 1024, "full": 10_000}
 """Instances of TSP100 whose encoding is held against the normal distribution."""
 EDGES = np.linspace(-5.0, 5.0, 101)
@@ -70,7 +72,7 @@ def beyond_the_eighth_neighbour(
         low, high = (100 * float(end[0]) for end in wilson(hits, cases))
         said = f"{cases[0]} decisions of {len(dataset)} instances, 95 % interval {low:.1f} to {high:.1f}"
         printed = cell.number or 0.0
-        inside = low - 0.5 <= printed <= high + 0.5 or (cell.value.startswith(">") and low > printed)
+        inside = low - 0.5 <= printed <= high + 0.5 or (cell.row in OVER and low > printed)
         verdict = _other_weights(weights, said) or Verdict("reproduced" if inside else "differs", said)
         found[cell.row, cell.column] = (seen.rates[LAST_RANK], verdict)
     return found

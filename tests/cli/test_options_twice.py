@@ -69,6 +69,9 @@ TWICE: dict[tuple[str, ...], tuple[str, ...]] = {
         "plot laws --figure 3 --out", f"{RESULTS}/ablation/decoder-6x128-tsp20.csv",
         f"{RESULTS}/ablation/decoder-24x64-tsp20.csv",
     ),
+    ("plot", "training", "--level"): (
+        f"plot training {RESULTS}/training/pens-a.csv --out", "paper=0.34", "half=2.5",
+    ),
     ("plot", "attention", "--scale"): ("plot attention pens-a:weights=random --data tsp9:count=1 --out", "1", "2"),
     ("plot", "lengths", "--n"): ("plot lengths --data quickselect --weights random --count 2 --out", "8", "16"),
 }  # fmt: skip
