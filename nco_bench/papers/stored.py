@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -222,9 +223,14 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     name = str(cell.weights.get("name"))
     if name == "random" or not unchanged(name, str(cell.weights.get("sha256"))):
         return name == "random" and "random" in preset.weights
-    if not preset.weights:
-        return True
     owner = weights_owner(cell.solver)
+    if (
+        not preset.weights
+    ):  # the solver's own: neither those of an ablation nor what somebody trained for a minute
+        tasks = cell.problem.startswith("algorithmic")  # a network of each task
+        kind = cell.dataset.partition(":")[0] if tasks else cell.problem
+        own = {one + end for one in (cell.solver, owner) for end in ("", f"-{kind}")}
+        return "official" in name or re.sub(r"-seed\d+$", "", name) in own
     return name in {
         full for one in preset.weights for full in (one, f"{cell.solver}-{one}", f"{owner}-{one}")
     }

@@ -19,6 +19,9 @@ from nco_bench.runs.records import Cell, record_key
 from nco_bench.solvers.protocol import Solver, SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose, resolved_options
 
+SEEDS = 2**31 - 1
+"""Seeds are taken modulo this, for native solvers that keep them in 32 bits."""
+
 
 @dataclass(frozen=True)
 class RunRequest:
@@ -83,6 +86,11 @@ class CellPlan:
     choice: SolverChoice
     dataset: Dataset
     source: str
+
+
+def seed_of(base: int, index: int, repeat: int) -> int:
+    """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""
+    return (base + 1_000_003 * repeat + index) % SEEDS
 
 
 def parse_limit(text: str | None) -> tuple[int, int | None] | None:

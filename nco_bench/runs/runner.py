@@ -23,7 +23,7 @@ from nco_bench.runs.display import NO_GAPS, Display, Gaps, title_of
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.records import Cell, Record, record_keys, settings_of
-from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells
+from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
@@ -32,8 +32,6 @@ from nco_bench.solvers.registry import create
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
-SEEDS = 2**31 - 1
-"""Seeds are taken modulo this, for native solvers that keep them in 32 bits."""
 FAILURES_TOLD = 20
 """Failures of a cell that are shown; all are in the records."""
 
@@ -159,11 +157,6 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
-
-
-def seed_of(base: int, index: int, repeat: int) -> int:
-    """Seed of one instance: neighbours differ by 1, so that a batch needs only its first; repeats never overlap."""
-    return (base + 1_000_003 * repeat + index) % SEEDS
 
 
 def _batches(

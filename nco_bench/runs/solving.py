@@ -18,7 +18,7 @@ from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.runs.clock import timed
 from nco_bench.runs.records import Cell
-from nco_bench.runs.request import RunRequest
+from nco_bench.runs.request import RunRequest, seed_of
 from nco_bench.solvers.protocol import Begins, Failure, Outcome, Progress, Solved, Solver
 
 ALONE_REPEATS, ALONE_SECONDS = 3, 5.0
@@ -209,8 +209,8 @@ def _timed(
     answer = None
     for tried in tracked(range(1 + ALONE_REPEATS), "warm-up"):
         batch = solve_batch(
-            solver, [instance], seed=request.seed, time_limit=request.time_limit, device=device,
-            progress=lambda _: None,
+            solver, [instance], seed=seed_of(request.seed, dataset.first_index, 0), device=device,
+            time_limit=request.time_limit, progress=lambda _: None,
         )  # fmt: skip
         solved = not isinstance(batch.outcomes[0], Failure)
         if solved:

@@ -16,7 +16,7 @@ from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.standing import standings
-from nco_bench.papers.stored import Stored, _current, stored_in
+from nco_bench.papers.stored import Stored, _current, _weights_fit, stored_in
 from nco_bench.reports.frame.columns import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
 
@@ -145,6 +145,33 @@ def test_records_of_an_older_version_count_where_its_solutions_are_the_same() ->
     assert found is not None
     assert (found.instances, found.cell.solver_version) == (4, "1")
     assert _current(replace(old[0], problem="cvrp")) is False
+
+
+@pytest.mark.parametrize(
+    ("solver", "dataset", "name", "fits"),
+    [
+        ("pens-ar", "tsp100", "pens-ar", True),
+        ("pens-ar", "tsp100", "pens-ar-tsp20-zero", False),  # an ablation's
+        ("decoder-12x128", "tsp100", "mine", False),
+        ("decoder-12x128", "tsp20", "decoder-12x128-tsp20", False),
+        ("invit-3v", "tsp100", "invit-3v-official", True),
+        ("ut-vanilla", "knapsack:length-ood", "ut-vanilla-knapsack-seed0", True),
+        ("ut-vanilla", "knapsack", "ut-vanilla-scc-seed0", False),
+    ],
+)
+def test_a_row_that_names_no_weights_takes_the_solver_s_own(
+    monkeypatch: pytest.MonkeyPatch, solver: str, dataset: str, name: str, fits: bool
+) -> None:
+    """Any weights of the model would otherwise stand in a paper's row, those of a toy among them."""
+    stored = stored_in([REPOSITORY / "results" / "classical"], REPOSITORY / "instances")
+    assert stored.frame is not None
+    monkeypatch.setattr("nco_bench.papers.stored.unchanged", lambda name, sha256: True)
+    problem = "algorithmic" if dataset.startswith("knapsack") else "tsp"
+    cell = replace(
+        stored.frame.groups[0].cell, solver=solver, dataset=dataset, problem=problem,
+        weights={"name": name, "sha256": "0" * 64},
+    )  # fmt: skip
+    assert _weights_fit(cell, preset.CellPreset(metric="gap", solver=solver)) is fits
 
 
 def test_numbers_of_a_function_wait_for_weights_where_their_network_has_none(

@@ -50,3 +50,13 @@ def test_it_answers_no_other_instance_and_no_batch(tmp_path: Path, monkeypatch: 
     assert second == (2, solutions[1:])
     both = calls_and_solutions(0.0, tmp_path / "both", monkeypatch, batch=2)
     assert both == (2, solutions)
+
+
+def test_a_long_first_answer_has_the_seed_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds are kept in 31 bits, the one that the command names as well."""
+    monkeypatch.setenv("NCO_BENCH_INSTANCES", str(tmp_path / "instances"))
+    sampled = ("--decoding", "sample:2", "--seed", "3000000000")
+    _, solutions = calls_and_solutions(60.0, tmp_path / "usual", monkeypatch, *sampled)
+    assert calls_and_solutions(0.0, tmp_path / "long", monkeypatch, *sampled) == (2, solutions)
