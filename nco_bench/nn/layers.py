@@ -48,6 +48,7 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
         if heads is not None:
             return heads
         query, key, value = query.float(), key.float(), value.float()
+        mask = mask.float() if mask is not None and mask.is_floating_point() else mask
         with torch.autocast("cpu", enabled=False):
             return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale).bfloat16()
     mask = mask.to(query.dtype) if mask is not None and mask.is_floating_point() else mask
