@@ -30,7 +30,8 @@ TOLERANCE = (
     f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
     "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
     f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
-    f"than {FEWEST}; computed numbers must agree to the printed digit. Differs: it does not"
+    f"than {FEWEST} nor from a part of a library's group; computed numbers must agree to the printed digit. "
+    "Differs: it does not"
 )
 
 FULL_SHARE = 0.995

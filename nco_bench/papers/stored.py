@@ -224,9 +224,8 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     if name == "random" or not unchanged(name, str(cell.weights.get("sha256"))):
         return name == "random" and "random" in preset.weights
     owner = weights_owner(cell.solver)
-    if (
-        not preset.weights
-    ):  # the solver's own: neither those of an ablation nor what somebody trained for a minute
+    if not preset.weights:
+        # The solver's own: neither those of an ablation nor what somebody trained for a minute.
         tasks = cell.problem.startswith("algorithmic")  # a network of each task
         kind = cell.dataset.partition(":")[0] if tasks else cell.problem
         own = {one + end for one in (cell.solver, owner) for end in ("", f"-{kind}")}
