@@ -29,6 +29,7 @@ from nco_bench.solvers.edges.difusco import (
     waves,
 )
 from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_greedily
+from nco_bench.solvers.edges.noising import denoised, denoising_loss, edge_probability, noised, tour_edges
 from nco_bench.solvers.edges.two_opt import improve_best_first
 
 TIMES = [0, 1, 2, 10, 100, 500, 900, 999, 1000]
@@ -215,35 +216,26 @@ def _official_count(edges: EdgeMap, examined: int) -> int:
 
 def _check_training(fixture: Fixture, model: Difusco, checks: Checks) -> None:
     """Noise two instances with the recorded draws, and compare the loss and its gradients."""
-    time = fixture.input("train_t")
+    time, config = fixture.input("train_t").long(), model.config
     graph = _graph(fixture, fixture.input("points"), slice(0, len(time)))
     batch, nodes, _ = graph.shape
-    share = torch.from_numpy(kept(model.config))[time].float()[:, None, None]
     onward = fixture.input("label_tours")[: len(time)]
     after = torch.empty(batch, nodes, dtype=torch.int64).scatter_(1, onward[:, :-1], onward[:, 1:])
-    ends = torch.arange(nodes).expand(batch, nodes, nodes) if graph.neighbours is None else graph.neighbours
-    label = (ends == after[:, :, None]).float()
+    label = tour_edges(after, graph.neighbours)
     expected = fixture.wanted("edge_label")
     if expected is not None:
         checks.same("edge_label", label, _by_edge(expected, graph)[: len(time)])
-    jitter = 1 + 0.05 * _by_edge(fixture.input("train_uniform_jitter"), graph)
-    if model.config.kind == "gaussian":
-        noise = _by_edge(fixture.input("train_epsilon"), graph)
-        state = share.sqrt() * (2 * label - 1) * jitter + (1 - share).sqrt() * noise
-    else:
-        there = (1 + share * (2 * label - 1)) / 2
+    if config.kind == "categorical":
         expected = fixture.wanted("train_q_prob")
+        there = edge_probability(config, label, time)
         checks.close("train_q_prob", there, None if expected is None else _by_edge(expected, graph))
-        drawn = (_by_edge(fixture.input("train_uniform_noise"), graph) < there).float()
-        state = (2 * drawn - 1) * jitter
+    source = "train_epsilon" if config.kind == "gaussian" else "train_uniform_noise"
+    draws = _by_edge(fixture.input(source), graph)
+    state = noised(config, label, time, draws, _by_edge(fixture.input("train_uniform_jitter"), graph))
     if fixture.has("input.train_x_t"):
         checks.close("train_x_t", state, _by_edge(fixture.input("train_x_t"), graph))
     model.zero_grad()
-    output = _joined(model, graph, state, time.float())
-    if model.config.kind == "gaussian":
-        loss = F.mse_loss(output[..., 0], noise)
-    else:
-        loss = F.cross_entropy(output.flatten(0, 2), label.long().flatten())
+    loss = denoising_loss(config, denoised(model, graph, state, time), label, draws)
     loss.backward()
     checks.close("train_loss", loss.detach(), fixture.wanted("train_loss"))
     if fixture.wants("train_grad_norms"):
@@ -253,14 +245,3 @@ def _check_training(fixture: Fixture, model: Difusco, checks: Checks) -> None:
             tensors={**fixture.tensors, "expected.train.grad_norms": fixture.expected("train_grad_norms")},
         )
         compare_gradients(renamed, model, from_official, checks)
-
-
-def _joined(model: Difusco, graph: EdgeGraph, state: Tensor, time: Tensor) -> Tensor:
-    """Run the network in training: sparse instances are one graph there, each node with the time of its instance."""
-    if graph.neighbours is None:
-        return model(graph, state, time)
-    batch, nodes, degree = graph.shape
-    ends = graph.neighbours + torch.arange(batch)[:, None, None] * nodes
-    merged = EdgeGraph(graph.coords.reshape(1, -1, 2), ends.reshape(1, -1, degree))
-    times = time[:, None].expand(batch, nodes).reshape(1, -1)
-    return model(merged, state.reshape(1, -1, degree), times).view(batch, nodes, degree, -1)

@@ -183,6 +183,9 @@ COURSES: dict[str, CourseEntry] = {
         False,
         "policy gradient on freshly drawn routing instances, with a rollout or a shared baseline",
     ),
+    "diffusion": CourseEntry(
+        f"{_LEARNERS}.diffusion:COURSE", True, "take noise off the edges of labelled tours"
+    ),
     "packing": CourseEntry(
         f"{_LEARNERS}.packing:COURSE", False, "policy gradient on the load rate of freshly drawn boxes"
     ),

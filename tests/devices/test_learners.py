@@ -73,6 +73,10 @@ USUAL: dict[str, tuple[list[str] | None, dict[str, str]]] = {
             "share": "1",
         },
     ),
+    "diffusion": (
+        None,
+        {"batch": "3", "model.width": "32", "validation_instances": "2", "validation_steps": "2"},
+    ),
     "self-improved": ([], SELF),
     "policy-gradient": ([], {key: value for key, value in GRADIENT.items() if not key.startswith("model.")}),
 }

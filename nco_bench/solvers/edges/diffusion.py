@@ -117,8 +117,7 @@ def heat_maps(
 
     start = draws.uniform(0, START, nodes * width).view(batch, nodes, width)
     if model.config.kind == "gaussian":
-        angle = draws.uniform(0, ANGLE, nodes * width).view(start.shape) * (2 * torch.pi)
-        start = (-2 * torch.log1p(-start)).sqrt() * angle.cos()  # Box and Muller
+        start = normal_draws(start, draws.uniform(0, ANGLE, nodes * width).view(start.shape))
     else:
         start = (start < 0.5).double()
     final = start = start.to(graph.coords.dtype)
@@ -128,6 +127,11 @@ def heat_maps(
         ):
             final = step.after
         return to_scores(model, final)
+
+
+def normal_draws(first: Tensor, second: Tensor) -> Tensor:
+    """Turn pairs of uniform draws into normal ones (Box and Muller)."""
+    return (-2 * torch.log1p(-first)).sqrt() * (second * (2 * torch.pi)).cos()
 
 
 def nearest_graph(coords: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.device import PerDevice
@@ -187,7 +188,16 @@ class AnisotropicLayer(nn.Module):
 
 
 class Difusco(nn.Module):
-    """The denoiser."""
+    """The denoiser.
+
+    Attributes
+    ----------
+    recomputes
+        Training keeps what goes from layer to layer alone, and computes the rest again where gradients need it; the
+        official training does so from 1,000 nodes on.
+    """
+
+    recomputes = False
 
     def __init__(self, config: DifuscoConfig) -> None:
         super().__init__()
@@ -225,7 +235,10 @@ class Difusco(nn.Module):
         rows = max(1, entries // (state.shape[0] * state.shape[2] * width))
         edges = self._embedded(state, rows)
         for layer in self.layers:
-            h = layer(h, edges, moment, graph)
+            if self.recomputes and torch.is_grad_enabled():
+                h, *edges = checkpoint(_pure, layer, graph, h, moment, *edges, use_reentrant=False)
+            else:
+                h = layer(h, edges, moment, graph)
         return self._head(edges)
 
     def _embedded(self, state: Tensor, rows: int) -> list[Tensor]:
@@ -251,6 +264,14 @@ class Difusco(nn.Module):
         for e, rows in zip(edges, block_rows(edges), strict=True):
             output[:, rows] = self.out(F.relu((e - centre) * scale + self.norm.bias))
         return output
+
+
+def _pure(
+    layer: nn.Module, graph: EdgeGraph, h: Tensor, moment: Tensor, *edges: Tensor
+) -> tuple[Tensor, ...]:
+    """Apply a layer without a change of what it is given."""
+    blocks = list(edges)
+    return layer(h, blocks, moment, graph), *blocks
 
 
 def _by_group(sums: Tensor, count: int) -> Tensor:

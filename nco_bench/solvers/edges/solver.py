@@ -292,7 +292,7 @@ def find_weights(name: str | None, size: int) -> WeightsFile:
     ]
     if not sizes:
         raise BadWeightsError(
-            f"{MODEL}: no weights ship with nco-bench and none were imported; {get}, or "
-            "run an untrained network with --weights random."
+            f"{MODEL}: no weights ship with nco-bench and none were imported or trained; {get}; train it (nco-bench train "
+            f"{MODEL}); or run an untrained network with --weights random."
         )
     return resolve(min(sizes)[2], MODEL, "tsp")

@@ -34,8 +34,20 @@ def prepare(assignment: Assignment) -> Prepared:
     return prepare_with(assignment, Supervised)
 
 
-def prepare_with(assignment: Assignment, learns: Callable[..., Learner]) -> Prepared:
-    """Prepare for a learner that takes what `Supervised` takes."""
+Judge = Callable[[Any, NDArray[np.float32]], Measure]
+"""Measures a model in evaluation mode on labelled instances, as shards hold them."""
+
+
+def prepare_with(
+    assignment: Assignment, learns: Callable[..., Learner], judge: Judge | None = None, how: str = ""
+) -> Prepared:
+    """Prepare for a learner that takes what `Supervised` takes.
+
+    Parameters
+    ----------
+    judge, how
+        Measures the model on what is held out, and how it decodes there; greedily from one node by default.
+    """
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
     stream, held_out, further = _data(assignment)
     problem = stream.problem
@@ -49,7 +61,8 @@ def prepare_with(assignment: Assignment, learns: Callable[..., Learner]) -> Prep
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     learner = learns(policy, stream, recipe, seed, torch.device(assignment.device))
 
-    gap = greedy_cvrp_gap if problem == "cvrp" else greedy_gap
+    gap = judge or (greedy_cvrp_gap if problem == "cvrp" else greedy_gap)
+    how = how or f"greedy from {'the depot' if problem == 'cvrp' else 'node 0'}"
 
     def validate(trainer: Trainer) -> Measure | None:
         if not len(held_out):
@@ -63,7 +76,7 @@ def prepare_with(assignment: Assignment, learns: Callable[..., Learner]) -> Prep
         return dataclasses.replace(found[0], also=tuple(also))
 
     def make_manifest(trainer: Trainer, name: str) -> Manifest:
-        return path_manifest(trainer, name, describe(stream), _measured(trainer, (held_out, *further)))
+        return path_manifest(trainer, name, describe(stream), _measured(trainer, (held_out, *further), how))
 
     identity = {"model": model, "problem": problem, "seed": seed, **prefixed(options)}
     return Prepared(policy, learner, validate, make_manifest, identity)
@@ -157,16 +170,15 @@ def path_manifest(
     return dataclasses.replace(made, core_hours=round(cores / 3600, 3))
 
 
-def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]]) -> tuple[Validation, ...]:
+def _measured(trainer: Trainer, judges: Sequence[NDArray[np.float32]], how: str) -> tuple[Validation, ...]:
     """Return the last validation of the run, which saw the weights that are written; one entry per size."""
     measure, problem = trainer.progress.measure, trainer.configuration["problem"]
     if measure is None or not len(judges[0]):
         return ()
-    start = "the depot" if problem == "cvrp" else "node 0"
     return tuple(
         Validation(
             round(m.value, 4), round(m.ci95, 4), m.instances,
-            f"labelled {problem}{_size(part, problem)} held out of training, greedy from {start}",
+            f"labelled {problem}{_size(part, problem)} held out of training, {how}",
         )
         for m, part in zip((measure, *measure.also), judges, strict=True)
     )  # fmt: skip
