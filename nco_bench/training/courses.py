@@ -186,6 +186,11 @@ COURSES: dict[str, CourseEntry] = {
     "diffusion": CourseEntry(
         f"{_LEARNERS}.diffusion:COURSE", True, "take noise off the edges of labelled tours"
     ),
+    "turned-copies": CourseEntry(
+        f"{_LEARNERS}.turned_copies:COURSE",
+        False,
+        "policy gradient on turned copies of freshly drawn routing instances, against a frozen copy of the policy",
+    ),
     "packing": CourseEntry(
         f"{_LEARNERS}.packing:COURSE", False, "policy gradient on the load rate of freshly drawn boxes"
     ),

@@ -77,6 +77,10 @@ USUAL: dict[str, tuple[list[str] | None, dict[str, str]]] = {
         None,
         {"batch": "3", "model.width": "32", "validation_instances": "2", "validation_steps": "2"},
     ),
+    "turned-copies": (
+        [],
+        {"size": "5", "batch": "4", "copies": "2", "evaluation": "1", "epoch_steps": "1", **SMALL},
+    ),
     "self-improved": ([], SELF),
     "policy-gradient": ([], {key: value for key, value in GRADIENT.items() if not key.startswith("model.")}),
 }

@@ -12,15 +12,14 @@ from safetensors.torch import load_file
 
 from nco_bench.api import run
 from nco_bench.errors import BadInputError
-from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.decoding.draws import instance_draws
+from nco_bench.solvers.edges.difusco import Difusco, DifuscoConfig
 from nco_bench.training.data import LabelStream
 from nco_bench.training.distributed import Group
 from nco_bench.training.learners.diffusion import COURSE, Diffusion, merged_gap, tour_graph
 from nco_bench.training.run import train
 
 CPU = torch.device("cpu")
-SMALL = {"layers": 2, "width": 32}
 CONFIG = {
     "model.layers": "2", "model.width": "32", "batch": "8", "steps": "4", "log_every": "1", "validation_instances": "2",
     "validation_steps": "3", "checkpoint_every": "0",
@@ -30,8 +29,7 @@ CONFIG = {
 def learner(shards: list[Path], **config: str) -> Diffusion:
     """A learner of a small network, with all weights drawn: a fresh one's edges hear nothing of its nodes."""
     torch.manual_seed(0)
-    kind = config.pop("kind", "categorical")
-    policy = build_path_policy("difusco", "tsp", kind=kind, **SMALL).train()
+    policy = Difusco(DifuscoConfig(layers=2, width=32, kind=config.pop("kind", "categorical"))).train()
     for parameter in policy.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     recipe = COURSE.recipe("difusco", {"batch": "6", "symmetries": "false", **config})

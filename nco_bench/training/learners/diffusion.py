@@ -8,7 +8,7 @@ that neither devices nor processes change them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -163,7 +163,7 @@ def prepare(assignment: Assignment) -> Prepared:
     prepared = prepare_with(
         assignment, Diffusion, judge, f"a heat map in {recipe.validation_steps} steps, merged greedily"
     )
-    times = prepared.policy.config.timesteps
+    times = cast("Difusco", prepared.policy).config.timesteps
     if recipe.validation_steps > times:
         raise BadInputError(
             f"--config validation_steps={recipe.validation_steps}: the model knows {times} time steps."
