@@ -238,7 +238,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
     known = wholes(cell for of_run in cells for cell in of_run)
     groups: dict[tuple[Any, ...], _GroupBuilder] = {}
     codes = [_register_cells(run, of_run, known, groups) for run, of_run in zip(runs, cells, strict=True)]
-    columns = read_columns([(_rows(run), of_run) for run, of_run in zip(runs, codes, strict=True)])
+    columns = read_columns([(run, of_run) for run, of_run in zip(runs, codes, strict=True)])
     if columns.records.empty:
         raise ResultsError(
             f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
@@ -265,10 +265,6 @@ def _runs(folders: Sequence[Path]) -> list[Run]:
         for run in find_runs(folder):
             found.setdefault(run.run_id, run)
     return [found[name] for name in sorted(found)]
-
-
-def _rows(run: Run) -> Path | Run:
-    return run if run.archived else run.folder / "records.jsonl"
 
 
 def _day(run: Run) -> str:
