@@ -25,7 +25,7 @@ from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.records import Cell, Record, record_keys, settings_of
 from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
-from nco_bench.runs.store import RunWriter
+from nco_bench.runs.store import RunWriter, is_called
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 from nco_bench.solvers.registry import create
@@ -130,6 +130,7 @@ def _run_cell(
         if left and budget:
             display.message(f"{title_of(cell)}: {budget}")
         if not pending:
+            _keep_names(request, cell, dataset, writer)
             return cell, 0
         when_ready()
         if isinstance(solver, Begins):
@@ -157,6 +158,14 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _keep_names(request: RunRequest, cell: Cell, dataset: Dataset, writer: RunWriter) -> None:
+    """Store a cell without records of its own, if no other says that what is stored answers to its names, too."""
+    first = cell.asked is None or cell.asked[0] == dataset.first_index  # of all shards one says it
+    if writer.adds and first and not is_called(request.results, cell, dataset):
+        cell.seconds_total = 0.0
+        writer.cell(cell)
 
 
 def _batches(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nco_bench import __version__
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.names import stream_of
 from nco_bench.errors import ResultsError
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import (
@@ -85,6 +86,11 @@ class RunWriter:
             raise ResultsError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results."
             ) from error
+
+    @property
+    def adds(self) -> bool:
+        """Whether anything can be added: an archive stays as it is."""
+        return self._archive is None
 
     def describe(self, info: dict[str, Any]) -> None:
         """Replace the facts in ``run.json``."""
@@ -228,6 +234,19 @@ def _stamp(results: Path) -> str:
             return now.strftime(STAMP_FORMAT)
         now = latest + timedelta(microseconds=1)
     return now.strftime(STAMP_FORMAT)
+
+
+def is_called(results: Path, cell: Cell, dataset: Dataset) -> bool:
+    """Whether a stored cell answers to all the names of this one, so that tables that ask for any of them find it."""
+    # The name of a generated set means its instances, whatever was run.
+    generated = stream_of(cell.source) is not None
+
+    def answers(other: Cell) -> bool:
+        same = (other.config_sha256, other.seed, other.label) == (cell.config_sha256, cell.seed, cell.label)
+        named = generated or (other.source, other.dataset) == (cell.source, cell.dataset)
+        return same and named and other.is_of(dataset)
+
+    return any(answers(other) for run in find_runs(results) for other in run.cells())
 
 
 def done(
