@@ -22,13 +22,13 @@ from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.display import NO_GAPS, Display, Gaps, title_of
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
+from nco_bench.runs.ready import prepared, usable
 from nco_bench.runs.records import Cell, Record, record_keys, settings_of
 from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
 from nco_bench.runs.store import RunWriter, is_called
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
-from nco_bench.solvers.registry import create
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
@@ -84,37 +84,13 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     return outcome
 
 
-def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
-    """Return the cells that can run, each with its solver, and a line for each that cannot."""
-    ready, skipped = [], []
-    for plan in plans:
-        solver = create(plan.choice)
-        reason = unsupported(plan, solver)
-        if reason is None:
-            ready.append((plan, solver))
-        else:
-            skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
-    return ready, skipped
-
-
-def unsupported(plan: CellPlan, solver: Solver) -> str | None:
-    """Return why the solver cannot run on the dataset, or None."""
-    problems = plan.choice.info.problems
-    if problems and plan.dataset.problem not in problems:
-        return f"solves {' and '.join(problems)}, not {plan.dataset.problem}"
-    return solver.unsupported(plan.dataset)
-
-
 def _run_cell(
     request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display,
     when_ready: Callable[[], None],
 ) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
     held_before = resident_mb()
-    if isinstance(solver, Begins):
-        solver.launch(dataset)
-    else:
-        solver.prepare(dataset)
+    solver = prepared(plan, solver)
     try:
         cell = describe(request, plan, solver, index)
         done: dict[tuple[int, int], float | None] = {}

@@ -19,6 +19,7 @@ from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.isolation.foreign import ChildDiedError, ForeignProcess
 from nco_bench.isolation.transport import pack_instances
 from nco_bench.problems import Instance
+from nco_bench.solvers.external.guarded import MAKING
 from nco_bench.solvers.own_modules import State, state_of
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
 
@@ -130,7 +131,10 @@ class StrangerSolver:
         return self._process.call(method, *arguments, **how)
 
     def _ask(self, method: str, *arguments: Any, dataset: Dataset | None = None) -> Any:
-        """Call what is no solving: when the process dies of it, the user has to mend the solver."""
+        """Call what is no solving: when the process dies of it, the user has to mend the solver.
+
+        Only that it cannot be made or prepared is a failure of it alone, beside which others run.
+        """
         try:
             if dataset is None:
                 return self._call("ask", method, *arguments, seconds=patience(method))
@@ -140,7 +144,13 @@ class StrangerSolver:
                 self._dataset = dataset
             return self._call("ask_of_dataset", method, *arguments, seconds=patience(method))
         except SolverFailedError as error:
-            raise BadInputError(f"{self._where}: {method}(): {error}{_longer(error)}.") from None
+            step = method if self._made else "__init__"
+            told = f"{step}(): {error}{_longer(error)}."
+            if step not in MAKING:
+                raise BadInputError(f"{self._where}: {told}") from None
+            if not isinstance(error, ChildDiedError):
+                raise  # it says where
+            raise SolverFailedError(f"{os.path.basename(self._where)}: {told}") from None
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return why it cannot run on the dataset, or None."""
