@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,12 +70,14 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
+        self._new: list[Path] = []
         self._held = _held(results)
         self._archive = results if results.suffix == ".parquet" and results.is_file() else None
         if (
             self._archive is not None
         ):  # what stands in it is found; that something is missing shows when a cell starts
             return
+        self._new += [parent for parent in (results, *results.parents) if not parent.exists()]
         try:
             self.folder.mkdir(parents=True)
             for name in ("solutions.bin", "cells.jsonl", "records.jsonl"):
@@ -82,7 +85,7 @@ class RunWriter:
             self._write_info(info)
         except OSError as error:
             self._release()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._leave_nothing()
             raise ResultsError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results."
             ) from error
@@ -174,7 +177,14 @@ class RunWriter:
         finally:
             self._release()
             if not self._has_cells:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        """Remove the run's folder, and the folders above it that were made for it alone."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):  # another run is in it
+            for folder in self._new:
+                folder.rmdir()
 
     def _release(self) -> None:
         while self._files:

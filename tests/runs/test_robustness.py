@@ -18,7 +18,7 @@ import pytest
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError, NcoBenchError, ResultsError
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.executors import execute
@@ -174,6 +174,22 @@ def test_an_archive_that_holds_all_is_not_added_to(data: Path, tmp_path: Path) -
     pack(find_runs(tmp_path / "runs"), tmp_path / "all.parquet", {})
     asked = replace(request(solver, tmp_path / "copy.npz", tmp_path), results=tmp_path / "all.parquet")
     assert run(asked, QuietDisplay()).run_ids == []
+
+
+@pytest.mark.parametrize("weights", ["absent", "torn.safetensors"])
+def test_bad_weights_leave_no_folder_of_results(weights: str, tmp_path: Path) -> None:
+    """Nor one above it that would be made for it; what was there stays."""
+    torn = tmp_path / "torn.safetensors"
+    torn.write_bytes(b"torn")
+    name = str(torn) if weights.startswith("torn") else weights
+    asked = RunRequest((f"am:weights={name}",), ("tsp9:count=1",), tmp_path / "a" / "b", Places(tmp_path))
+    with pytest.raises(NcoBenchError):
+        run(asked, QuietDisplay())
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(NcoBenchError):
+        run(asked, QuietDisplay())
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:
