@@ -32,6 +32,8 @@ from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
+LATE = (1.01, 0.01)
+"""From where on an instance took longer than its time limit: factor and seconds, which the call itself may take."""
 FAILURES_TOLD = 20
 """Failures of a cell that are shown; all are in the records."""
 
@@ -122,10 +124,8 @@ def _run_cell(
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.memory_before_mb = held_before
         cell.notes = [*getattr(solver, "notes", lambda: [])()]
-        if request.time_limit is not None and plan.choice.info.clock == "processor":
-            cell.notes.append(
-                f"the time limit of {request.time_limit:g} s counts processor time, not wall time"
-            )
+        if request.time_limit is not None:
+            cell.notes += _notes_on_limit(plan, request.time_limit, worker.seconds)
         if request.beside > 1:
             shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
             cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
@@ -134,6 +134,18 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _notes_on_limit(plan: CellPlan, limit: float, seconds: Sequence[float]) -> list[str]:
+    """Say what the limit counts; and who was given a grace before it was killed, how often that was used."""
+    notes = []
+    if plan.choice.info.clock == "processor":
+        notes.append(f"the time limit of {limit:g} s counts processor time, not wall time")
+    late = [one for one in seconds if one > limit * LATE[0] + LATE[1]]
+    if late and plan.choice.info.kind == "external":
+        some = f"{len(late)} of {len(seconds)} instances"
+        notes.append(f"{some} took longer than the time limit of {limit:g} s, up to {max(late):.3g} s")
+    return notes
 
 
 def _keep_names(request: RunRequest, cell: Cell, dataset: Dataset, writer: RunWriter) -> None:
@@ -192,7 +204,7 @@ class _CellWorker:
         self._writer, self._display, self._peak = writer, display, peak
         self._problem = problem_module(plan.dataset.problem)
         self._better: dict[int, Reference] = {}
-        self._seconds = list[float]()
+        self.seconds = list[float]()
         self.gaps = NO_GAPS
         self.elapsed, self.failed = 0.0, 0
 
@@ -262,7 +274,7 @@ class _CellWorker:
         if record.status != "ok":
             self._note_failure(record)
             return
-        self._seconds.append(record.seconds)
+        self.seconds.append(record.seconds)
         gap = _gap(self._cell, record.cost, record.reference)
         if gap is not None:
             self.gaps = Gaps(self.gaps.total + gap, self.gaps.number + 1)
@@ -286,7 +298,7 @@ class _CellWorker:
             self._display.message(f"{self._cell.label}: further failures are in the records only")
 
     def median_seconds(self) -> float | None:
-        return statistics.median(self._seconds) if self._seconds else None
+        return statistics.median(self.seconds) if self.seconds else None
 
     def finish(self) -> None:
         """Say which references were beaten, and store them where that was asked for."""

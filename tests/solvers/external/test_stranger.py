@@ -95,6 +95,17 @@ def test_a_hang_ends_with_the_time_limit() -> None:
     assert "killed after" in found[1].message
 
 
+def test_who_takes_longer_than_the_limit_is_named_in_a_note() -> None:
+    """What comes before the kill counts, but not in silence."""
+    found = outcome("time.sleep(0.5)", "--time-limit", "0.3")
+    assert [one.status for one in found] == ["ok"] * 3
+    (one,) = find_runs(Path("runs"))
+    (note,) = one.cells()[0].notes
+    assert "of 3 instances took longer than the time limit of 0.3 s, up to " in note
+    outcome("return None", "--time-limit", "30", "--fresh")
+    assert find_runs(Path("runs"))[-1].cells()[0].notes == []
+
+
 def test_the_clock_is_ours() -> None:
     found = outcome("time.perf_counter = lambda: -1000.0; time.sleep(0.2)")
     assert [one.status for one in found] == ["ok"] * 3
