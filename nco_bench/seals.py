@@ -36,15 +36,17 @@ def seal_body(body: bytes) -> bytes:
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
-def unseal_line(line: bytes) -> bytes:
-    """Return a line without its checksum; one that has none is returned as it is.
+def unseal_line(line: bytes, *, sealed: bool = False) -> bytes:
+    """Return a line without its checksum; one that has none is returned as it is, unless it must be `sealed`.
 
     Raises
     ------
     BrokenSealError
-        When the line does not have the checksum that it carries.
+        When the line does not have the checksum that it carries, or must have.
     """
     if line[-_LINE_END:-_DIGITS] != LINE_MARK:
+        if sealed:
+            raise BrokenSealError("its checksum is gone")
         return line
     body = line[:-_LINE_END]
     if b'%08x"}\n' % zlib.crc32(body) != line[-_DIGITS:]:
@@ -52,15 +54,14 @@ def unseal_line(line: bytes) -> bytes:
     return body + b"}\n"
 
 
-def first_broken(lines: Sequence[bytes]) -> int | None:
+def first_broken(lines: Sequence[bytes], *, sealed: bool = False) -> int | None:
     """Return the index of the first line, without its newline, that does not have its checksum; None where all are sound.
 
-    A file is written by one version: where the first or the last line has a checksum, so must all between.
+    A file is written by one version: where the first or the last line has a checksum, or all must be `sealed`, so must all
+    between.
     """
-    if not lines or LINE_MARK not in (
-        lines[0][-_BARE_END:-_BARE_DIGITS],
-        lines[-1][-_BARE_END:-_BARE_DIGITS],
-    ):
+    ends = (lines[0][-_BARE_END:-_BARE_DIGITS], lines[-1][-_BARE_END:-_BARE_DIGITS]) if lines else ()
+    if not lines or not (sealed or LINE_MARK in ends):
         return None
     crc32 = zlib.crc32
     for number, line in enumerate(lines):
@@ -107,6 +108,11 @@ def unseal_document(raw: bytes) -> Any:
         values.pop("sealed", None)
         values.pop("seal", None)
     return values
+
+
+def is_sealed_document(raw: bytes) -> bool:
+    """Whether a document carries a seal."""
+    return _DOCUMENT_END.search(raw) is not None
 
 
 def seal_of(*values: object) -> str:

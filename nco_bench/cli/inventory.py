@@ -91,9 +91,10 @@ def _distributions(places: Places) -> Objects:
 
 
 def _decodings(places: Places) -> Objects:
-    from nco_bench.solvers.decoding.spec import DECODINGS
+    from nco_bench.solvers.decoding.spec import DECODINGS, X8
 
-    return [{"name": name, "description": text} for name, text in DECODINGS.items()]
+    x8 = {"name": "x8", "description": f"{X8}; also greedy+x8, and as NAME+x8 with any other"}
+    return [*({"name": name, "description": text} for name, text in DECODINGS.items()), x8]
 
 
 def _models(places: Places) -> Objects:

@@ -62,11 +62,14 @@ def report(
     from nco_bench.reports.render.terminal import show
     from nco_bench.reports.render.writing import render
     from nco_bench.reports.tables.table import build_table
+    from nco_bench.runs.finding import incomplete
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:
         chosen = form_of(out)
     aliases = parse_aliases(alias)
+    for text in (one for folder in results for one in incomplete(folder).values()):
+        say(f"warning: left out {text}.")
     frame = stored.frame(
         data=data or (), solver=solver or (), results=results, instances=instances, alias=aliases
     )

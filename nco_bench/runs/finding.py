@@ -66,6 +66,27 @@ def find_runs(
     return [found[name] for name in sorted(found)]
 
 
+def incomplete(results: Path) -> dict[str, str]:
+    """Return what is wrong with the folders of runs that have lost a file without which nothing is read of them.
+
+    They are no error to whoever looks for runs: on a disk of the network, another machine's files may appear one by one.
+    """
+    found = {}
+    for name in _names(results):
+        folder = results / name
+        try:
+            if (folder / "run.json").exists():
+                gone = "" if (folder / "records.jsonl").exists() else "records.jsonl"
+            else:  # which is written before any line
+                lines = [folder / file for file in ("cells.jsonl", "records.jsonl")]
+                gone = "run.json" if any(path.stat().st_size for path in lines if path.exists()) else ""
+        except OSError:  # nothing that can be looked into, or it goes away just now
+            continue
+        if gone:
+            found[name] = f"{folder}: its {gone} is gone; bring it back, or move the folder away"
+    return found
+
+
 def _names(results: Path) -> list[str]:
     """Return the names in a folder, in order; none where it cannot be looked into."""
     try:

@@ -11,9 +11,9 @@ from statistics import fmean
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.runs.finding import find_runs
+from nco_bench.runs.ready import usable
 from nco_bench.runs.records import Cell
 from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells, worker_devices
-from nco_bench.runs.runner import usable
 from nco_bench.runs.solving import time_alone
 from nco_bench.runs.store import DONE
 from nco_bench.runs.store import done as stored_before

@@ -135,7 +135,8 @@ class Cell:
     latency_seconds
         Median wall time of one instance alone (batch size 1) after warm-up, None where not measured.
     seconds_total
-        Wall time of all timed solve calls of this cell in this run.
+        Wall time of all timed solve calls of this cell in this run; 0 where all its records were stored before under other
+        names, and the cell only adds its own.
     peak_memory_mb, memory_before_mb, peak_device_memory_mb
         Peak memory of the process and its children while solving, what the process held before the solver was prepared
         (None in records of version 0.1), and the peak of the device.

@@ -196,7 +196,7 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
 
 
 def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
-    from nco_bench.solvers.decoding.spec import parse_decoding
+    from nco_bench.solvers.decoding.spec import parse_decoding, spelt
 
     defaults = SolverOptions(
         weights=request.weights,
@@ -217,7 +217,9 @@ def _choices(request: RunRequest, text: str) -> list[SolverChoice]:
         scale = resolved(options.logit_scale, glimpse=choice.info.glimpse, model=choice.info.name)
         options = replace(options, logit_scale=scale)
     named = (options.decoding,) if options.decoding else request.decodings or (choice.info.decodings[0],)
-    return [replace(choice, options=replace(options, decoding=d)) for d in named]
+    # A stranger's solver may tell the two apart: its card then names them.
+    named = tuple(d if d in choice.info.decodings else spelt(d) for d in named)
+    return [replace(choice, options=replace(options, decoding=d)) for d in dict.fromkeys(named)]
 
 
 def _device_for(choice: SolverChoice, device: str) -> str:

@@ -22,16 +22,18 @@ from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.display import NO_GAPS, Display, Gaps, title_of
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
+from nco_bench.runs.ready import prepared, usable
 from nco_bench.runs.records import Cell, Record, record_keys, settings_of
 from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
-from nco_bench.runs.store import RunWriter
+from nco_bench.runs.store import RunWriter, is_called
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
-from nco_bench.solvers.registry import create
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
+LATE = (1.01, 0.01)
+"""From where on an instance took longer than its time limit: factor and seconds, which the call itself may take."""
 FAILURES_TOLD = 20
 """Failures of a cell that are shown; all are in the records."""
 
@@ -84,37 +86,13 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     return outcome
 
 
-def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
-    """Return the cells that can run, each with its solver, and a line for each that cannot."""
-    ready, skipped = [], []
-    for plan in plans:
-        solver = create(plan.choice)
-        reason = unsupported(plan, solver)
-        if reason is None:
-            ready.append((plan, solver))
-        else:
-            skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
-    return ready, skipped
-
-
-def unsupported(plan: CellPlan, solver: Solver) -> str | None:
-    """Return why the solver cannot run on the dataset, or None."""
-    problems = plan.choice.info.problems
-    if problems and plan.dataset.problem not in problems:
-        return f"solves {' and '.join(problems)}, not {plan.dataset.problem}"
-    return solver.unsupported(plan.dataset)
-
-
 def _run_cell(
     request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display,
     when_ready: Callable[[], None],
 ) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
     held_before = resident_mb()
-    if isinstance(solver, Begins):
-        solver.launch(dataset)
-    else:
-        solver.prepare(dataset)
+    solver = prepared(plan, solver)
     try:
         cell = describe(request, plan, solver, index)
         done: dict[tuple[int, int], float | None] = {}
@@ -130,6 +108,7 @@ def _run_cell(
         if left and budget:
             display.message(f"{title_of(cell)}: {budget}")
         if not pending:
+            _keep_names(request, cell, dataset, writer)
             return cell, 0
         when_ready()
         if isinstance(solver, Begins):
@@ -145,10 +124,8 @@ def _run_cell(
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.memory_before_mb = held_before
         cell.notes = [*getattr(solver, "notes", lambda: [])()]
-        if request.time_limit is not None and plan.choice.info.clock == "processor":
-            cell.notes.append(
-                f"the time limit of {request.time_limit:g} s counts processor time, not wall time"
-            )
+        if request.time_limit is not None:
+            cell.notes += _notes_on_limit(plan, request.time_limit, worker.seconds)
         if request.beside > 1:
             shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
             cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
@@ -157,6 +134,26 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _notes_on_limit(plan: CellPlan, limit: float, seconds: Sequence[float]) -> list[str]:
+    """Say what the limit counts; and who was given a grace before it was killed, how often that was used."""
+    notes = []
+    if plan.choice.info.clock == "processor":
+        notes.append(f"the time limit of {limit:g} s counts processor time, not wall time")
+    late = [one for one in seconds if one > limit * LATE[0] + LATE[1]]
+    if late and plan.choice.info.kind == "external":
+        some = f"{len(late)} of {len(seconds)} instances"
+        notes.append(f"{some} took longer than the time limit of {limit:g} s, up to {max(late):.3g} s")
+    return notes
+
+
+def _keep_names(request: RunRequest, cell: Cell, dataset: Dataset, writer: RunWriter) -> None:
+    """Store a cell without records of its own, if no other says that what is stored answers to its names, too."""
+    first = cell.asked is None or cell.asked[0] == dataset.first_index  # of all shards one says it
+    if writer.adds and first and not is_called(request.results, cell, dataset):
+        cell.seconds_total = 0.0
+        writer.cell(cell)
 
 
 def _batches(
@@ -207,7 +204,7 @@ class _CellWorker:
         self._writer, self._display, self._peak = writer, display, peak
         self._problem = problem_module(plan.dataset.problem)
         self._better: dict[int, Reference] = {}
-        self._seconds = list[float]()
+        self.seconds = list[float]()
         self.gaps = NO_GAPS
         self.elapsed, self.failed = 0.0, 0
 
@@ -277,7 +274,7 @@ class _CellWorker:
         if record.status != "ok":
             self._note_failure(record)
             return
-        self._seconds.append(record.seconds)
+        self.seconds.append(record.seconds)
         gap = _gap(self._cell, record.cost, record.reference)
         if gap is not None:
             self.gaps = Gaps(self.gaps.total + gap, self.gaps.number + 1)
@@ -301,7 +298,7 @@ class _CellWorker:
             self._display.message(f"{self._cell.label}: further failures are in the records only")
 
     def median_seconds(self) -> float | None:
-        return statistics.median(self._seconds) if self._seconds else None
+        return statistics.median(self.seconds) if self.seconds else None
 
     def finish(self) -> None:
         """Say which references were beaten, and store them where that was asked for."""

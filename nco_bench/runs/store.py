@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from nco_bench import __version__
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.names import stream_of
 from nco_bench.errors import ResultsError
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import (
@@ -68,12 +70,14 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
+        self._new: list[Path] = []
         self._held = _held(results)
         self._archive = results if results.suffix == ".parquet" and results.is_file() else None
         if (
             self._archive is not None
         ):  # what stands in it is found; that something is missing shows when a cell starts
             return
+        self._new += [parent for parent in (results, *results.parents) if not parent.exists()]
         try:
             self.folder.mkdir(parents=True)
             for name in ("solutions.bin", "cells.jsonl", "records.jsonl"):
@@ -81,10 +85,15 @@ class RunWriter:
             self._write_info(info)
         except OSError as error:
             self._release()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._leave_nothing()
             raise ResultsError(
                 f"{results}: cannot be written ({error.strerror}); choose another folder with --results."
             ) from error
+
+    @property
+    def adds(self) -> bool:
+        """Whether anything can be added: an archive stays as it is."""
+        return self._archive is None
 
     def describe(self, info: dict[str, Any]) -> None:
         """Replace the facts in ``run.json``."""
@@ -168,7 +177,14 @@ class RunWriter:
         finally:
             self._release()
             if not self._has_cells:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        """Remove the run's folder, and the folders above it that were made for it alone."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):  # another run is in it
+            for folder in self._new:
+                folder.rmdir()
 
     def _release(self) -> None:
         while self._files:
@@ -228,6 +244,19 @@ def _stamp(results: Path) -> str:
             return now.strftime(STAMP_FORMAT)
         now = latest + timedelta(microseconds=1)
     return now.strftime(STAMP_FORMAT)
+
+
+def is_called(results: Path, cell: Cell, dataset: Dataset) -> bool:
+    """Whether a stored cell answers to all the names of this one, so that tables that ask for any of them find it."""
+    # The name of a generated set means its instances, whatever was run.
+    generated = stream_of(cell.source) is not None
+
+    def answers(other: Cell) -> bool:
+        same = (other.config_sha256, other.seed, other.label) == (cell.config_sha256, cell.seed, cell.label)
+        named = generated or (other.source, other.dataset) == (cell.source, cell.dataset)
+        return same and named and other.is_of(dataset)
+
+    return any(answers(other) for run in find_runs(results) for other in run.cells())
 
 
 def done(

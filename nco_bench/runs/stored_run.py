@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
 from nco_bench.runs.records import READABLE, Cell, Record
-from nco_bench.seals import BrokenSealError, unseal_document, unseal_line
+from nco_bench.seals import BrokenSealError, is_sealed_document, unseal_document, unseal_line
 
 
 class Run:
@@ -27,6 +27,8 @@ class Run:
 
     archived = False
     """Whether it stands in an archive."""
+    sealed = False
+    """Whether its lines must have checksums: the version that wrote them sealed ``run.json``, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,11 +46,12 @@ class Run:
         return self.folder.name
 
     def _document(self) -> dict[str, Any]:
-        return _read_json(self.folder / "run.json")
+        document, self.sealed = _read_json(self.folder / "run.json")
+        return document
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file."""
-        return read_lines(self.folder / name)
+        return read_lines(self.folder / name, sealed=self.sealed)
 
     def size(self) -> int:
         """Return the bytes that the run takes on the disk."""
@@ -149,20 +152,25 @@ class Run:
         return np.frombuffer(raw, dtype="<i4")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> tuple[dict[str, Any], bool]:
+    """Return what a document says, and whether it is sealed."""
     try:
-        document = unseal_document(path.read_bytes())
+        raw = path.read_bytes()
+        document = unseal_document(raw)
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: damaged ({error}); move the run's folder away.") from error
     if not isinstance(document, dict):
         raise ResultsError(f"{path}: damaged (not an object); move the run's folder away.")
-    return document
+    return document, is_sealed_document(raw)
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors."""
+def read_lines(path: Path, *, sealed: bool) -> Iterator[dict[str, Any]]:
+    """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors.
+
+    So is a line without a checksum where all are `sealed`.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -174,7 +182,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield orjson.loads(unseal_line(line))
+                yield orjson.loads(unseal_line(line, sealed=sealed))
             except (orjson.JSONDecodeError, BrokenSealError) as error:
                 raise ResultsError(
                     f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."

@@ -12,7 +12,7 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
-from nco_bench.runs.finding import find_runs
+from nco_bench.runs.finding import find_runs, incomplete
 from nco_bench.runs.judge import counts_of
 from nco_bench.runs.records import Cell, Record, key_of, solution_bytes, solution_sha256
 from nco_bench.runs.stored_run import Run
@@ -64,6 +64,8 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
     runs = find_runs(
         results, lambda path, error: unread.update({path.name: Finding(path.name, "the whole", str(error))})
     )
+    unread |= {name: Finding(name, "the whole", f"{text}.") for name, text in incomplete(results).items()}
+    runs = [run for run in runs if run.run_id not in unread]
     if names:
         known = {run.run_id: run for run in runs}
         for name in names:

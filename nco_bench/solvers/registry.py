@@ -37,11 +37,8 @@ _registered: dict[str, Card] = {}
 _of_file: dict[str, dict[str, Card]] = {}
 """Module name of a user file to the solvers that it registers."""
 
-_files: dict[str, str] = {}
-"""Module name of a user file that was imported here to its path."""
-
-_described: dict[str, dict[str, Card]] = {}
-"""Solvers of user files that were imported elsewhere, by path, time and size of the file."""
+_files: dict[str, list[str]] = {}
+"""Module name of a user file that was imported here to what its version is the hash of: its path, then its own modules'."""
 
 
 def register(
@@ -187,7 +184,8 @@ def create(choice: SolverChoice, *, alone: bool = False) -> Solver:
 
     if not options.in_process and _can_move(info):
         return StrangerSolver(info, options)
-    where = _files.get(info.target.partition(":")[0], info.target.partition(":")[0])
+    module = info.target.partition(":")[0]
+    where = _files[module][0] if module in _files else module
     return Guarded(lambda: _import_class(info)(options), where, alone=alone)
 
 
@@ -211,9 +209,10 @@ def _import_class(info: Card) -> type:
 
 
 def load_file(path: Path, name: str | None = None, *, in_process: bool = False) -> Card:
-    """Read a user's file and return the solver that it registers; its version holds the file's hash.
+    """Read a user's file and return the solver that it registers; its version holds the hash of what it is made of.
 
-    The file is imported in a process of its own, or in this one where it was asked for.
+    That is the file and the modules that it imports from below its own folder. It is imported in a process of its own, or
+    in this one where that was asked for.
 
     Raises
     ------
@@ -228,10 +227,7 @@ def load_file(path: Path, name: str | None = None, *, in_process: bool = False) 
     else:
         from nco_bench.solvers.external.stranger import described
 
-        known = f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}"
-        if known not in _described:
-            _described[known] = {card.name: card for card in described(path)}
-        mine = _described[known]
+        mine = {card.name: card for card in described(path)}
     _registered.update(mine)
     if not mine:
         raise BadInputError(
@@ -252,19 +248,27 @@ def import_file(path: Path) -> dict[str, Card]:
     BadInputError
         If it fails to import.
     """
+    from nco_bench.solvers.own_modules import digest_of, own_modules
+
     module = _module_name(path)
     if module not in _of_file:
-        known = dict(_registered)
+        known, loaded = dict(_registered), frozenset(sys.modules)
         _execute(path)
-        # The file's hash is part of the version: an edited solver must not be answered with the records of the old one.
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+        # The hash is part of the version: an edited solver must not be answered with the records of the old one.
+        modules = own_modules(path, loaded)
+        digest = digest_of(path, modules)
         _of_file[module] = {
             n: replace(info, version=f"{info.version}-{digest}")
             for n, info in _registered.items()
             if known.get(n) is not info
         }
-        _files[module] = str(path)
+        _files[module] = [str(path), *map(str, modules)]
     return _of_file[module]
+
+
+def made_of(path: Path) -> list[str]:
+    """Return the files that the version of an imported file's solvers is the hash of."""
+    return _files[_module_name(path)]
 
 
 def _module_name(path: Path) -> str:

@@ -26,7 +26,7 @@ from nco_bench.runs.records import solution_bytes, solution_sha256
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.stored_run import Run
 from nco_bench.runs.verify import verify
-from nco_bench.seals import unseal_line
+from nco_bench.seals import seal_line, unseal_line
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +50,12 @@ def write(results: Path, *, dirty: bool = False, traced: bool = True) -> str:
         if traced:
             writer.trace(records[0].key, ((0.1, 9.0), (0.2, 8.1)))
         return writer.run_id
+
+
+def change_lines(path: Path, old: bytes, new: bytes) -> None:
+    """Put something else where a file first says something, and let its lines have their checksums."""
+    lines = b"".join(map(unseal_line, path.read_bytes().splitlines(keepends=True))).replace(old, new, 1)
+    path.write_bytes(b"".join(map(seal_line, lines.splitlines(keepends=True))))
 
 
 def told(run: Run) -> tuple[object, ...]:
@@ -180,8 +186,7 @@ def test_verify_scores_what_an_archive_holds_again(tmp_path: Path) -> None:
     assert verify(tmp_path / "good.parquet", (), places).findings == ()
     path = next(results.glob("*/records.jsonl"))
     cost = next(find_runs(results)[0].records()).cost
-    plain = b"".join(map(unseal_line, path.read_bytes().splitlines(keepends=True)))
-    path.write_bytes(plain.replace(f'"cost":{cost}'.encode(), b'"cost":1.5', 1))
+    change_lines(path, f'"cost":{cost}'.encode(), b'"cost":1.5')
     pack(find_runs(results), tmp_path / "bad.parquet", CLEAN)
     (finding,) = verify(tmp_path / "bad.parquet", (), places).findings
     assert "the record says cost 1.5" in finding.problem
@@ -225,8 +230,7 @@ def test_archives_are_merged_like_folders(packed: Path) -> None:
     assert len(merge([packed], into).added) == 2
     assert [told(run) for run in find_runs(into)] == [told(run) for run in find_runs(results)]
     other = find_runs(into)[0].folder / "cells.jsonl"
-    plain = b"".join(map(unseal_line, other.read_bytes().splitlines(keepends=True)))
-    other.write_bytes(plain.replace(b'"tsp100"', b'"tsp200"'))
+    change_lines(other, b'"tsp100"', b'"tsp200"')
     with pytest.raises(ResultsError, match="say different things"):
         merge([packed], into)
 

@@ -16,7 +16,7 @@ from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
-from nco_bench.seals import unseal_line
+from nco_bench.seals import seal_line, unseal_line
 
 CLASSES, NUMBERS = "knapsack:length-ood:n=16:count=40", "floyd-warshall:count=30"
 
@@ -70,7 +70,7 @@ def test_an_untouched_run_verifies_and_changed_counts_are_named(runs: Path, tmp_
         (copy / file.name).write_bytes(file.read_bytes())
     lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[0]["counts"]["tp"] += 1
-    (copy / path.name).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (copy / path.name).write_bytes(b"".join(seal_line(orjson.dumps(line) + b"\n") for line in lines))
     [finding] = verify(tmp_path / "runs", (), Places(runs)).findings
     assert re.search(r"the record counts tp \d+, the stored solution has \d+", str(finding))
 

@@ -45,3 +45,15 @@ def test_a_record_has_the_key_that_it_has_always_had(
     run(request, QuietDisplay())
     keys = [record.key for one in find_runs(tmp_path) for record in one.records()]
     assert sorted(keys) == STORED[solver, data, decoding]
+
+
+def test_two_spellings_of_a_decoding_are_one_record(tmp_path: Path) -> None:
+    for solver, decodings in (
+        ("am:weights=random", ("x8", "greedy+x8")),
+        ("am:weights=random:decoding=greedy+x8", ()),
+    ):
+        request = RunRequest((solver,), ("tsp9:count=1",), tmp_path, Places(tmp_path), decodings=decodings)
+        run(request, QuietDisplay())
+    (one,) = find_runs(tmp_path)
+    assert [cell.decoding for cell in one.cells()] == ["x8"]
+    assert one.count() == 1

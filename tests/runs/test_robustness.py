@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +18,19 @@ import pytest
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError, NcoBenchError, ResultsError
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.executors import execute
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.generating import GenerateRequest
 from nco_bench.runs.label_shards import generate_shards
+from nco_bench.runs.packing import pack
 from nco_bench.runs.records import record_key, record_keys
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter, done
+from nco_bench.runs.verify import verify
 
 SOLVER = """
 import time
@@ -55,7 +59,7 @@ def data(tmp_path: Path) -> Path:
     return save_dataset(generate("tsp", 8, 30, "uniform", 7), tmp_path / "set.npz")
 
 
-def request(solver: Path, data: Path, folder: Path, **changes: object) -> RunRequest:
+def request(solver: Path | str, data: Path, folder: Path, **changes: object) -> RunRequest:
     return RunRequest((str(solver),), (str(data),), folder / "runs", Places(folder), **changes)  # type: ignore[arg-type]
 
 
@@ -125,6 +129,67 @@ def test_where_all_is_stored_no_run_is_made_or_told(data: Path, tmp_path: Path) 
     second = run(request(solver, data, tmp_path), QuietDisplay())
     assert first.run_ids == [path.name for path in (tmp_path / "runs").iterdir()]
     assert second.run_ids == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_another_name_of_what_is_stored_is_kept_once(jobs: int, data: Path, tmp_path: Path) -> None:
+    """Tables find it under both; who solved, where and how long stay those of the records."""
+    for ending in (".npz", ".json"):
+        shutil.copy(data.with_suffix(ending), tmp_path / f"copy{ending}")
+    solver = solver_file(tmp_path, "plain")
+    first = run(request(solver, data, tmp_path), QuietDisplay())
+    before = load_frame(tmp_path / "runs").groups
+    for _ in range(2):
+        again = execute(request(solver, tmp_path / "copy.npz", tmp_path, jobs=jobs), QuietDisplay())
+    assert again.run_ids == []
+    runs = find_runs(tmp_path / "runs")
+    assert [one.count() for one in runs] == [30, 0]
+    assert verify(tmp_path / "runs", (), Places(tmp_path)).findings == ()
+    frame = load_frame(tmp_path / "runs")
+    assert [(g.cell, g.runs, g.environments) for g in frame.groups] == [
+        (g.cell, g.runs, g.environments) for g in before
+    ]
+    assert before[0].runs == tuple(first.run_ids)
+    for name in (data, tmp_path / "copy.npz"):
+        assert len(frame.select(datasets=[str(name)]).records) == 30
+
+
+def test_another_label_of_what_is_stored_is_kept(data: Path, tmp_path: Path) -> None:
+    solver = solver_file(tmp_path, "plain")
+    run(request(solver, data, tmp_path, params={"a": "1"}), QuietDisplay())
+    run(request(f"{solver}:a=1", data, tmp_path), QuietDisplay())
+    frame = load_frame(tmp_path / "runs")
+    for label in ("plain", "plain:a=1"):
+        assert len(frame.select(solvers=[label]).records) == 30
+    (group,) = frame.groups
+    assert group.cell.label == "plain"
+
+
+def test_an_archive_that_holds_all_is_not_added_to(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for ending in (".npz", ".json"):
+        shutil.copy(data.with_suffix(ending), tmp_path / f"copy{ending}")
+    solver = solver_file(tmp_path, "plain")
+    run(request(solver, data, tmp_path), QuietDisplay())
+    pack(find_runs(tmp_path / "runs"), tmp_path / "all.parquet", {})
+    asked = replace(request(solver, tmp_path / "copy.npz", tmp_path), results=tmp_path / "all.parquet")
+    assert run(asked, QuietDisplay()).run_ids == []
+
+
+@pytest.mark.parametrize("weights", ["absent", "torn.safetensors"])
+def test_bad_weights_leave_no_folder_of_results(weights: str, tmp_path: Path) -> None:
+    """Nor one above it that would be made for it; what was there stays."""
+    torn = tmp_path / "torn.safetensors"
+    torn.write_bytes(b"torn")
+    name = str(torn) if weights.startswith("torn") else weights
+    asked = RunRequest((f"am:weights={name}",), ("tsp9:count=1",), tmp_path / "a" / "b", Places(tmp_path))
+    with pytest.raises(NcoBenchError):
+        run(asked, QuietDisplay())
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(NcoBenchError):
+        run(asked, QuietDisplay())
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:

@@ -8,15 +8,17 @@ import numpy as np
 import orjson
 import pytest
 
+from nco_bench.cli.app import run as command
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
+from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.verify import verify
-from nco_bench.seals import unseal_line
+from nco_bench.seals import seal_line, unseal_document, unseal_line
 
 SOLVER = """
 import numpy as np
@@ -71,7 +73,7 @@ def test_a_changed_cost_is_named(stored: Path) -> None:
     path = only(stored, "*/records.jsonl")
     lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[3]["cost"] *= 0.99
-    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    path.write_bytes(b"".join(seal_line(orjson.dumps(line) + b"\n") for line in lines))
     (finding,) = findings(stored)
     assert "instance 3" in finding
     assert "the stored solution costs" in finding
@@ -93,8 +95,47 @@ def test_a_moved_record_is_named(stored: Path) -> None:
     path = only(stored, "*/records.jsonl")
     lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
     lines[0]["instance"] = 2
-    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    path.write_bytes(b"".join(seal_line(orjson.dumps(line) + b"\n") for line in lines))
     assert any("does not follow from its configuration" in finding for finding in findings(stored))
+
+
+def test_a_line_without_its_checksum_is_named(stored: Path) -> None:
+    """Whichever it is, and if all are: only a run whose facts have no seal either was written without."""
+    path = only(stored, "*/records.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    bare = [unseal_line(line) for line in lines]
+    for changed in ([*lines[:2], bare[2], *lines[3:]], [bare[0], *lines[1:]], [*lines[:4], bare[4]], bare):
+        path.write_bytes(b"".join(changed))
+        (finding,) = findings(stored)
+        assert "damaged record (its checksum is gone)" in finding
+        with pytest.raises(ResultsError, match="damaged record"):
+            load_frame(stored / "runs")
+    facts = only(stored, "*/run.json")
+    facts.write_bytes(orjson.dumps(unseal_document(facts.read_bytes())))
+    assert findings(stored) == []
+
+
+@pytest.mark.parametrize("name", ["run.json", "records.jsonl"])
+def test_a_run_whose_file_is_gone_is_named(name: str, stored: Path, capsys: pytest.CaptureFixture) -> None:
+    """Reports say that they leave it out."""
+    request = RunRequest(("nearest-neighbor",), (str(stored / "set.npz"),), stored / "runs", Places(stored))
+    path = only(stored, f"*/{name}")
+    run(request, QuietDisplay())
+    path.unlink()
+    (finding,) = findings(stored)
+    assert f"its {name} is gone" in finding
+    assert finding.startswith(path.parent.name)
+    assert command(["report", "--results", str(stored / "runs")]) == 0
+    assert f"warning: left out {path.parent}: its {name} is gone" in capsys.readouterr().err
+
+
+def test_a_folder_that_never_was_a_run_is_none(stored: Path) -> None:
+    """One of somebody's own, and one whose process was killed before it had written anything."""
+    (stored / "runs" / "notes").mkdir()
+    (stored / "runs" / "notes" / "list.txt").write_text("x")
+    (stored / "runs" / "killed").mkdir()
+    (stored / "runs" / "killed" / "records.jsonl").touch()
+    assert findings(stored) == []
 
 
 def test_an_unknown_run_is_refused(stored: Path) -> None:

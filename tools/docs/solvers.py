@@ -17,7 +17,6 @@ EXAMPLE = {
     "tsp": "tsp100:count=16", "cvrp": "cvrp100:count=16", "bpp3d": "bpp3d20:120x100:count=4",
     "algorithmic": "knapsack:length-ood", "algorithmic-regression": "fractional-knapsack", "lra": "lra-listops",
 }  # fmt: skip
-OTHER_DECODINGS = {"x8": "greedy in the eight symmetries of the square, best one (POMO)"}
 DATA_OF = {"supervised": " --data LABELS", "tasks": " --data knapsack", "lra": " --data lra-listops"}
 """What training needs, by the first way to learn of a card."""
 
@@ -164,12 +163,12 @@ def _first(known: Card, own: list[WeightsFile]) -> str:
 
 
 def _decodings(known: Card) -> dict[str, str]:
-    from nco_bench.solvers.decoding.spec import DECODINGS
+    from nco_bench.solvers.decoding.spec import DECODINGS, X8
 
     said = {}
     for place, name in enumerate(known.decodings):
         kind = DECODINGS.get(name.partition(":")[0])
-        meaning = kind.meaning if kind else OTHER_DECODINGS.get(name, "")
+        meaning = kind.meaning if kind else X8 if name == "x8" else ""
         said[f"`{name}`"] = plain(meaning) + (" (the default)" if place == 0 else "") or "see the paper"
     return said
 

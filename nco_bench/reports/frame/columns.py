@@ -71,6 +71,8 @@ class Piece:
         Index of the run.
     groups
         The run's cells, as groups.
+    sealed
+        Whether every line must have its checksum.
     """
 
     path: Path
@@ -78,6 +80,7 @@ class Piece:
     stop: int
     run: int
     groups: Mapping[int, int]
+    sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def read_columns(files: Sequence[tuple[Path | Run, Mapping[int, int]]]) -> Colum
     Parameters
     ----------
     files
-        For each run its ``records.jsonl``, which may be absent, or itself if it is archived, and its cells as groups.
+        For each run itself, or a ``records.jsonl``, which may be absent; and its cells as groups.
 
     Raises
     ------
@@ -124,8 +127,10 @@ def read_columns(files: Sequence[tuple[Path | Run, Mapping[int, int]]]) -> Colum
     for run, (rows, groups) in enumerate(files):
         if isinstance(rows, Path):
             pieces += _pieces(rows, run, groups)
-        else:
+        elif rows.archived:
             pieces.append(Archived(rows, run, groups))
+        else:
+            pieces += _pieces(rows.folder / "records.jsonl", run, groups, sealed=rows.sealed)
     with _without_gc():
         return _joined(_told(_blocks(pieces), len(pieces)))
 
@@ -150,7 +155,7 @@ def _told(blocks: Iterable[Block], pieces: int) -> Iterator[Block]:
             level.reach(count)
 
 
-def _pieces(path: Path, run: int, groups: Mapping[int, int]) -> list[Piece]:
+def _pieces(path: Path, run: int, groups: Mapping[int, int], *, sealed: bool = False) -> list[Piece]:
     """Cut a file after whole lines."""
     try:
         with path.open("rb") as file:
@@ -165,7 +170,7 @@ def _pieces(path: Path, run: int, groups: Mapping[int, int]) -> list[Piece]:
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read ({error.strerror}).") from error
     return [
-        Piece(path, start, stop, run, groups)
+        Piece(path, start, stop, run, groups, sealed)
         for start, stop in zip(cuts, [*cuts[1:], size], strict=True)
         if start < stop
     ]
@@ -232,7 +237,7 @@ def decode(piece: Piece) -> Block | None:
     except OSError as error:
         raise ResultsError(f"{piece.path}: cannot be read ({error.strerror}).") from error
     lines = data.split(b"\n")
-    broken = first_broken(lines[:-1])
+    broken = first_broken(lines[:-1], sealed=piece.sealed)
     if broken is not None:
         raise _damaged("it does not have its checksum", piece, broken)
     try:

@@ -34,6 +34,8 @@ class Group:
         The facts, of the latest run; the dataset's name and hash are those of the longest set that the records are of.
     whole
         The sets that the records are of.
+    labels
+        What the solver was called, with its options, in each of the runs.
     sources
         What the set was called when it was asked for, to its name.
     runs
@@ -52,6 +54,7 @@ class Group:
 
     cell: Cell
     whole: Whole
+    labels: tuple[str, ...]
     sources: Mapping[str, str]
     runs: tuple[str, ...]
     environments: tuple[dict[str, Any], ...]
@@ -150,7 +153,7 @@ class ResultFrame:
             When nothing is left.
         """
         names, datasets = set(solvers), list(datasets)
-        fits = {code for code, group in enumerate(self.groups) if not names or _answers(group.cell, names)}
+        fits = {code for code, group in enumerate(self.groups) if not names or _answers(group, names)}
         asked = {printed: part for name in self.meant(datasets) for printed, part in [self._called(name)]}
         if not datasets:
             chosen = replace(self, records=self.records[np.isin(self.records["group"], list(fits))])
@@ -208,9 +211,10 @@ def is_pattern(name: str) -> bool:
     return any(letter in name for letter in "*?[")
 
 
-def _answers(cell: Cell, names: Iterable[str]) -> bool:
-    """Whether a cell's solver answers to one of some names or patterns."""
-    own = (cell.solver, cell.label, f"{cell.label} {cell.decoding}")
+def _answers(group: Group, names: Iterable[str]) -> bool:
+    """Whether a group's solver answers to one of some names or patterns."""
+    decoded = (f"{label} {group.cell.decoding}" for label in group.labels)
+    own = (group.cell.solver, *group.labels, *decoded)
     return any(fnmatchcase(one, name) if is_pattern(name) else one == name for name in names for one in own)
 
 
@@ -238,7 +242,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
     known = wholes(cell for of_run in cells for cell in of_run)
     groups: dict[tuple[Any, ...], _GroupBuilder] = {}
     codes = [_register_cells(run, of_run, known, groups) for run, of_run in zip(runs, cells, strict=True)]
-    columns = read_columns([(_rows(run), of_run) for run, of_run in zip(runs, codes, strict=True)])
+    columns = read_columns([(run, of_run) for run, of_run in zip(runs, codes, strict=True)])
     if columns.records.empty:
         raise ResultsError(
             f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
@@ -267,10 +271,6 @@ def _runs(folders: Sequence[Path]) -> list[Run]:
     return [found[name] for name in sorted(found)]
 
 
-def _rows(run: Run) -> Path | Run:
-    return run if run.archived else run.folder / "records.jsonl"
-
-
 def _day(run: Run) -> str:
     return str((run.info.get("environment") or {}).get("date") or "")[:10]
 
@@ -295,29 +295,31 @@ class _GroupBuilder:
     index: int
     whole: Whole
     cells: list[Cell] = field(default_factory=list)
-    runs: list[str] = field(default_factory=list)
-    environments: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
     def add(self, cell: Cell, run: Run) -> None:
         self.cells.append(cell)
-        if run.run_id not in self.runs:
-            self.runs.append(run.run_id)
-        environment = run.info.get("environment") or {}
-        if environment not in self.environments:
-            self.environments.append(environment)
+        self.runs.append(run)
 
     def group(self, repeated: int) -> Group:
         def known(name: str) -> list[float]:
             return [value for c in self.cells if (value := getattr(c, name)) is not None]
 
-        latest = self.cells[-1]
+        # A cell that only adds names to what was stored before says nothing of how that was solved.
+        solved = [pair for pair in zip(self.cells, self.runs, strict=True) if pair[0].seconds_total != 0]
+        cells, runs = zip(*(solved or zip(self.cells, self.runs, strict=True)), strict=True)
+        environments: list[dict[str, Any]] = []
+        for environment in (run.info.get("environment") or {} for run in runs):
+            if environment not in environments:
+                environments.append(environment)
         memory = [c.own_memory_mb for c in self.cells if c.own_memory_mb is not None]
         return Group(
-            cell=replace(latest, dataset=self.whole.name, dataset_sha256=self.whole.sha256),
+            cell=replace(cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256),
             whole=self.whole,
+            labels=tuple(dict.fromkeys(cell.label for cell in self.cells)),
             sources={cell.source: cell.dataset for cell in self.cells},
-            runs=tuple(self.runs),
-            environments=tuple(self.environments),
+            runs=tuple(dict.fromkeys(run.run_id for run in runs)),
+            environments=tuple(environments),
             latency_seconds=next(reversed(known("latency_seconds")), None),
             peak_memory_mb=max(memory, default=None),
             peak_device_memory_mb=max(known("peak_device_memory_mb"), default=None),

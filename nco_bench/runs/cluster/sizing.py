@@ -13,9 +13,9 @@ from nco_bench.nn.device import CPU, CUDA, kind, on_cpu
 from nco_bench.runs import planning
 from nco_bench.runs.cluster.profile import Profile
 from nco_bench.runs.cluster.work import Share, Task
+from nco_bench.runs.ready import usable
 from nco_bench.runs.records import Cell, record_key
 from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells
-from nco_bench.runs.runner import usable
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins
 from nco_bench.solvers.registry import resolved_options

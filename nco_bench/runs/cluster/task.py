@@ -26,9 +26,10 @@ from nco_bench.runs.cluster.work import Call, Share
 from nco_bench.runs.display import NO_GAPS, Gaps, Titled, Working
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Place, judge
+from nco_bench.runs.ready import usable
 from nco_bench.runs.records import Cell, record_keys
 from nco_bench.runs.request import RunRequest, describe, load_datasets, plan_cells, seed_of
-from nco_bench.runs.runner import run, usable
+from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure

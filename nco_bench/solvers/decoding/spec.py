@@ -1,6 +1,6 @@
 """What ``--decoding`` means: names such as ``beam:16,knn=250`` or ``greedy+x8`` and their parts. Imports no torch.
 
-Grammar: ``NAME[:COUNT][+x8][,KEY=VALUE ...]``; ``x8`` alone is ``greedy+x8``.
+Grammar: ``NAME[:COUNT][+x8][,KEY=VALUE ...]``; ``x8`` alone is ``greedy+x8``, and how records spell that.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ DECODINGS: dict[str, DecodingKind] = {
         "parallel local re-construction of all segments (SIT)", "iterations", None, ("init", "length", "knn")
     ),
 }
+X8 = "greedy in the eight symmetries of the square, best one (POMO)"
+"""What ``x8`` does, which is greedy with the augmentation that may follow the other names, too."""
 MOST = 10_000_000
 """Of samples, beams, iterations, ...: more is a slip of the keyboard, and would fill the memory before it fails."""
 
@@ -104,7 +106,8 @@ class Decoding:
         """Return the canonical spelling, which parses back."""
         counted = DECODINGS[self.name].counts and self.k != DECODINGS[self.name].default
         text = f"{self.name}:{self.k}" if counted else self.name
-        text += "+x8" if self.augmentation == 8 else ""
+        if self.augmentation == 8:
+            text = spelt(f"{text}+x8")
         if self.knn is not None:
             text += f",knn={self.knn}"
         if self.init not in (None, INITIAL.get(self.name)):
@@ -112,6 +115,12 @@ class Decoding:
         if self.length is not None:
             text += f",length={self.length}"
         return text
+
+
+def spelt(text: str) -> str:
+    """Return a decoding as records spell it: ``greedy+x8`` is ``x8``, so that one decoding has one record."""
+    head, comma, options = text.strip().partition(",")
+    return f"x8{comma}{options}" if head == "greedy+x8" else text
 
 
 def parse_decoding(text: str) -> Decoding:

@@ -17,6 +17,8 @@ from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved
 
 STATUSES = ("failed", "timeout", "oom")
+MAKING = ("__init__", "prepare")
+"""Methods that do a solver's own work, and whose failures are its own."""
 
 
 def text_of(value: Any) -> str:
@@ -60,6 +62,9 @@ class Guarded:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not self._alone:
                 raise
+            if method in MAKING:  # for a record, which is to say nothing of this machine's folders
+                where = os.path.basename(self._where)
+                raise SolverFailedError(f"{where}: {method}() raised {describe(error)}.") from error
             raise BadInputError(f"{self._where}: {method}() raised {describe(error)}.") from error
 
     def _ask(self, method: str, default: Any, *arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from nco_bench.isolation.transport import unpack_instances
 from nco_bench.solvers import registry
 from nco_bench.solvers.protocol import Outcome, Progress
 
-Described = list[dict[str, Any]]
+Described = dict[str, list[Any]]
 
 
 class Room:
@@ -29,12 +29,13 @@ class Room:
         self._dataset: Any = None
 
     def describe(self) -> Described:
-        """Import the file and tell what solvers it registers."""
+        """Import the file and tell what solvers it registers, and of which files it is made."""
         cards = registry.import_file(Path(self._file)).values()
-        return [
-            {key: getattr(one, key) for key in ("name", "problems", "paper", "version", "decodings")}
-            for one in cards
-        ]
+        fields = ("name", "problems", "paper", "version", "decodings")
+        return {
+            "solvers": [{key: getattr(one, key) for key in fields} for one in cards],
+            "files": registry.made_of(Path(self._file)),
+        }
 
     def create(self, name: str, options: Any) -> None:
         """Make the solver; its options say that it is in its own process."""

@@ -19,6 +19,8 @@ from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.isolation.foreign import ChildDiedError, ForeignProcess
 from nco_bench.isolation.transport import pack_instances
 from nco_bench.problems import Instance
+from nco_bench.solvers.external.guarded import MAKING
+from nco_bench.solvers.own_modules import State, state_of
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
 
 MAKER = "nco_bench.solvers.external.room:Room"
@@ -49,18 +51,28 @@ _loaded: dict[str, ForeignProcess] = {}
 """Processes that have imported a file to describe it, by file, until the first solver of it takes one over."""
 
 
+_described: dict[str, tuple[State, list[Card]]] = {}
+"""Cards of the solvers of files, with what shows that a file that they are made of was edited since."""
+
+
 def described(file: Path) -> list[Card]:
     """Import a user's file in a process of its own and return the cards of the solvers that it registers.
+
+    A file that was described before is imported again only if it, or a module of its own, was edited since.
 
     Raises
     ------
     BadInputError
         If the file cannot be imported, or takes longer than `patience`.
     """
+    state, cards = _described.get(str(file), ((), []))
+    if state and state == state_of(path for path, *_ in state):
+        return cards
     process = ForeignProcess(MAKER, str(file))
     try:
         found = process.call("describe", seconds=patience())
-        cards = [_card(file, one) for one in found]
+        cards = [_card(file, one) for one in found["solvers"]]
+        state = state_of(map(str, found["files"]))
     except (SolverFailedError, MemoryError, TypeError, KeyError) as error:
         process.close()
         raise BadInputError(f"{file}: cannot be imported: {error}{_longer(error)}.") from None
@@ -68,6 +80,7 @@ def described(file: Path) -> list[Card]:
         process.close()
         raise
     _loaded[str(file)] = process
+    _described[str(file)] = state, cards
     return cards
 
 
@@ -118,7 +131,10 @@ class StrangerSolver:
         return self._process.call(method, *arguments, **how)
 
     def _ask(self, method: str, *arguments: Any, dataset: Dataset | None = None) -> Any:
-        """Call what is no solving: when the process dies of it, the user has to mend the solver."""
+        """Call what is no solving: when the process dies of it, the user has to mend the solver.
+
+        Only that it cannot be made or prepared is a failure of it alone, beside which others run.
+        """
         try:
             if dataset is None:
                 return self._call("ask", method, *arguments, seconds=patience(method))
@@ -128,7 +144,13 @@ class StrangerSolver:
                 self._dataset = dataset
             return self._call("ask_of_dataset", method, *arguments, seconds=patience(method))
         except SolverFailedError as error:
-            raise BadInputError(f"{self._where}: {method}(): {error}{_longer(error)}.") from None
+            step = method if self._made else "__init__"
+            told = f"{step}(): {error}{_longer(error)}."
+            if step not in MAKING:
+                raise BadInputError(f"{self._where}: {told}") from None
+            if not isinstance(error, ChildDiedError):
+                raise  # it says where
+            raise SolverFailedError(f"{os.path.basename(self._where)}: {told}") from None
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return why it cannot run on the dataset, or None."""

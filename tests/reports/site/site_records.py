@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 import nco_bench
-from nco_bench.seals import unseal_document, unseal_line
+from nco_bench.seals import seal_line, unseal_document, unseal_line
 
 HOSTILE = '<img src=x onerror="window.broken=1"></script><script>window.broken=1</script>\'`${window.broken=1}\u2028'
 LENGTH = 6
@@ -20,7 +20,7 @@ def edit(run: Path, file: str, change: Callable[[dict[str, Any]], None]) -> None
     lines = [orjson.loads(unseal_line(line)) for line in (run / file).read_bytes().splitlines(keepends=True)]
     for line in lines:
         change(line)
-    (run / file).write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (run / file).write_bytes(b"".join(seal_line(orjson.dumps(line) + b"\n") for line in lines))
 
 
 def solve(results: Path, solvers: list[str], data: str, **options: Any) -> list[Path]:

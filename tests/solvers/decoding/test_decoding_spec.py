@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
+from nco_bench.solvers.decoding.spec import Decoding, parse_decoding, spelt
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,13 @@ from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 def test_decodings_parse_and_their_spelling_parses_back(text: str, expected: Decoding) -> None:
     assert parse_decoding(text) == expected
     assert parse_decoding(str(expected)) == expected
+
+
+def test_one_decoding_has_one_spelling() -> None:
+    assert [spelt(text) for text in ("greedy+x8", "x8", " greedy+x8,knn=9", "beam:4+x8")] == [
+        "x8", "x8", "x8,knn=9", "beam:4+x8",
+    ]  # fmt: skip
+    assert str(parse_decoding("greedy+x8,knn=9")) == "x8,knn=9"
 
 
 @pytest.mark.parametrize(

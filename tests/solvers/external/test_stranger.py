@@ -95,6 +95,17 @@ def test_a_hang_ends_with_the_time_limit() -> None:
     assert "killed after" in found[1].message
 
 
+def test_who_takes_longer_than_the_limit_is_named_in_a_note() -> None:
+    """What comes before the kill counts, but not in silence."""
+    found = outcome("time.sleep(0.5)", "--time-limit", "0.3")
+    assert [one.status for one in found] == ["ok"] * 3
+    (one,) = find_runs(Path("runs"))
+    (note,) = one.cells()[0].notes
+    assert "of 3 instances took longer than the time limit of 0.3 s, up to " in note
+    outcome("return None", "--time-limit", "30", "--fresh")
+    assert find_runs(Path("runs"))[-1].cells()[0].notes == []
+
+
 def test_the_clock_is_ours() -> None:
     found = outcome("time.perf_counter = lambda: -1000.0; time.sleep(0.2)")
     assert [one.status for one in found] == ["ok"] * 3
@@ -148,12 +159,11 @@ def test_a_file_that_cannot_be_imported_is_named(text: str, capfd: pytest.Captur
 
 
 METHODS = {
-    "def prepare(self, dataset): raise OSError('no disk')": "prepare() raised OSError: no disk",
     "def unsupported(self, dataset): return 5": "unsupported() returned '5', expected the reason as text",
     "def batch_size(self, dataset): return 2.5": "batch_size() returned '2.5', expected a whole number",
     "def weights_facts(self): return [1]": "weights_facts() returned '[1]'",
     "def notes(self): return 3": "notes() returned '3', expected a list",
-    "def prepare(self, dataset): import os; os._exit(9)": "exit status 9",
+    "def batch_size(self, dataset): import os; os._exit(9)": "exit status 9",
 }
 
 
@@ -179,7 +189,72 @@ def test_a_broken_method_is_named_in_one_line(
     assert METHODS[method] in last
 
 
-@pytest.mark.parametrize("method", ["import", "prepare", "unsupported", "__init__", "batch_size", "notes"])
+UNMADE = {
+    "def __init__(self, options): raise OSError('no disk')": (
+        "failed",
+        "mine.py: __init__() raised OSError: no disk",
+    ),
+    "def prepare(self, dataset): raise OSError('no disk')": (
+        "failed",
+        "mine.py: prepare() raised OSError: no disk",
+    ),
+    "def __init__(self, options): raise MemoryError('much')": ("oom", "MemoryError: much"),
+    "def prepare(self, dataset): raise MemoryError": ("oom", "MemoryError"),
+    "def __init__(self, options): import os; os._exit(9)": (
+        "failed",
+        "mine.py: __init__(): the solver's process ended",
+    ),
+    "def prepare(self, dataset): import os; os._exit(9)": (
+        "failed",
+        "mine.py: prepare(): the solver's process ended",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "where"),
+    [
+        (method, where)
+        for method in UNMADE
+        for where in ("child", "here")
+        if "_exit" not in method or where == "child"
+    ],
+)
+def test_a_solver_that_cannot_be_made_fails_alone(
+    method: str, where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Beside it, and on the next dataset, others run."""
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "return None") + f"    {method}\n")
+    options = ["--in-process"] if where == "here" else []
+    command = ["run", "mine.py", "nearest-neighbor", "--data", "tsp9:count=2", "--results", "runs"]
+    assert run([*command, *options]) == 1
+    (one,) = find_runs(Path("runs"))
+    solver = {cell.cell: cell.solver for cell in one.cells()}
+    found = [(solver[r.cell], r.status, r.message) for r in one.records()]
+    assert [(name, status) for name, status, _ in found] == [
+        *[("mine", UNMADE[method][0])] * 2,
+        *[("nearest-neighbor", "ok")] * 2,
+    ]
+    assert found[0][2].startswith(UNMADE[method][1])
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["prepare", "__init__"])
+def test_an_endless_preparation_is_killed_and_tried_again(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more patience it may end: it is no result."""
+    monkeypatch.setenv(stranger.PATIENCE, "3")
+    endless = f"    def {method}(self, *_):\n        while True: pass\n"
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "return None") + endless)
+    assert run(["run", "mine.py", "--data", "tsp9:count=1", "--results", "runs"]) == 1
+    (record,) = records(Path("runs"))
+    assert record.status == "failed"
+    assert record.message.startswith(f"mine.py: {method}(): killed after 3 s without an answer")
+    assert f"{stranger.PATIENCE}=SECONDS gives it longer" in record.message
+
+
+@pytest.mark.parametrize("method", ["import", "unsupported", "batch_size", "notes"])
 def test_an_endless_method_is_killed_and_named_in_one_line(
     method: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
