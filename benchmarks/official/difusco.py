@@ -1,4 +1,5 @@
-"""DIFUSCO against github.com/Edward-Sun/DIFUSCO: a denoising step on the complete graph; merging a heat map, with 2-opt.
+"""DIFUSCO against github.com/Edward-Sun/DIFUSCO: a denoising step on the complete graph, an update of training; merging a
+heat map, with 2-opt.
 
 The official merge is compiled in its checkout: ``python setup.py build_ext --inplace`` in ``difusco/utils/cython_merge``.
 Its MCTS stops by the clock alone and has no row.
@@ -8,24 +9,32 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
-from nco_bench.solvers.edges.difusco import EdgeGraph
+from nco_bench.solvers.edges.difusco import DifuscoConfig, EdgeGraph
 from nco_bench.solvers.edges.merge import edge_map, merge_greedily
 from nco_bench.solvers.edges.two_opt import improve_best_first
+from nco_bench.training.data import Batch
+from nco_bench.training.learners.diffusion import COURSE, Diffusion
+from nco_bench.training.trainer import Trainer
 from official.checkouts import first_on_path
-from official.engine import Case, Pair, same_rows, separated
+from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import drawn
 from official.stubs import without
+from official.updates import CPU, close
 
 COMMIT = "65eb3b7bde76097c0d3438ce743fa6769baf9ce5"
 CASES = (
     *(Case("difusco", "tsp", size, "denoise", 1) for size in (50, 100)),
     *(Case("difusco", "tsp", size, "merge+2opt", 1) for size in (100, 500, 1000)),
+    Case("difusco", "tsp", 50, "update", 4),
 )
 MOST_MOVES = 1000
 """Of 2-opt, as in the authors' scripts."""
@@ -48,6 +57,8 @@ def pair(case: Case, checkout: Path) -> Pair:
     separated(official, 1.0)
     ours = build_path_policy("difusco", "tsp")
     load_official(ours, "difusco", {f"model.{key}": value for key, value in official.state_dict().items()})
+    if case.decoding == "update":
+        return Pair([update(case, official, "theirs")], update(case, ours, "ours"), close)
     coords = drawn("tsp", case.size, case.batch).coords
     state = (torch.rand(case.batch, case.size, case.size) > 0.5).float()
     time = torch.full((case.batch,), 500.0)
@@ -62,6 +73,47 @@ def pair(case: Case, checkout: Path) -> Pair:
             return ours(graph, state, time)
 
     return Pair([theirs], denoise, same_edges)
+
+
+def update(case: Case, network: nn.Module, side: str) -> Side:
+    """Prepare an update with the numbers of the paper; both sides are given the same noise on the same tours."""
+    recipe = COURSE.recipe("difusco", {"recipe": "paper", "batch": str(case.batch)})
+    ordered = drawn("tsp", case.size, case.batch).coords  # in the order of a tour, as good as any here
+    if side == "ours":
+        learner: Any = Diffusion(network.train(), Same(ordered), recipe, 0, CPU)  # type: ignore[arg-type]
+        trainer = Trainer(network, learner, recipe, Path("unused"), {})
+        return lambda: trainer.update(0.0)[0]
+    optimizer = torch.optim.AdamW(
+        network.train().parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
+    )
+    asked: dict[str, Tensor] = {}
+
+    def noted(model: nn.Module, graph: EdgeGraph, state: Tensor, time: Tensor) -> Tensor:
+        asked.update(state=state, time=time.float())
+        return network(graph.coords, asked["time"], state, None).permute(0, 2, 3, 1)
+
+    stand_in: Any = SimpleNamespace(config=DifuscoConfig(), recomputes=False)
+    noise = Diffusion(stand_in, Same(ordered), recipe, 0, CPU)  # type: ignore[arg-type]
+
+    def step() -> float:
+        optimizer.zero_grad()
+        with patch("nco_bench.training.learners.diffusion.denoised", noted):
+            loss = noise.loss(0, 0.0).total
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+class Same:
+    """A stream that returns the same instances forever."""
+
+    def __init__(self, ordered: Tensor) -> None:
+        self.batch = Batch(ordered.numpy(), True)
+
+    def take(self, count: int) -> Batch:
+        return self.batch
 
 
 def merged(case: Case) -> Pair:

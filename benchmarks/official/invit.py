@@ -1,25 +1,30 @@
-"""INViT-3V against github.com/Kasumigaoka-Utaha/INViT: greedy from one start, alone and on the eight symmetries.
+"""INViT-3V against github.com/Kasumigaoka-Utaha/INViT: greedy from one start, alone and on the eight symmetries; an update.
 
-The authors' own copies are turned by random angles; both sides are given the symmetries here. There is no training of INViT
-in this project, so no row of an update.
+The authors' own copies are turned by random angles; when solving, both sides are given the symmetries here.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
 from pathlib import Path
 from typing import Any
 
 import torch
-from nco_bench.solvers.decoding.symmetries import SYMMETRIES, symmetries
+from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 
 from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.decoding.turns import turns
 from nco_bench.solvers.stepwise.local_steps import decode_local_views
+from nco_bench.training.learners.fresh_instances import FreshInstances
+from nco_bench.training.learners.turned_copies import COURSE, TurnedCopies
+from nco_bench.training.trainer import Trainer
 from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn, routes
 from official.stubs import torch_cluster, without
+from official.updates import CPU
 
 CARD = "invit-3v"
 CASES = (
@@ -33,6 +38,7 @@ CASES = (
     ),
     Case("invit-3v", "tsp", 100, "greedy+x8", 1),
     Case("invit-3v", "cvrp", 50, "greedy+x8", 1),
+    Case("invit-3v", "tsp", 50, "update", 8),
 )
 NEIGHBOURS, VIEWS = 15, [35, 50]
 
@@ -48,6 +54,8 @@ def pair(case: Case, checkout: Path) -> Pair:
     separated(official, 1.5)
     ours = build_path_policy("invit-3v", case.problem)
     load_official(ours, "invit-3v", official.state_dict())
+    if case.decoding == "update":
+        return Pair([their_update(case, official)], our_update(case, ours), None)
     some, decoding = drawn(case.problem, case.size, case.batch), parse_decoding(case.decoding)
 
     def solve() -> Any:
@@ -55,6 +63,39 @@ def pair(case: Case, checkout: Path) -> Pair:
 
     theirs = greedy(official, some) if decoding.augmentation == 1 else best_of_eight(official, some)
     return Pair([theirs], solve, same_rows)
+
+
+def our_update(case: Case, policy: Any) -> Side:
+    """Prepare an update with the numbers of the paper; the batch are the copies of one instance."""
+    config = {"recipe": "paper", "size": str(case.size), "batch": str(case.batch), "copies": str(case.batch)}
+    recipe = COURSE.recipe("invit-3v", config)
+    learner = TurnedCopies(policy.train(), FreshInstances(case.problem, case.size), recipe, 0, CPU)
+    trainer: Any = Trainer(policy, learner, recipe, Path("unused"), {})
+    return lambda: trainer.update(0.0)[0]
+
+
+def their_update(case: Case, model: Any) -> Side:
+    """Do what the official `train_model_with_knn` does with a batch."""
+    utilities = importlib.import_module("utils.utils_for_model")
+    baseline = copy.deepcopy(model).eval()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    coords = drawn(case.problem, case.size, 1).coords
+    repeated = coords.repeat_interleave(case.batch, dim=0)
+    seen = turns(coords, case.batch, torch.zeros(1, dtype=torch.int64))
+
+    def step() -> float:
+        model.train()
+        with torch.no_grad():
+            tours, _ = baseline(seen, NEIGHBOURS, VIEWS, choice_deterministic=True)
+        compared = utilities.compute_tsp_tour_length(repeated, tours)
+        tours, log_prob = model(seen, NEIGHBOURS, VIEWS, choice_deterministic=False)
+        loss = ((utilities.compute_tsp_tour_length(repeated, tours) - compared) * log_prob).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
 
 
 def greedy(model: Any, some: Instances) -> Side:
