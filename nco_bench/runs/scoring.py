@@ -62,7 +62,10 @@ def score_instance(given: Instance | Dataset, solution: ArrayLike, convention: s
     """
     instance = only(given)
     stored = given.references[0] if isinstance(given, Dataset) else None
-    nodes = np.asarray(solution)
+    try:
+        nodes = np.asarray(solution)
+    except ValueError:  # lists of unlike lengths
+        nodes = np.asarray(None)
     if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
         raise BadInputError(
             f"{instance.name}: the solution has shape {nodes.shape} and type {nodes.dtype}; expected a list of node indices."
