@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from nco_bench.arguments import as_text, refused
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.load import load_dataset, load_path
+from nco_bench.datasets.load import load_dataset
 from nco_bench.problems import Instance
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
@@ -219,7 +219,11 @@ def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
 
 
 def score(
-    instance: Folder | Instance | Dataset, solution: Folder | ArrayLike, *, convention: str | None = None
+    instance: Folder | Instance | Dataset,
+    solution: Folder | ArrayLike,
+    *,
+    convention: str | None = None,
+    instances: Folder | None = None,
 ) -> Scored:
     """Score a solution: cost in float64 from the raw instance, or what makes it infeasible.
 
@@ -231,19 +235,22 @@ def score(
         A ``.tour``, ``.sol`` or JSON file, or nodes: ``(n,)`` for a tour, with 0 for each depot visit for the CVRP.
     convention
         Another distance convention than the instance's own.
+    instances
+        Folder of stored sets and of the reference ledger, whose solutions count as they do for `run`.
 
     Raises
     ------
     BadInputError
         For unreadable files, or a dataset with several instances.
     """
-    from nco_bench.runs.scoring import only, score_instance
+    from nco_bench.runs.scoring import only, score_instance, with_ledger
 
     convention = None if convention is None else as_text("convention", convention)
     if isinstance(instance, str | Path):
-        path = Path(instance)
-        instance = load_path(path) if path.is_file() or path.suffix else load(instance)
-    elif not hasattr(instance, "problem"):
+        instance = load(instance, instances=instances)
+    elif hasattr(instance, "problem"):
+        instance = with_ledger(instance, places_of(instances))
+    else:
         raise refused("instance", instance, "a file, a name, an instance or a dataset")
     if isinstance(solution, str | Path):
         from nco_bench.datasets import formats

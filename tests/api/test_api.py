@@ -151,6 +151,36 @@ def test_score_knows_the_published_optimum(shared: Path, monkeypatch: pytest.Mon
     assert nco_bench.score(dataset, np.arange(52)) == scored
 
 
+def test_score_knows_the_references_that_run_knows(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The square's boundary is 40 long, the tour that crosses 48; berlin52's worse reference hides no published one."""
+    pytest.importorskip("random_insertion")
+    square = Path("square.tsp")
+    square.write_text(
+        "NAME: square\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
+        "1 0 0\n2 0 10\n3 10 10\n4 10 0\nEOF\n"
+    )
+    crossing = [0, 2, 1, 3]
+    assert nco_bench.score(square, crossing).reference is None
+    assert command(["reference", "square.tsp", "--solver", "two-opt", "--instances", "there"]) == 0
+    assert nco_bench.score(square, crossing).reference is None
+    (instance,) = nco_bench.load(square).instances
+    for given in (square, instance, nco_bench.load(square)):
+        scored = nco_bench.score(given, crossing, instances="there")
+        assert (scored.reference, scored.gap_percent) == (40, pytest.approx(20))
+    assert nco_bench.score(square, crossing, convention="euclidean", instances="there").reference is None
+    Path("crossing.json").write_text("[0, 2, 1, 3]")
+    capfd.readouterr()
+    assert command(["score", "square.tsp", "crossing.json", "--instances", "there", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["gap_percent"] == pytest.approx(20)
+
+    berlin = str(shared / "instances" / "tsplib" / "berlin52.tsp.gz")
+    assert command(["reference", berlin, "--solver", "random-insertion"]) == 0
+    assert nco_bench.load(berlin).references[0].cost > 7542
+    assert nco_bench.score(berlin, np.arange(52)).reference == 7542
+
+
 class Reader(HTMLParser):
     """Collects a table's cells, and refuses markup that is not closed."""
 
