@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.datasets import ledger
+from nco_bench.datasets.convert import convert_file
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.formats import (
     FORMATS,
@@ -225,6 +227,23 @@ def test_what_a_format_cannot_hold_is_refused(sets: dict[str, Dataset], shared: 
         with pytest.raises(BadInputError, match=message):
             write_file(dataset, tmp_path / "out.x", fmt)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_file_lacks_is_taken_from_the_ledger(sets: dict[str, Dataset], tmp_path: Path) -> None:
+    """What an error calls the remedy is one; a solution of the file is converted even where a better one is known."""
+    bare, known = sets["tsp"].with_references([None] * 3), sets["tsp"].references
+    worse = Reference(99.0, "worse", np.roll(known[0].solution, 1)[::-1], optimal=False)  # type: ignore[union-attr]
+    offered = [ledger.Candidate(i, r.solution, r.solver) for i, r in enumerate(known) if r is not None]
+    ledger.improve(bare, offered, tmp_path)  # type: ignore[arg-type]
+    write_file(bare.with_references([worse, None, None]), tmp_path / "a.npz", "nco-bench")
+    target = tmp_path / "a.txt"
+    with pytest.raises(BadInputError, match="compute one with 'nco-bench reference'"):
+        convert_file(tmp_path / "a.npz", target, None, "concorde-line")
+    convert_file(tmp_path / "a.npz", target, None, "concorde-line", instances=tmp_path)
+    found = [r.solution for r in read_file(target).references if r is not None]
+    for mine, expected in zip(found, [worse, *known[1:]], strict=True):
+        assert expected is not None
+        np.testing.assert_array_equal(mine, expected.solution)
 
 
 def test_a_lost_convention_is_said(shared: Path, tmp_path: Path) -> None:
