@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from nco_bench.arguments import as_text, refused
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.load import load_dataset, load_path
+from nco_bench.datasets.load import load_dataset
 from nco_bench.problems import Instance
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import ResultFrame
@@ -28,7 +29,7 @@ from nco_bench.runs.runner import RunOutcome
 from nco_bench.solvers.protocol import Solver as Solver
 from nco_bench.solvers.registry import register as register
 from nco_bench.study import Study as Study
-from nco_bench.study import places_of, several
+from nco_bench.study import places_of
 
 if TYPE_CHECKING:
     from nco_bench.runs.planning import Plan
@@ -103,7 +104,7 @@ def load(name: Folder, *, instances: Folder | None = None) -> Dataset:
     UnknownNameError, BadInputError
         For a name that nothing answers to, or a damaged file.
     """
-    return load_dataset(str(name), places_of(instances))
+    return load_dataset(as_text("name", name, "a name or a file"), places_of(instances))
 
 
 def run(
@@ -143,9 +144,9 @@ def run(
         For a user's mistake; an instance that a solver fails on is a record, and raises nothing.
     """
     study = Study(
-        solvers=list(several(solvers)),
-        data=list(several(data)),
-        decoding=list(several(decoding)),
+        solvers=solvers,
+        data=data,
+        decoding=decoding,
         weights=weights,
         logit_scale=logit_scale,
         coordinate_scale=coordinate_scale,
@@ -218,7 +219,11 @@ def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
 
 
 def score(
-    instance: Folder | Instance | Dataset, solution: Folder | ArrayLike, *, convention: str | None = None
+    instance: Folder | Instance | Dataset,
+    solution: Folder | ArrayLike,
+    *,
+    convention: str | None = None,
+    instances: Folder | None = None,
 ) -> Scored:
     """Score a solution: cost in float64 from the raw instance, or what makes it infeasible.
 
@@ -230,17 +235,23 @@ def score(
         A ``.tour``, ``.sol`` or JSON file, or nodes: ``(n,)`` for a tour, with 0 for each depot visit for the CVRP.
     convention
         Another distance convention than the instance's own.
+    instances
+        Folder of stored sets and of the reference ledger, whose solutions count as they do for `run`.
 
     Raises
     ------
     BadInputError
         For unreadable files, or a dataset with several instances.
     """
-    from nco_bench.runs.scoring import only, score_instance
+    from nco_bench.runs.scoring import only, score_instance, with_ledger
 
+    convention = None if convention is None else as_text("convention", convention)
     if isinstance(instance, str | Path):
-        path = Path(instance)
-        instance = load_path(path) if path.is_file() or path.suffix else load(instance)
+        instance = load(instance, instances=instances)
+    elif hasattr(instance, "problem"):
+        instance = with_ledger(instance, places_of(instances))
+    else:
+        raise refused("instance", instance, "a file, a name, an instance or a dataset")
     if isinstance(solution, str | Path):
         from nco_bench.datasets import formats
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from nco_bench.arguments import as_text, listed, plain, refused, several
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.frame.selection import with_aliases
 from nco_bench.reports.tables.table import Table, build_table
-from nco_bench.study import places_of, results_folder, several
+from nco_bench.study import places_of, results_folder
 
 if TYPE_CHECKING:
     from nco_bench.reports.frame.compare import Comparison
@@ -34,11 +35,12 @@ def frame(
     alias: Mapping[str, str] | None = None,
 ) -> ResultFrame:
     """Read stored records in the form that tables and plots are made of; parameters as `records` and `table`."""
+    datasets, solvers = several("data", data), several("solver", solver)
     places = places_of(instances)
     found = load_frame([results_folder(one) for one in _folders(results)], places.instances)
-    if data or solver:
-        found = found.select(datasets=several(data), solvers=several(solver))
-    return with_aliases(found, alias or {})
+    if datasets or solvers:
+        found = found.select(datasets=datasets, solvers=solvers)
+    return with_aliases(found, _aliases(alias))
 
 
 def records(
@@ -104,7 +106,7 @@ def table(
         For another table, or where nothing is stored.
     """
     found = frame(data=data, solver=solver, results=results, instances=instances, alias=alias)
-    return build_table(name, found, gap=gap)
+    return build_table(as_text("name", name), found, gap=as_text("gap", gap))
 
 
 def compare(
@@ -128,7 +130,9 @@ def compare(
     """
     from nco_bench.reports.frame import compare as comparing
 
-    return comparing.compare(frame(results=results, instances=instances), solver_a, solver_b, data)
+    one, two = as_text("solver_a", solver_a, "a name"), as_text("solver_b", solver_b, "a name")
+    found = frame(results=results, instances=instances)
+    return comparing.compare(found, one, two, as_text("data", data, "a name"))
 
 
 def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder | None = None) -> Verified:
@@ -143,10 +147,22 @@ def verify(runs: Names = (), *, results: Folder | None = None, instances: Folder
     """
     from nco_bench.runs import verify as verifying
 
-    return verifying.verify(results_folder(results), several(runs), places_of(instances))
+    return verifying.verify(results_folder(results), several("runs", runs), places_of(instances))
 
 
 def _folders(results: Folders | None) -> list[Folder | None]:
-    if results is None or isinstance(results, str | Path):
-        return [results]
-    return list(results)
+    if results is None:
+        return [None]
+    found = listed(results)
+    if not all(one is None or isinstance(one, str) for one in found):
+        raise refused("results", results, "a folder or a list of folders, as text or paths")
+    return found
+
+
+def _aliases(alias: Mapping[str, str] | None) -> dict[str, str]:
+    if alias is None:
+        return {}
+    names = [plain(name) for pair in alias.items() for name in pair] if isinstance(alias, Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise refused("alias", alias, "a dict of datasets to short names")
+    return dict(zip(names[::2], names[1::2], strict=True))

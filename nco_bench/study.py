@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nco_bench.arguments import as_text, listed, plain, refused
 from nco_bench.errors import BadInputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nco_bench.runs.request import RunRequest
 
 DEFAULT_RESULTS = Path("results/runs")
+A_FILE, A_FOLDER = "a file, as text or a path", "a folder, as text or a path"
 
 
 @dataclass(frozen=True)
@@ -98,17 +100,27 @@ class Study:
     instances: str | Path | None = None
     source: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Take NumPy's numbers and arrays, and paths, for what they mean; refuse what is of the wrong kind."""
+        for one in fields(self):
+            given = getattr(self, one.name)
+            if one.name == "source" or (given is None and one.default is None):
+                continue
+            value = _checked(one.name, one.name, given)
+            only_seed = one.name == "seed" and isinstance(plain(given), int)
+            object.__setattr__(self, one.name, value[0] if only_seed else value)
+
     @staticmethod
     def read(path: str | Path) -> Study:
         """Read a study from its file, see `read_study`; one without solvers or datasets is refused when it is run."""
-        return Study(**{"solvers": (), "data": (), **read_study(Path(path))})
+        return Study(**{"solvers": (), "data": (), **read_study(Path(as_text("path", path, A_FILE)))})
 
     def call(self) -> str:
         """Return the call that makes it, with what differs from the defaults."""
         given = [
             f"{one.name}={getattr(self, one.name)!r}"
             for one in fields(self)
-            if one.name != "source" and getattr(self, one.name) not in (one.default, {}, ())
+            if one.name != "source" and getattr(self, one.name) not in (one.default, {}, [])
         ]
         return f"nco_bench.run({', '.join(given)})"
 
@@ -124,11 +136,11 @@ class Study:
 
         _refuse_nonsense(self)
         request = RunRequest(
-            solvers=tuple(dict.fromkeys(several(self.solvers))),
-            datasets=tuple(dict.fromkeys(several(self.data))),
+            solvers=tuple(dict.fromkeys(self.solvers)),
+            datasets=tuple(dict.fromkeys(self.data)),
             results=results_folder(self.results),
             places=places_of(self.instances),
-            decodings=tuple(dict.fromkeys(several(self.decoding))),
+            decodings=tuple(dict.fromkeys(self.decoding)),
             weights=self.weights,
             logit_scale=self.logit_scale,
             coordinate_scale=None if self.coordinate_scale is None else str(self.coordinate_scale),
@@ -157,6 +169,8 @@ def results_folder(folder: str | Path | None) -> Path:
     """Return the folder of all runs: the given one, the environment's, or ``results/runs``."""
     import os
 
+    if folder is not None:
+        folder = as_text("results", folder, A_FOLDER)
     return Path(folder or os.environ.get("NCO_BENCH_RESULTS") or DEFAULT_RESULTS)
 
 
@@ -164,7 +178,9 @@ def places_of(instances: str | Path | None) -> Places:
     """Return where datasets are looked for: in the given folder, or the environment's."""
     from nco_bench.datasets.places import Places
 
-    return Places.from_environment(None if instances is None else Path(instances))
+    return Places.from_environment(
+        None if instances is None else Path(as_text("instances", instances, A_FOLDER))
+    )
 
 
 def read_study(path: Path) -> dict[str, Any]:
@@ -196,6 +212,8 @@ def read_study(path: Path) -> dict[str, Any]:
         if name in found:
             raise BadInputError(f"{path}: {key} is given twice; keep one.")
         found[name] = _checked(f"{path}: {key}", name, value)
+        if found[name] == []:
+            raise refused(f"{path}: {key}", value, _KINDS[name][1])
     return {**found, "source": {"file": path.name, "text": text}}
 
 
@@ -205,29 +223,35 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "decoding": ((str,), "a name or a list of names"),
     "seed": ((int,), "a whole number or a list of them"),
     "coordinate_scale": ((str, int, float), "auto or a number"),
-    "batch_size": ((str, int), "auto or a number"),
-    "limit": ((str, int), "a number or 'A-B'"),
+    "batch_size": ((str, int), "auto or a whole number"),
+    "limit": ((str, int), "a whole number or 'A-B'"),
     "time_limit": ((int, float), "a number of seconds"),
     "repeats": ((int,), "a whole number"),
     "jobs": ((int,), "a whole number"),
     "fresh": ((bool,), "true or false"),
     "update_references": ((bool,), "true or false"),
-    "param": ((dict,), "a table of settings"),
-    "slurm": ((dict,), "a table of settings"),
+    "in_process": ((bool,), "true or false"),
+    "param": ((Mapping,), "a table of settings"),
+    "slurm": ((Mapping,), "a table of settings"),
     "detach": ((bool,), "true or false"),
+    "results": ((str,), A_FOLDER),
+    "instances": ((str,), A_FOLDER),
 }
 """What the values of keys may be, and in words; a name where nothing is said."""
 _LISTS = ("solvers", "data", "decoding", "seed")
 
 
 def _checked(place: str, name: str, value: Any) -> Any:
+    """Return a field's value in Python's own kinds, what may be several as a list."""
     kinds, words = _KINDS.get(name, ((str,), "text"))
-    values = value if name in _LISTS and isinstance(value, list) else [value]
-    if not values or any(
-        not isinstance(v, kinds) or (isinstance(v, bool) and bool not in kinds) for v in values
-    ):
-        raise BadInputError(f"{place} is {value!r}; expected {words}.")
-    return list(values) if name in _LISTS else value
+    values = listed(value) if name in _LISTS else [plain(value)]
+    if any(not isinstance(v, kinds) or (isinstance(v, bool) and bool not in kinds) for v in values):
+        raise refused(place, value, words)
+    if Mapping in kinds:
+        if not all(isinstance(key, str) for key in value):
+            raise refused(place, value, words)
+        return {key: plain(setting) for key, setting in value.items()}
+    return values if name in _LISTS else values[0]
 
 
 def _refuse_nonsense(study: Study) -> None:
@@ -250,11 +274,6 @@ def _refuse_nonsense(study: Study) -> None:
     for name, given in (("solvers", study.solvers), ("data", study.data), ("seed", seeds)):
         if not given:
             raise BadInputError(f"{name}: name at least one.")
-
-
-def several(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return one name or several as several."""
-    return (names,) if isinstance(names, str) else tuple(map(str, names))
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import Json
+from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 
 def convert(
@@ -22,13 +22,14 @@ def convert(
     instance: Annotated[
         int | None, typer.Option("--instance", help="Only this instance, counted from 1.", min=1)
     ] = None,
+    instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> None:
-    """Convert a dataset from one file format to another."""
+    """Convert a dataset from one file format to another; solutions that IN lacks are those that 'reference' has stored."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.convert import convert_file
 
-    dataset = convert_file(source, target, from_format, to_format, instance)
+    dataset = convert_file(source, target, from_format, to_format, instance, instances)
     if json:
         print_json(
             {"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import Json
+from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
 
 def score(
@@ -16,13 +16,14 @@ def score(
     convention: Annotated[
         str | None, typer.Option("--convention", help="Score under another convention.")
     ] = None,
+    instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:
-    """Score one solution of one instance; status 1 if it is infeasible."""
+    """Score one solution of one instance, against the best that is known; status 1 if it is infeasible."""
     from nco_bench import api
     from nco_bench.cli.output import print_json
 
-    scored = api.score(instance_file, solution_file, convention=convention)
+    scored = api.score(instance_file, solution_file, convention=convention, instances=instances)
     if json:
         print_json(scored.as_dict())
     else:

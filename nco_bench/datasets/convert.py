@@ -7,6 +7,7 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import read_file, write_file
 from nco_bench.datasets.load import load_path
+from nco_bench.datasets.places import has_ledger
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError
 
@@ -14,7 +15,12 @@ OWN_FORMAT = "nco-bench"
 
 
 def convert_file(
-    source: Path, target: Path, from_format: str | None, to_format: str | None, instance: int | None = None
+    source: Path,
+    target: Path,
+    from_format: str | None,
+    to_format: str | None,
+    instance: int | None = None,
+    instances: Path | None = None,
 ) -> Dataset:
     """Read a dataset in one format and write it in another.
 
@@ -26,6 +32,8 @@ def convert_file(
         Format names of `nco_bench.datasets.formats`, ``nco-bench`` for our npz, or None to go by content and suffix.
     instance
         Only this one, counted from 1; None for all.
+    instances
+        Folder of the reference ledger, which gives the solutions that the file lacks; None leaves them out.
 
     Raises
     ------
@@ -35,6 +43,8 @@ def convert_file(
     if not source.is_file():
         raise BadInputError(f"{source}: no such file.")
     dataset = load_path(source) if from_format in (None, OWN_FORMAT) else read_file(source, from_format)
+    if instances is not None and has_ledger(instances):
+        dataset = _completed(dataset, instances)
     if instance is not None:
         dataset = _alone(dataset, instance)
     if to_format in (None, OWN_FORMAT) and target.suffix == ".npz":
@@ -42,6 +52,19 @@ def convert_file(
     else:
         write_file(dataset, target, to_format)
     return dataset
+
+
+def _completed(dataset: Dataset, instances: Path) -> Dataset:
+    """Take from the ledger what the file has no solution of; what it has is converted, though a better one be known."""
+    from nco_bench.datasets import ledger
+
+    laid = ledger.load(dataset, instances)
+    return dataset.with_references(
+        [
+            new if known is None or known.solution is None else known
+            for known, new in zip(dataset.references, laid.references, strict=True)
+        ]
+    )
 
 
 def _alone(dataset: Dataset, instance: int) -> Dataset:

@@ -57,7 +57,7 @@ class Candidate:
         True where the solver proved it.
     insertion_cost
         Cost of a random insertion solution of the same instance. A reference must not be worse. None leaves the
-        check out (only for solvers that cannot be worse, such as a proof).
+        check out (only for solvers that cannot be worse, such as a proof), and nodes in file order without it are refused.
     """
 
     index: int
@@ -192,12 +192,14 @@ def _judge(dataset: Dataset, candidate: Candidate) -> Outcome:
     cost = float(problem(dataset.problem).score(instance, solution))
     if not np.isfinite(cost):
         return Outcome(candidate.index, "refused", "its cost is not finite", None, None)
-    if _is_identity(solution, instance):
-        reason = "the nodes in the order of the file: most likely a solver that did nothing"
+    limit, in_order = candidate.insertion_cost, in_file_order(instance, solution)
+    if limit is None and in_order and not candidate.optimal:
+        reason = "the nodes in the order of the file, and nothing to judge them by: most likely a solver that did nothing"
         return Outcome(candidate.index, "refused", reason, cost, None)
-    limit = candidate.insertion_cost
     if limit is not None and cost > limit + _slack(limit):
         reason = f"costs {cost:.10g}, more than a random insertion solution ({limit:.10g})"
+        if in_order:
+            reason += ", with the nodes in the order of the file: most likely a solver that did nothing"
         return Outcome(candidate.index, "refused", reason, cost, None)
     return Outcome(candidate.index, "kept", "", cost, None)
 
@@ -209,8 +211,8 @@ def _instance(dataset: Dataset, index: int) -> Instance:
     return dataset.instances[position]
 
 
-def _is_identity(solution: NDArray[np.integer], instance: Instance) -> bool:
-    """True for nodes in file order; with up to four nodes that can be the best order."""
+def in_file_order(instance: Instance, solution: NDArray[np.integer]) -> bool:
+    """True for more than four nodes in file order: by chance, as the file was written along a tour, or without any work."""
     visits = solution[solution != 0] if instance.problem == "cvrp" else solution
     return len(visits) > 4 and bool(np.all(np.diff(visits) == 1))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from nco_bench.datasets import ledger
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import NcoBenchError
+from nco_bench.problems import Instance
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.solving import solve_batch
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
@@ -18,7 +19,7 @@ SEED = 1234
 
 
 def offer(dataset: Dataset, found: Mapping[int, Reference], instances: Path) -> list[ledger.Outcome]:
-    """Offer solutions as references; the ledger refuses identity tours, infeasible ones and ones beaten by random insertion.
+    """Offer solutions as references; the ledger refuses infeasible ones and ones beaten by random insertion.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def offer(dataset: Dataset, found: Mapping[int, Reference], instances: Path) -> 
         Folder that holds ``ledger/``.
     """
     positions = [p for p, reference in found.items() if reference.solution is not None]
-    limits = insertion_costs(dataset, [p for p in positions if not found[p].optimal])
+    limits = insertion_costs(dataset, [p for p in positions if _to_be_judged(dataset.instances[p], found[p])])
     candidates = []
     for position in positions:
         reference = found[position]
@@ -47,6 +48,12 @@ def offer(dataset: Dataset, found: Mapping[int, Reference], instances: Path) -> 
             )
         )
     return ledger.improve(dataset, candidates, instances) if candidates else []
+
+
+def _to_be_judged(instance: Instance, reference: Reference) -> bool:
+    """Whether random insertion could be better: than a proof only where it proves the order of the file."""
+    assert reference.solution is not None
+    return not reference.optimal or ledger.in_file_order(instance, reference.solution)
 
 
 def insertion_costs(dataset: Dataset, positions: Sequence[int]) -> dict[int, float]:

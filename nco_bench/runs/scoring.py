@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nco_bench.datasets import catalog
-from nco_bench.datasets.dataset import Dataset, content_sha256
+from nco_bench.datasets.dataset import Dataset, Origin, content_sha256
+from nco_bench.datasets.places import Places, has_ledger
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 from nco_bench.problems import problem as problem_module
@@ -49,7 +50,7 @@ def score_instance(given: Instance | Dataset, solution: ArrayLike, convention: s
     Parameters
     ----------
     given
-        An instance, or a dataset with one, whose reference counts.
+        An instance, or a dataset with one, whose reference counts unless a published value is better.
     solution
         ``(L,)`` nodes.
     convention
@@ -62,12 +63,17 @@ def score_instance(given: Instance | Dataset, solution: ArrayLike, convention: s
     """
     instance = only(given)
     stored = given.references[0] if isinstance(given, Dataset) else None
-    nodes = np.asarray(solution)
+    try:
+        nodes = np.asarray(solution)
+    except ValueError:  # lists of unlike lengths
+        nodes = np.asarray(None)
     if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
         raise BadInputError(
             f"{instance.name}: the solution has shape {nodes.shape} and type {nodes.dtype}; expected a list of node indices."
         )
-    known = published_value(instance) if stored is None else stored.cost
+    known = published_value(instance)
+    if stored is not None:
+        known = stored.cost if known is None else min(known, stored.cost)  # only lengths are published
     if convention is not None and convention != instance.convention:
         instance = replace(instance, convention=convention)  # type: ignore[type-var]
         known = None
@@ -76,6 +82,17 @@ def score_instance(given: Instance | Dataset, solution: ArrayLike, convention: s
     cost = None if wrong else module.score(instance, nodes)
     gap = None if cost is None or known is None else gap_percent(cost, known, module.OBJECTIVE)
     return Scored(cost, not wrong, wrong, instance.convention, known, gap)
+
+
+def with_ledger(given: Instance | Dataset, places: Places) -> Instance | Dataset:
+    """Lay the reference ledger over an instance or a dataset in memory, as loading by name or from a file does."""
+    if not has_ledger(places.instances):
+        return given
+    from nco_bench.datasets import ledger
+
+    if not isinstance(given, Dataset):
+        given = Dataset(given.name, given.problem, (given,), (None,), Origin("memory"))
+    return ledger.load(given, places.instances)
 
 
 def only(given: Instance | Dataset) -> Instance:

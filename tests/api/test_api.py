@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -150,6 +151,36 @@ def test_score_knows_the_published_optimum(shared: Path, monkeypatch: pytest.Mon
     assert nco_bench.score(dataset, np.arange(52)) == scored
 
 
+def test_score_knows_the_references_that_run_knows(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The square's boundary is 40 long, the tour that crosses 48; berlin52's worse reference hides no published one."""
+    pytest.importorskip("random_insertion")
+    square = Path("square.tsp")
+    square.write_text(
+        "NAME: square\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
+        "1 0 0\n2 0 10\n3 10 10\n4 10 0\nEOF\n"
+    )
+    crossing = [0, 2, 1, 3]
+    assert nco_bench.score(square, crossing).reference is None
+    assert command(["reference", "square.tsp", "--solver", "two-opt", "--instances", "there"]) == 0
+    assert nco_bench.score(square, crossing).reference is None
+    (instance,) = nco_bench.load(square).instances
+    for given in (square, instance, nco_bench.load(square)):
+        scored = nco_bench.score(given, crossing, instances="there")
+        assert (scored.reference, scored.gap_percent) == (40, pytest.approx(20))
+    assert nco_bench.score(square, crossing, convention="euclidean", instances="there").reference is None
+    Path("crossing.json").write_text("[0, 2, 1, 3]")
+    capfd.readouterr()
+    assert command(["score", "square.tsp", "crossing.json", "--instances", "there", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["gap_percent"] == pytest.approx(20)
+
+    berlin = str(shared / "instances" / "tsplib" / "berlin52.tsp.gz")
+    assert command(["reference", berlin, "--solver", "random-insertion"]) == 0
+    assert nco_bench.load(berlin).references[0].cost > 7542
+    assert nco_bench.score(berlin, np.arange(52)).reference == 7542
+
+
 class Reader(HTMLParser):
     """Collects a table's cells, and refuses markup that is not closed."""
 
@@ -253,6 +284,62 @@ def test_a_study_of_a_file_is_that_of_the_command_line(capfd: pytest.CaptureFixt
 def test_a_study_that_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
         nco_bench.run("nearest-neighbor", "tsp30", **wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_paths_are_what_they_mean(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("square.tsp").write_text(
+        "NAME: square\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
+        "1 0 0\n2 0 10\n3 10 10\n4 10 0\nEOF\n"
+    )
+    done = nco_bench.run(
+        np.array(["nearest-neighbor"]), [Path("square.tsp"), np.str_("tsp20")], seed=np.arange(2, dtype=np.uint8),
+        limit=np.int64(3), time_limit=np.float32(0.7), repeats=np.int32(2), batch_size=np.array(1),
+        fresh=np.False_, results=Path("there"),
+    )  # fmt: skip
+    assert len(done.records) == 2 * (1 + 3) * 2
+    (info, *_) = [json.loads(path.read_text()) for path in Path("there").glob("*/run.json")]
+    assert info["command"] == (
+        "nco_bench.run(solvers=['nearest-neighbor'], data=['square.tsp', 'tsp20'], seed=[0, 1], repeats=2, batch_size=1, "
+        "limit=3, time_limit=0.7, results='there')"
+    )
+    capfd.readouterr()
+    arguments = "run nearest-neighbor --data square.tsp --data tsp20 --seed 0 --seed 1 --limit 3 --time-limit 0.7 --json"
+    assert command([*arguments.split(), "--repeats", "2", "--results", "there"]) == 0
+    assert json.loads(capfd.readouterr().out)["run_ids"] == []  # the keys of the records are the same
+    assert len(nco_bench.records(data=np.array(["tsp20", "square"]), results=[Path("there")])) == 16
+    assert nco_bench.verify(results=Path("there")).findings == ()
+    assert nco_bench.Study("two-opt", "tsp20", seed=(s for s in (1, 2))).seed == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: nco_bench.run(5, "tsp20"), "solvers is 5; expected a name or a list of names"),
+        (lambda: nco_bench.run("lkh3", [None]), r"data is \[None\]"),
+        (lambda: nco_bench.run("lkh3", "tsp20", seed=np.float64(1)), "seed is .*; expected a whole number or a list"),
+        (lambda: nco_bench.run("lkh3", "tsp20", seed=True), "seed is True"),
+        (lambda: nco_bench.run("lkh3", "tsp20", repeats="2"), "repeats is '2'; expected a whole number"),
+        (lambda: nco_bench.run("lkh3", "tsp20", time_limit="5"), "time_limit is '5'; expected a number of seconds"),
+        (lambda: nco_bench.run("lkh3", "tsp20", device=0), "device is 0"),
+        (lambda: nco_bench.run("lkh3", "tsp20", fresh="no"), "fresh is 'no'; expected true or false"),
+        (lambda: nco_bench.run("lkh3", "tsp20", param={1: 2}), "param is {1: 2}; expected a table of settings"),
+        (lambda: nco_bench.run("lkh3", "tsp20", results=5), "results is 5; expected a folder"),
+        (lambda: nco_bench.load(5), "name is 5; expected a name or a file"),
+        (lambda: nco_bench.load("tsp20", instances=b"x"), "instances is b'x'; expected a folder"),
+        (lambda: nco_bench.score(None, [0]), "instance is None; expected a file, a name"),
+        (lambda: nco_bench.score(nco_bench.load("tsp20").instances[0], [[0], [1, 2]]), "expected a list of node"),
+        (lambda: nco_bench.records(data=5), "data is 5; expected a name or a list of names"),
+        (lambda: nco_bench.records(results=5), "results is 5; expected a folder or a list of folders"),
+        (lambda: nco_bench.compare(5, "lkh3", "tsp20"), "solver_a is 5; expected a name"),
+        (lambda: nco_bench.verify(5), "runs is 5"),
+        (lambda: Study.read(5), "path is 5; expected a file"),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_refused_by_the_name_of_its_argument(
+    call: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(BadInputError, match=said):
+        call()
 
 
 SCRIPT = """

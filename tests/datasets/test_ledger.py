@@ -19,6 +19,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.problems import tsp
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
+from nco_bench.runs import offering
 
 # Six points on a line at 0, 3, 1, 4, 2, 5: the best tour is there and back, 10 long.
 LINE = np.array([[0.0, 0], [3, 0], [1, 0], [4, 0], [2, 0], [5, 0]])
@@ -75,6 +76,7 @@ def test_a_proof_of_the_known_cost_is_stored_and_then_defended(tmp_path: Path) -
         (np.array([0, 2, 4, 1, 3, 3]), None, "infeasible: node 3 is visited 2 times"),
         (BEST[:5], None, "infeasible: 5 visits for 6 nodes"),
         (WORSE, 11.0, "more than a random insertion solution"),
+        (IDENTITY, 17.0, "with the nodes in the order of the file"),  # it costs 18
     ],
 )
 def test_the_unfit_is_refused_with_a_reason(
@@ -89,6 +91,22 @@ def test_the_unfit_is_refused_with_a_reason(
 
 def test_as_good_as_random_insertion_is_good_enough(tmp_path: Path) -> None:
     assert offer(lines(1), tmp_path, WORSE, insertion_cost=12.0) == "improved"
+
+
+def test_nodes_in_file_order_are_judged_by_random_insertion(tmp_path: Path) -> None:
+    """A file may have been written along a tour, and a small instance's file order be the best by chance."""
+    pytest.importorskip("random_insertion")
+    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    mixed = circle[np.random.default_rng(1).permutation(40)]
+    along_x = np.random.default_rng(2).random((40, 2))
+    along_x = along_x[np.argsort(along_x[:, 0])]
+    instances = tuple(TSPInstance(str(i), points) for i, points in enumerate((circle, mixed, along_x)))
+    for optimal in (False, True):
+        dataset = Dataset("orders", "tsp", instances, [None] * 3, Origin("test"))
+        found = {i: Reference(0.0, "x", np.arange(40), optimal=optimal) for i in range(3)}
+        outcomes = offering.offer(dataset, found, tmp_path / str(optimal))
+        assert [outcome.status for outcome in outcomes] == ["improved", "refused", "refused"]
 
 
 def test_cvrp_routes_in_file_order_are_refused_as_well(tmp_path: Path) -> None:

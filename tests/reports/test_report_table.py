@@ -434,3 +434,41 @@ def test_a_set_without_references_is_told_what_makes_them(results: Results) -> N
     assert command in build_table("main", frame).brief
     assert "reference tsp100 " not in build_table("main", frame).brief
     assert command not in build_table("main", frame.select(datasets=["tsp100"])).brief
+
+
+def test_a_set_that_no_solver_solved_is_not_said_to_lack_references(results: Results) -> None:
+    broken, bare = make_cell(0, "a", "tsp20"), make_cell(1, "a", "tsp50")
+    parts = [(broken, make_records(broken, ["failed", "timeout"], [7.0, 7.0]))]
+    results.run("r", *parts, (bare, make_records(bare, [8.0, "failed"], [None, None])))
+    frame = load_frame(results.folder)
+    both = build_table("main", frame).brief
+    assert "Gap: tsp50 has no references" in both
+    assert "Gap: every solve on tsp20 failed." in both
+    assert "reference" not in build_table("main", frame.select(datasets=["tsp20"])).brief
+
+
+def test_references_of_some_instances_are_not_none(results: Results) -> None:
+    cell = make_cell(0, "a", "tsp20")
+    results.run("r", (cell, make_records(cell, ["failed", 8.0], [7.0, None])))
+    assert (
+        "tsp20 has no references for what was solved; "
+        in build_table("main", load_frame(results.folder)).brief
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "source", "named"),
+    [
+        ("mine", "data/my set.tsp", "'data/my set.tsp'"),  # a set is called after its file
+        ("T20", "tsp20", "tsp20"),  # an alias
+        ("tsp20:count=2", "tsp20", "tsp20:count=2"),  # a part of what was run
+        ("tsp-A", "a.npz", "a.npz"),
+    ],
+)
+def test_what_makes_references_is_told_the_name_that_commands_take(
+    results: Results, dataset: str, source: str, named: str
+) -> None:
+    cell = make_cell(0, "a", dataset, source=source)
+    results.run("r", (cell, make_records(cell, [8.0], [None])))
+    command = f"Gap: {dataset} has no references; nco-bench reference {named} --solver lkh3 makes them."
+    assert command in build_table("main", load_frame(results.folder)).brief

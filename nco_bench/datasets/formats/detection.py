@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickletools
 import re
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -37,13 +38,16 @@ def detect(path: Path) -> str:
     else:
         found = _in_text(head) or _in_old_pickle(path, head)
     if found is None:
-        raise UnknownNameError(
-            "format of",
-            plain_name(path),
-            [],
-            hint="Its content fits none of the formats of docs/formats.md; name one with --from.",
+        hint = (
+            f"Its content fits none of docs/formats.md; if it is one, name it: {reading_as(path, 'FORMAT')}"
         )
+        raise UnknownNameError("format of", plain_name(path), [], hint)
     return found
+
+
+def reading_as(path: Path, fmt: str) -> str:
+    """Return the command that reads a file as being of a format; others, such as run, recognise formats only."""
+    return f"nco-bench convert {shlex.quote(str(path))} OUT.npz --from {fmt}"
 
 
 def _in_archive(path: Path) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats.assemble import the_only_instance, whole
+from nco_bench.datasets.formats.detection import reading_as
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, read_bytes, stem, write_bytes
 from nco_bench.datasets.formats.torch_archive import load_pickle_with_tensors
 from nco_bench.datasets.formats.values import one_number, points
@@ -31,7 +32,7 @@ def read(path: Path) -> Dataset:
         return whole(path, "elg", rows)
     if not isinstance(content, (list, tuple)) or len(content) != 2:
         raise BadInputError(
-            f"{path}: expected (coordinates, optimum) or an array (B, N, 2); try --from kool."
+            f"{path}: expected (coordinates, optimum) or an array (B, N, 2); as Kool's: {reading_as(path, 'kool')}"
         )
     coords = points(content[0], f"{path}: coordinates")
     optimum = one_number(content[1], f"{path}: optimum")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
+from nco_bench.datasets.names import parse_generated
+from nco_bench.errors import NcoBenchError
 from nco_bench.reports.frame.best_known import Source
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
+from nco_bench.runs.records import Cell
 
 
 def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
@@ -49,17 +53,36 @@ def brief(summaries: list[CellSummary], gap: str) -> str:
         known = set(references([s for s in summaries if s.gap_instances]).values())
         to = next(iter(known)) if len(known) == 1 else "each set's reference"
         parts.append(f"Gap: {how}to {to}")
-    if bare := _without_references(summaries) if gap else "":
-        parts.append(f"Gap: {bare} has no references; nco-bench reference {bare} --solver lkh3 makes them")
+    if gap:
+        parts += _without_gaps(summaries)
     parts += ["Time: for the instances in brackets", "Best in bold, second underlined"]
     return ". ".join(parts) + ". More: --notes."
 
 
-def _without_references(summaries: list[CellSummary]) -> str:
-    """Return the first routing set that no instance of has a reference; an empty string without any."""
-    known = {by_dataset(s) for s in summaries if s.gap_instances}
-    routing = (by_dataset(s) for s in summaries if s.group.cell.problem in ("tsp", "cvrp"))
-    return next((name for name in routing if name not in known), "")
+def _without_gaps(summaries: list[CellSummary]) -> list[str]:
+    """Say why routing sets have no gap at all: the first without references with what makes them."""
+    sets: dict[str, list[CellSummary]] = {}
+    for summary in summaries:
+        if summary.group.cell.problem in ("tsp", "cvrp"):
+            sets.setdefault(by_dataset(summary), []).append(summary)
+    bare, failed = [], []
+    for name, column in sets.items():
+        if all(s.all_failed for s in column):
+            failed.append(name)
+        elif not any(s.gap_instances or s.undefined_gaps for s in column):
+            which = " for what was solved" if any(s.references for s in column) else ""
+            made = f"nco-bench reference {_askable(column[0].group.cell)} --solver lkh3 makes them"
+            bare.append(f"Gap: {name} has no references{which}; {made}")
+    return bare[:1] + [f"Gap: every solve on {', '.join(failed)} failed"] * bool(failed)
+
+
+def _askable(cell: Cell) -> str:
+    """Return a set by the name or path that commands take; a file's set and one with an alias print another."""
+    try:
+        printed = not cell.source or parse_generated(cell.dataset) is not None
+    except NcoBenchError:  # such as an alias tsp-A
+        printed = False
+    return shlex.quote(cell.dataset if printed else cell.source)
 
 
 def gap_definition(gap: str, summaries: list[CellSummary]) -> str:

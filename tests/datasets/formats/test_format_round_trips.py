@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.datasets import ledger
+from nco_bench.datasets.convert import convert_file
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.formats import (
     FORMATS,
@@ -227,6 +229,23 @@ def test_what_a_format_cannot_hold_is_refused(sets: dict[str, Dataset], shared: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_file_lacks_is_taken_from_the_ledger(sets: dict[str, Dataset], tmp_path: Path) -> None:
+    """What an error calls the remedy is one; a solution of the file is converted even where a better one is known."""
+    bare, known = sets["tsp"].with_references([None] * 3), sets["tsp"].references
+    worse = Reference(99.0, "worse", np.roll(known[0].solution, 1)[::-1], optimal=False)  # type: ignore[union-attr]
+    offered = [ledger.Candidate(i, r.solution, r.solver) for i, r in enumerate(known) if r is not None]
+    ledger.improve(bare, offered, tmp_path)  # type: ignore[arg-type]
+    write_file(bare.with_references([worse, None, None]), tmp_path / "a.npz", "nco-bench")
+    target = tmp_path / "a.txt"
+    with pytest.raises(BadInputError, match="compute one with 'nco-bench reference'"):
+        convert_file(tmp_path / "a.npz", target, None, "concorde-line")
+    convert_file(tmp_path / "a.npz", target, None, "concorde-line", instances=tmp_path)
+    found = [r.solution for r in read_file(target).references if r is not None]
+    for mine, expected in zip(found, [worse, *known[1:]], strict=True):
+        assert expected is not None
+        np.testing.assert_array_equal(mine, expected.solution)
+
+
 def test_a_lost_convention_is_said(shared: Path, tmp_path: Path) -> None:
     berlin = read_file(shared / "instances" / "tsplib" / "berlin52.tsp.gz")
     with pytest.warns(FileWarning, match="'tsplib-nint' is lost"):
@@ -241,8 +260,12 @@ def test_unknown_names_and_suffixes_are_refused(sets: dict[str, Dataset], tmp_pa
     with pytest.raises(BadInputError, match="name one with --to"):
         write_file(sets["tsp"], tmp_path / "a.txt")
     (tmp_path / "a.dat").write_text("hello world\n")
-    with pytest.raises(UnknownNameError, match="name one with --from"):
+    # Not every command that reads files has --from: the command that has it is named.
+    with pytest.raises(UnknownNameError, match=r"nco-bench convert \S*a\.dat OUT\.npz --from FORMAT$"):
         read_file(tmp_path / "a.dat")
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"coords": 1}))
+    with pytest.raises(BadInputError, match=r"nco-bench convert \S*a\.pkl OUT\.npz --from kool$"):
+        read_file(tmp_path / "a.pkl")
     (tmp_path / "empty.txt").write_bytes(b"")
     with pytest.raises(BadInputError, match="the file is empty"):
         read_file(tmp_path / "empty.txt")
