@@ -16,9 +16,9 @@ from nco_bench.weights.store import (
     SUFFIX,
     WeightsFile,
     cache_folder,
+    files_called,
     is_separate,
     resolve,
-    weights_folders,
 )
 
 LABELS = "labels.npz"
@@ -56,8 +56,8 @@ class Advice:
 
 
 def at_hand(name: str) -> bool:
-    """Whether weights of this name are shipped or in the user's cache."""
-    return any((folder / f"{name}{SUFFIX}").is_file() for folder in weights_folders())
+    """Whether weights of this name are in the user's cache or shipped."""
+    return bool(files_called(name))
 
 
 def default_weights(model: str, problem: str, size: int) -> str:

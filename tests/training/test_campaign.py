@@ -20,6 +20,7 @@ from nco_bench.training.campaign import pack, run_campaign, unpack
 from nco_bench.training.campaign_file import Planned, describe_plan, planned, read_campaign
 from nco_bench.training.task_campaign import published_networks
 from nco_bench.weights.manifest import read_manifest
+from nco_bench.weights.store import resolve
 
 PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 CAMPAIGNS = Path(__file__).parents[2] / "campaigns"
@@ -118,6 +119,23 @@ def test_a_stage_without_a_slice_is_trained_to_its_last_step(
     assert made["start-3"].parent == made["start-4"].parent == made["whole"].sha256
     with pytest.raises(UnknownNameError, match="start-3"):
         run_campaign(file, here, shards, None, "cpu", 1, only=["start-5"])
+
+
+def test_finished_weights_that_a_table_looks_up_are_found_by_name(
+    tmp_path: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
+    file, here = tmp_path / "c.toml", tmp_path / "here"
+    file.write_text(STEPS.replace('name = "whole"', 'name = "whole"\ntables = "2"').replace("= 40", "= 2"))
+    done = run_campaign(file, here, shards, None, "cpu", 1, progress="silent")
+    assert [path.name for path in (tmp_path / "cache" / "weights").glob("*.safetensors")] == [
+        "whole.safetensors"
+    ]
+    assert resolve("whole", "decoder-96x32").sha256 == read_manifest(here / "whole.json").sha256
+    assert "cache/weights/whole.safetensors: found by name from now on" in done.describe()
+    done = run_campaign(file, tmp_path / "again", shards, None, "cpu", 2, progress="silent")
+    assert "not copied to" in done.describe()
+    assert resolve("whole", "decoder-96x32").sha256 == read_manifest(here / "whole.json").sha256
 
 
 @pytest.mark.parametrize(

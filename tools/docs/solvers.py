@@ -44,7 +44,7 @@ def pages(pictures: Mapping[str, Picture], stored: Mapping[str, list[Stored]]) -
     from nco_bench.weights.shelf import list_weights
     from nco_bench.weights.store import SHIPPED
 
-    shipped = [one for one in list_weights() if one.path.parent == SHIPPED]
+    shipped = list_weights((SHIPPED,))
     known = cards()
     made = {}
     for name, one in known.items():
