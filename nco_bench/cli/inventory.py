@@ -250,7 +250,7 @@ def _ours(name: str) -> dict[str, Any]:
     # Weights of versions whose manifests did not say it yet: what their recipe lacks had the default.
     known = {f.name for f in dataclasses.fields(paper.recipe)} & set(manifest.recipe)
     trained = type(paper.recipe)(**{key: manifest.recipe[key] for key in known})
-    return {"ours": departures(trained, paper)}
+    return {"ours": departures(trained, paper, manifest.data.size)}
 
 
 def _trainings(model: str) -> dict[str, dict[str, Any]]:

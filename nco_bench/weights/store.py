@@ -59,6 +59,8 @@ class WeightsFile:
             "steps": manifest.steps,
             "samples": manifest.samples,
             "share_of_paper": manifest.share_of_paper,
+            "departures": manifest.departures,
+            "imported": manifest.imported,
             "training_size": manifest.data.size or None,
             "training_distribution": manifest.data.distribution,
             "training_seeds": list(manifest.data.seeds),
