@@ -17,7 +17,7 @@ EXTRAS = (
     ("neural", "torch", "neural solvers and training", "pip install 'nco-bench[neural]'"),
     ("plots", "matplotlib", "plots and tour pictures", "pip install 'nco-bench[plots]'"),
     ("html", "bokeh", "HTML reports", "pip install 'nco-bench[html]'"),
-    ("parquet", "pyarrow", "runs export --out FILE.parquet", "pip install 'nco-bench[parquet]'"),
+    ("parquet", "pyarrow", "archives of runs, such as those in results/", "pip install 'nco-bench[parquet]'"),
     ("slurm", "submitit", "--executor slurm", "pip install 'nco-bench[slurm]'"),
     ("tensorboard", "tensorboard", "TensorBoard logs of training", "pip install 'nco-bench[tensorboard]'"),
 )
