@@ -225,7 +225,7 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     owner = weights_owner(cell.solver)
     if not preset.weights:
         # The solver's own: neither those of an ablation nor what somebody trained for a minute.
-        tasks = cell.problem.startswith("algorithmic")  # a network of each task
+        tasks = cell.problem.startswith(("algorithmic", "lra"))  # a network of each task
         kind = cell.dataset.partition(":")[0] if tasks else cell.problem
         own = {one + end for one in (cell.solver, owner) for end in ("", f"-{kind}")}
         return "official" in name or re.sub(r"-seed\d+$", "", name) in own

@@ -31,6 +31,7 @@ LABELLED = {
 TASK_EXAMPLES = {"algorithmic": "knapsack", "algorithmic-regression": "fractional-knapsack"}
 """A task of each kind: weights belong to one task."""
 
+LRA_STEPS = 20_000
 LRA_EXAMPLE = "lra-listops32"
 """ListOps short enough to learn in minutes, made here; the benchmark's own data must be pulled."""
 
@@ -127,6 +128,12 @@ def _training(known: Card, problem: str) -> str:
         return f"nco-bench train {model} --budget 1h --out {_kept(model)}"
     own = model if problem == "tsp" else f"{model}-{problem}"
     return f"{LABELLED[problem]} && nco-bench train {model} --data {LABELS} --budget 1h --out {_kept(own)}"
+
+
+def lra_training(model: str, task: str) -> str:
+    """The command that trains a Long Range Arena network as long as its benchmark does, see `campaigns/tropical.toml`."""
+    steps = f"--config steps={LRA_STEPS}"
+    return f"nco-bench train {model} --data {task} {steps} --out {_kept(f'{model}-{task}')}"
 
 
 def _kept(name: str) -> str:
