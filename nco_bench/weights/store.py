@@ -114,8 +114,8 @@ def files_called(name: str) -> list[Path]:
 
 def hidden_by(path: Path) -> str | None:
     """Say where other weights of the same name are that a file is used before; None where there are none."""
-    first, *others = files_called(path.stem) or [None]
-    return place_of(others[0]) if others and path == first else None
+    called = files_called(path.stem)
+    return place_of(called[1]) if len(called) > 1 and path == called[0] else None
 
 
 def is_shipped(path: Path) -> bool:
