@@ -22,20 +22,20 @@ dev: $(DEV)
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Torch comes first so that a machine without a GPU keeps the CPU build. ml4co-kit is taken without its 23 dependencies:
-# only the compiled Concorde inside it is used.
+# Torch comes first so that a machine without a GPU keeps the CPU build; parquet reads the archives in results/. ml4co-kit is
+# taken without its 23 dependencies: only the compiled Concorde inside it is used.
 $(USER): $(VENV)/bin/python pyproject.toml
 	$(PIP) $(TORCH)
-	$(PIP) -e '.[neural,classical,plots]'
+	$(PIP) -e '.[neural,classical,plots,parquet]'
 	-$(PIP) --no-deps ml4co-kit
 	touch $@
 
 $(DEV): $(USER)
-	$(PIP) -e '.[neural,classical,plots,html,slurm,dev]'
+	$(PIP) -e '.[neural,classical,plots,parquet,html,slurm,dev]'
 	touch $@
 
 $(DOCS): $(USER)
-	$(PIP) -e '.[neural,classical,plots,docs]'
+	$(PIP) -e '.[neural,classical,plots,parquet,docs]'
 	touch $@
 
 demo: $(USER)

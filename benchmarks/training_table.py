@@ -18,6 +18,7 @@ from nco_bench.papers.published import load_table
 from nco_bench.reports.figures.training_curves import read_training_log
 from nco_bench.weights.manifest import Manifest, read_manifest
 from nco_bench.weights.shelf import list_weights
+from nco_bench.weights.store import shipped_folders
 
 LOGS = Path("results/training")
 PRINTED = {
@@ -61,7 +62,7 @@ For the CVRP, against the references of the test sets (best of HGS, PyVRP and LK
 
 
 def main() -> None:
-    ships = [file.manifest for file in list_weights() if file.path.parent.name == "files"]
+    ships = [file.manifest for file in list_weights(shipped_folders())]
     learned = [
         manifest for manifest in ships if manifest.recipe.get("learner") in ("supervised", "on-policy")
     ]

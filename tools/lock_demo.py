@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("neural", "classical", "plots")
+EXTRAS = ("neural", "classical", "plots", "parquet")
 """Those that `make install` names."""
 
 

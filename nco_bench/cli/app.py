@@ -184,7 +184,8 @@ def _run(arguments: list[str]) -> int:
     except NcoBenchError as error:
         if debugging():
             raise
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        if not _another_tells(arguments):
+            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
@@ -209,6 +210,12 @@ def _run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _another_tells(arguments: list[str]) -> bool:
+    """Whether torchrun started this process beside another of the machine, which reads the same arguments and files."""
+    together = arguments[:1] == ["train"] and os.environ.get("WORLD_SIZE", "1") != "1"
+    return together and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _interrupted(arguments: list[str]) -> str:

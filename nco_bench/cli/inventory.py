@@ -17,7 +17,7 @@ EXTRAS = (
     ("neural", "torch", "neural solvers and training", "pip install 'nco-bench[neural]'"),
     ("plots", "matplotlib", "plots and tour pictures", "pip install 'nco-bench[plots]'"),
     ("html", "bokeh", "HTML reports", "pip install 'nco-bench[html]'"),
-    ("parquet", "pyarrow", "runs export --out FILE.parquet", "pip install 'nco-bench[parquet]'"),
+    ("parquet", "pyarrow", "archives of runs, such as those in results/", "pip install 'nco-bench[parquet]'"),
     ("slurm", "submitit", "--executor slurm", "pip install 'nco-bench[slurm]'"),
     ("tensorboard", "tensorboard", "TensorBoard logs of training", "pip install 'nco-bench[tensorboard]'"),
 )
@@ -251,7 +251,7 @@ def _ours(name: str) -> dict[str, Any]:
     # Weights of versions whose manifests did not say it yet: what their recipe lacks had the default.
     known = {f.name for f in dataclasses.fields(paper.recipe)} & set(manifest.recipe)
     trained = type(paper.recipe)(**{key: manifest.recipe[key] for key in known})
-    return {"ours": departures(trained, paper)}
+    return {"ours": departures(trained, paper, manifest.data.size)}
 
 
 def _trainings(model: str) -> dict[str, dict[str, Any]]:

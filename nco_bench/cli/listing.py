@@ -43,12 +43,19 @@ def listing(
     from nco_bench.cli.tables import print_objects
 
     keys = IN_SHORT.get(what)
-    short = [{HEADERS.get(key, key): one.get(key) for key in keys} for one in objects] if keys else objects
+    short = (
+        [{HEADERS.get(key, key): _short(one, key) for key in keys} for one in objects] if keys else objects
+    )
     print_objects(short)
     if what == "solvers":
         _tell_how_to_get(objects)
     if keys:
         typer.echo("nco-bench show NAME tells the rest.")
+
+
+def _short(one: dict[str, Any], key: str) -> Any:
+    """A fact in a list; of weights that others of their name stand behind, where those are too."""
+    return f"{one[key]}, before {one['hides']}" if key == "found_in" and one.get("hides") else one.get(key)
 
 
 def _tell_how_to_get(solvers: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ group = typer.Typer(help="Weights: shipped, official, imported.", no_args_is_hel
 
 @group.command("list")
 def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> None:
-    """List shipped and cached weights with what their manifests say."""
+    """List cached and shipped weights with what their manifests say; of one name, cached ones are used."""
     from nco_bench.cli.listing import listing as list_command
 
     list_command("weights", instances, json)
@@ -92,6 +92,7 @@ def show(
     from nco_bench.weights.choice import at_hand, before_pull
     from nco_bench.weights.exporting import describe, find
     from nco_bench.weights.manifest import as_dict
+    from nco_bench.weights.store import hidden_by
 
     official = official_weights().get(name)
     if official is not None and not at_hand(name):
@@ -100,7 +101,7 @@ def show(
         return
     file = find(name)
     if json:
-        print_json({**as_dict(file.manifest), "path": str(file.path)})
+        print_json({**as_dict(file.manifest), "path": str(file.path), "hides": hidden_by(file.path)})
     else:
         typer.echo(describe(file))
 

@@ -20,7 +20,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadWeightsError
 from nco_bench.nn.build import build_path_policy
-from nco_bench.papers.judging import FULL_SHARE, Verdict, judge_computed
+from nco_bench.papers.judging import Verdict, judge_computed, trained_otherwise
 from nco_bench.papers.published import PublishedTable
 from nco_bench.papers.representations import LAST_RANK, long_sightedness
 from nco_bench.reports.figures.networks import wilson
@@ -94,12 +94,8 @@ def _with_tours(count: int) -> Dataset:
 
 
 def _other_weights(weights: WeightsFile, said: str) -> Verdict | None:
-    manifest = weights.manifest
-    share = manifest.share_of_paper
-    if share is not None and share >= FULL_SHARE:
-        return None
-    far = "an unknown share" if share is None else f"{100 * share:.3g} %"
-    return Verdict("other weights", f"{manifest.name} has seen {far} of the paper's training samples; {said}")
+    differs = trained_otherwise(weights.facts())
+    return Verdict("other weights", f"{differs}; {said}") if differs else None
 
 
 def normality_of_attention_inputs(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nco_bench.papers.judging import FULL_SHARE, Verdict, judge_computed
+from nco_bench.papers.judging import Verdict, judge_computed, trained_otherwise
 from nco_bench.papers.published import PublishedTable
 
 Computed = dict[tuple[str, str], float]
@@ -131,13 +131,12 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
             f"{model} is calibrated for {', '.join(str(c.n) for c in known)} nodes; 'nco-bench calibrate' adds others",
         )
         found |= {(row, column): absent for column in table.columns if column.endswith("Scaling factor")}
-        share = find(model, model, "tsp").manifest.share_of_paper or 0.0
+        differs = trained_otherwise(find(model, model, "tsp").facts())
         for c in known:
             how = f"{'vertex' if c.fitted else 'best of the grid'} on {c.instances} held-out instances of seed {c.seed}"
             column = f"TSP{c.n} | Scaling factor"
-            seen = f"{model} has seen {100 * share:.3g} % of the paper's training samples"
-            verdict = Verdict("other weights", f"{seen}; {how}")
-            if share >= FULL_SHARE and (row, column) in cells:
+            verdict = Verdict("other weights", f"{differs}; {how}")
+            if not differs and (row, column) in cells:
                 verdict = replace(judge_computed(cells[row, column], c.factor), reason=how)
             found[row, column] = (c.factor, verdict)
     if not found:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nco_bench.papers.measuring import BOOTSTRAP_FROM, Measured
 from nco_bench.papers.preset import CellPreset
@@ -35,6 +37,8 @@ TOLERANCE = (
 )
 
 FULL_SHARE = 0.995
+MOST_NAMED = 3
+"""Of the numbers of a recipe that are not the paper's."""
 HARDWARE_METRICS = ("seconds", "latency", "memory")
 _NUMBER = re.compile(r"(\d[\d,]*)(?:\.(\d+))?")
 
@@ -108,15 +112,37 @@ def _other_weights(preset: CellPreset, measured: Measured) -> str:
         return ""
     if weights.get("name") == "random":
         return "untrained network"
-    share, size = weights.get("share_of_paper"), weights.get("training_size")
+    size = weights.get("training_size")
     if preset.trained_samples and weights.get("samples") is not None:
-        share = weights["samples"] / preset.trained_samples
+        weights = {**weights, "share_of_paper": weights["samples"] / preset.trained_samples}
     known = preset.trained_on and size is not None
     other = f", at size {size} instead of {preset.trained_on}" if known and size != preset.trained_on else ""
-    if share is not None and (share < FULL_SHARE or other):
-        return f"{weights['name']} has seen {100 * share:.3g} % of the paper's training samples{other}"
-    if share is None and "official" not in str(weights.get("name")):
-        return f"{weights['name']}: its manifest does not say which share of the paper's training it had"
+    return trained_otherwise(weights, other)
+
+
+def trained_otherwise(weights: Mapping[str, Any], other: str = "") -> str:
+    """Say how the training of weights differs from the paper's, in samples or recipe, or return an empty string.
+
+    Parameters
+    ----------
+    weights
+        What records say of them, see `nco_bench.weights.store.WeightsFile.facts`.
+    other
+        A difference that the caller knows of, such as the size of instances.
+    """
+    name, share, departures = (weights.get(key) for key in ("name", "share_of_paper", "departures"))
+    if weights.get("imported") or (share is None and "official" in str(name)):
+        return ""
+    if share is None:
+        return f"{name}: its manifest does not say which share of the paper's training it had"
+    if share < FULL_SHARE or other:
+        return f"{name} has seen {100 * share:.3g} % of the paper's training samples{other}"
+    if departures is None:
+        return f"{name}: its manifest does not say whether it was trained by the paper's recipe"
+    if departures:
+        more = f" and {len(departures) - MOST_NAMED} more" if len(departures) > MOST_NAMED else ""
+        named = ", ".join(f"({one})" for one in departures[:MOST_NAMED])
+        return f"{name} was trained by another recipe than the paper's: {named}{more}"
     return ""
 
 

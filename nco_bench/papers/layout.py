@@ -232,7 +232,9 @@ def _mark(entry: Entry, notes: Notes) -> str:
     """
     reason, measured = entry.verdict.reason, entry.measured
     if measured is not None and measured.cell.weights is not None:
-        reason = reason.replace(f"{measured.cell.weights.get('name')} has seen", "the weights have seen")
+        name = measured.cell.weights.get("name")
+        for one, many in (("has seen", "have seen"), ("was trained", "were trained")):
+            reason = reason.replace(f"{name} {one}", f"the weights {many}")
     parts = [f"{entry.verdict.status}: {reason}"]
     if measured is not None and not entry.verdict.reason.startswith(f"{measured.instances} instance"):
         parts.append(f"{measured.instances} instance{'' if measured.instances == 1 else 's'}")

@@ -19,7 +19,7 @@ def weights_needed(preset: CellPreset, size: float | None) -> str:
     Empty where the weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
     """
     from nco_bench.cards import card, official_weights, weights_owner
-    from nco_bench.weights.choice import at_hand, default_weights, how_to_get
+    from nco_bench.weights.choice import at_hand, default_weights, how_to_get, lra_training
     from nco_bench.weights.pulling import in_mirror
 
     solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
@@ -27,6 +27,9 @@ def weights_needed(preset: CellPreset, size: float | None) -> str:
     info, table = card(solver), official_weights()
     if info.kind != "neural" or "random" in preset.weights:
         return ""
+    if info.problems == ("lra",):
+        tasks = [name.partition(":")[0] for name in (*preset.data[:1], *preset.mean_of)]
+        return next((lra_training(solver, task) for task in tasks if not at_hand(f"{solver}-{task}")), "")
     if not preset.weights and problem not in info.problems:
         return ""  # networks of one task find their own
     if problem == "bpp3d" and not preset.weights:

@@ -108,7 +108,7 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
         For a preset that leaves a printed number out.
     """
     sheets = plan(tables, scale, runner)
-    pending = any(not isinstance(slot, Entry) for sheet in sheets for slot in sheet.slots)
+    pending = any(_has_records(slot) for sheet in sheets for slot in sheet.slots)
     records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [
         Reproduction(
@@ -119,6 +119,12 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
         )
         for sheet in sheets
     ]
+
+
+def _has_records(slot: _Slot) -> bool:
+    if isinstance(slot, _Mean):
+        return any(not isinstance(part, Entry) for part in slot.parts)
+    return not isinstance(slot, Entry)
 
 
 def plan(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> list[_Sheet]:
@@ -184,6 +190,8 @@ def answer(preset: CellPreset, runner: Runner) -> str:
 def problem_of(preset: CellPreset) -> str:
     """Return what a cell's weights are for, by the names of its datasets."""
     names = (*preset.data[:1], *preset.mean_of[:1])
+    if names and names[0].startswith("lra-"):  # a network of each task
+        return names[0].partition(":")[0]
     return next((p for p in ("cvrp", "bpp3d") if any(p in name for name in names)), "tsp")
 
 

@@ -246,9 +246,16 @@ def weights_missing(name: str, weights: str, problem: str) -> str:
         What they are for.
     """
     from nco_bench.cards import card
-    from nco_bench.weights.choice import default_weights, find
+    from nco_bench.weights.choice import at_hand, default_weights, find, lra_training
 
     info = card(name)
+    if info.problems == ("lra",) and info.kind == "neural" and not weights:
+        trained = f"{name}-{problem}"
+        return (
+            ""
+            if at_hand(trained)
+            else f"no weights {trained}; make them with '{lra_training(name, problem)}'"
+        )
     if info.kind != "neural" or weights == "random" or problem not in info.problems:
         return ""
     if not weights and info.family != "path":

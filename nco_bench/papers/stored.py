@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nco_bench.cards import cards, weights_owner
 from nco_bench.datasets.names import stream_of
-from nco_bench.errors import ResultsError
+from nco_bench.errors import BadWeightsError, ResultsError
 from nco_bench.papers.courses import OF_COURSES, iterations_made, search_of
 from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import CellPreset
@@ -226,7 +225,7 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     owner = weights_owner(cell.solver)
     if not preset.weights:
         # The solver's own: neither those of an ablation nor what somebody trained for a minute.
-        tasks = cell.problem.startswith("algorithmic")  # a network of each task
+        tasks = cell.problem.startswith(("algorithmic", "lra"))  # a network of each task
         kind = cell.dataset.partition(":")[0] if tasks else cell.problem
         own = {one + end for one in (cell.solver, owner) for end in ("", f"-{kind}")}
         return "official" in name or re.sub(r"-seed\d+$", "", name) in own
@@ -235,14 +234,17 @@ def _weights_fit(cell: Cell, preset: CellPreset) -> bool:
     }
 
 
-@lru_cache(maxsize=512)
 def unchanged(name: str, sha256: str) -> bool:
-    """Whether weights of this name are not at hand, still the same ones, or the same ones rounded."""
-    from nco_bench.weights.manifest import manifest_path, read_manifest
-    from nco_bench.weights.store import SHIPPED, SUFFIX
+    """Whether what this name means today is not at hand, still the same weights, or the same ones rounded."""
+    from nco_bench.weights.manifest import manifest_path
+    from nco_bench.weights.shelf import listed
+    from nco_bench.weights.store import files_called
 
-    path = SHIPPED / f"{name}{SUFFIX}"
-    if not path.is_file():
+    called = files_called(name)
+    if not called:
         return True
-    shipped = read_manifest(manifest_path(path))
-    return sha256 in (shipped.sha256, shipped.rounded_from or shipped.sha256)
+    try:
+        now = listed(manifest_path(called[0]))
+    except BadWeightsError:
+        return False  # `weights verify` names it
+    return sha256 in (now.sha256, now.rounded_from or now.sha256)

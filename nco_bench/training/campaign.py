@@ -15,11 +15,12 @@ the stages of the first::
     seed = 5                        # --seed is used where it is missing
     start = "decoder-6x64"          # an earlier stage, whose weights it begins with
     hours = 2.5                     # expected on one H100, for --dry-run
-    tables = "2, 12"                # of the paper, for --dry-run
+    tables = "2, 12"                # of the paper, which look it up by name
     each = { seed = [0, 1, 2] }     # one network each: "{seed}" in texts is replaced
 
 A stage without a slice is trained to its recipe's last step. Turns go around: the first turn of every stage, then the
-second ones. Schedules run over all turns of a stage. A turn ends with a checkpoint and weights in the campaign's folder;
+second ones. Schedules run over all turns of a stage. Weights that tables look up are copied to the cache when the last turn
+ends, so that ``run`` and ``reproduce`` find them by name. A turn ends with a checkpoint and weights in the folder;
 ``campaign.json`` there counts what is done. With a time limit the campaign stops after the turn that reaches it, and a slice
 is cut to what is left. The folder and the labels are all that another machine needs to go on; files above 16 MB travel in
 parts (`pack` and `unpack`).
@@ -40,14 +41,16 @@ from pathlib import Path
 from typing import Any
 
 from nco_bench.datasets.places import Places
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.files import write
 from nco_bench.training.campaign_file import Stage, read_campaign
 from nco_bench.training.checkpoint import LAST, PREVIOUS, load_state
 from nco_bench.training.progress import Report
 from nco_bench.training.run import CHECKPOINTS, TrainResult, train
 from nco_bench.training.trainer import TrainingStopped
-from nco_bench.weights.store import SUFFIX
+from nco_bench.weights.manifest import manifest_path
+from nco_bench.weights.shelf import keep
+from nco_bench.weights.store import SUFFIX, cache_folder
 
 STATE, LOCK = "campaign.json", "campaign.lock"
 PART_BYTES = 15 * 2**20
@@ -137,6 +140,8 @@ def run_campaign(
             lines.append(f"turn {turn + 1} of {stage.turns}: {result.describe()}")
             if stage.slice_s is None and not result.complete:
                 return CampaignResult(tuple(lines), tuple(stops), complete=False)
+            if stage.tables and turn + 1 == stage.turns:
+                lines.append(_kept(weights_file(folder, stage.name)))
         except TrainingStopped as stop:
             stops.append(f"{stage.name}: {stop}")
             state.stopped[stage.name] = str(stop)
@@ -144,6 +149,20 @@ def run_campaign(
             state = _State.read(folder).with_stage(stage.name, turn + 1, state.stopped.get(stage.name))
             state.write(folder)
     return CampaignResult(tuple(lines), tuple(stops), complete=True)
+
+
+def _kept(path: Path) -> str:
+    """Put finished weights where tables look for them; say where that is, or why they are not there."""
+    try:
+        place = keep(path)
+    except NcoBenchError as error:
+        return f"{path}: not copied to the cache: {error}"
+    if place is None:
+        return (
+            f"{path}: not copied to {cache_folder()}, which has other weights of this name; move those away, then copy "
+            f"it with its manifest, {manifest_path(path).name}."
+        )
+    return f"{place}: found by name from now on, before what ships"
 
 
 def _left_of_turn(stage: Stage, folder: Path, turn: int, left: float | None) -> float | None:

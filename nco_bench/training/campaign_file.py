@@ -47,7 +47,7 @@ class Stage:
     hours
         Expected on one H100; 0 where nothing is expected.
     tables
-        Of the paper, for which the network is needed.
+        Of the paper, for which the network is needed; once trained it is copied to the cache, where they look for it.
     processes
         That train it together, see `distributed`.
     """

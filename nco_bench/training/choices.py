@@ -8,12 +8,13 @@ clipping where it names none). What it leaves open must still be decided: that i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.cards import network_card
 from nco_bench.training.recipes import LoopRecipe, recipe_of, recipes_of
+from nco_bench.weights.manifest import STATED
 
 RUN_CONTROL = frozenset(
     {
@@ -35,17 +36,24 @@ class Paper:
         Where the paper states them.
     ours
         Fields of the recipe, or other choices, that the paper leaves open or has otherwise: what was chosen, and why.
+    also
+        Other values that the paper has for a field, for other rows of its tables.
+    size
+        Nodes of the labelled instances; 0 where the recipe says it.
     """
 
     recipe: LoopRecipe
     source: str
     ours: Mapping[str, str]
+    also: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    size: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values: the source, what is ours, and the numbers."""
         return {
             "source": self.source,
             "ours": dict(self.ours),
+            **({"also": {key: list(values) for key, values in self.also.items()}} if self.also else {}),
             "recipe": {k: v for k, v in dataclasses.asdict(self.recipe).items() if k not in RUN_CONTROL},
         }
 
@@ -58,9 +66,9 @@ def papers_of(model: str, learner: str, kind: type[LoopRecipe]) -> Papers:
     """Return the papers' own recipes of a model: those of its card that name a source."""
     known = network_card(model)
     stated = {name: recipe_of(known, learner, name) for name in known.recipes.get(learner, {})}
-    recipes = recipes_of(model, learner, kind)
+    recipes, size = recipes_of(model, learner, kind), known.budget.get(learner, {}).get("size", 0)
     return {
-        name: Paper(recipes[name], values["source"], values.get("ours", {}))
+        name: Paper(recipes[name], values["source"], values.get("ours", {}), values.get("also", {}), size)
         for name, values in stated.items()
         if "source" in values
     }
@@ -84,12 +92,19 @@ def paper_of(papers: Papers, recipe: str, problem: str) -> Paper | None:
     return None if name is None else papers[name]
 
 
-def departures(recipe: LoopRecipe, paper: Paper) -> dict[str, str]:
-    """Return what in a recipe is not the paper's: field or choice -> what the paper has, or that it does not say."""
+def departures(recipe: LoopRecipe, paper: Paper, size: int = 0) -> dict[str, str]:
+    """Return what in a recipe is not the paper's: field or choice -> what the paper has, or that it does not say.
+
+    `size` is that of the labelled instances, 0 where it is not known.
+    """
     published = dataclasses.asdict(paper.recipe)
     changed = {
-        key: f"{value}; {'our choice for the paper' if key in paper.ours else 'the paper'}: {published[key]}"
+        key: f"{value}{'; our choice for the paper: ' if key in paper.ours else STATED}{published[key]}"
         for key, value in dataclasses.asdict(recipe).items()
-        if key not in RUN_CONTROL and key in published and value != published[key]
+        if key not in RUN_CONTROL
+        and key in published
+        and value not in (published[key], *paper.also.get(key, ()))
     }
+    if size and paper.size and size != paper.size:
+        changed["size"] = f"{size}{STATED}{paper.size}"
     return {**{k: why for k, why in paper.ours.items() if k not in changed}, **changed}

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.nn.device import group_backend, take_own
+
+LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Connection refused")
+"""What gloo says where a process that it talks to is gone."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def joined(device: str) -> Iterator[str]:
     ------
     BadInputError
         When torchrun's environment is incomplete.
+    ResultsError
+        When another process has ended while this one waited for it: what happened there is said there.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or distributed.is_initialized():
@@ -77,6 +82,12 @@ def joined(device: str) -> Iterator[str]:
     distributed.init_process_group(group_backend(device))
     try:
         yield device
+    except RuntimeError as error:
+        if not any(words in str(error) for words in LEFT_ALONE):
+            raise
+        raise ResultsError(
+            "Another process of this training has ended; its own message says why (--debug shows all of them)."
+        ) from error
     finally:
         distributed.destroy_process_group()
 

@@ -16,6 +16,8 @@ SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")
+ABOUT = ("source", "ours", "also")
+"""Keys of a card's recipe that say where it is from and are no numbers of it, see `choices.Paper`."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def recipes_of(model: str, learner: str, kind: type[R]) -> dict[str, R]:
 
 
 def _built(known: Card, learner: str, name: str, kind: type[R]) -> R:
-    values = {key: v for key, v in recipe_of(known, learner, name).items() if key not in ("source", "ours")}
+    values = {key: v for key, v in recipe_of(known, learner, name).items() if key not in ABOUT}
     own = {f.name for f in dataclasses.fields(kind)}
     for key in values:
         if key not in own:
@@ -327,6 +329,6 @@ def recipe_of(known: Card, learner: str, name: str) -> dict[str, Any]:
         seen.append(above)
     merged = {key: value for layer in reversed(chain) for key, value in layer.items() if key != "like"}
     if "source" not in own[name]:
-        merged.pop("source", None)
-        merged.pop("ours", None)
+        for key in ABOUT:
+            merged.pop(key, None)
     return merged

@@ -190,7 +190,7 @@ def train(
                 prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
             )
             paper = paper_of(course.papers(model), values.get("recipe", ""), manifest.problem)
-            ours = {} if paper is None else departures(recipe, paper)
+            ours = {} if paper is None else departures(recipe, paper, manifest.data.size)
             export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
     done = trainer.progress
     return TrainResult(

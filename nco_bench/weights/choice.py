@@ -16,9 +16,9 @@ from nco_bench.weights.store import (
     SUFFIX,
     WeightsFile,
     cache_folder,
+    files_called,
     is_separate,
     resolve,
-    weights_folders,
 )
 
 LABELS = "labels.npz"
@@ -31,6 +31,7 @@ LABELLED = {
 TASK_EXAMPLES = {"algorithmic": "knapsack", "algorithmic-regression": "fractional-knapsack"}
 """A task of each kind: weights belong to one task."""
 
+LRA_STEPS = 20_000
 LRA_EXAMPLE = "lra-listops32"
 """ListOps short enough to learn in minutes, made here; the benchmark's own data must be pulled."""
 
@@ -56,8 +57,8 @@ class Advice:
 
 
 def at_hand(name: str) -> bool:
-    """Whether weights of this name are shipped or in the user's cache."""
-    return any((folder / f"{name}{SUFFIX}").is_file() for folder in weights_folders())
+    """Whether weights of this name are in the user's cache or shipped."""
+    return bool(files_called(name))
 
 
 def default_weights(model: str, problem: str, size: int) -> str:
@@ -127,6 +128,12 @@ def _training(known: Card, problem: str) -> str:
         return f"nco-bench train {model} --budget 1h --out {_kept(model)}"
     own = model if problem == "tsp" else f"{model}-{problem}"
     return f"{LABELLED[problem]} && nco-bench train {model} --data {LABELS} --budget 1h --out {_kept(own)}"
+
+
+def lra_training(model: str, task: str) -> str:
+    """The command that trains a Long Range Arena network as long as its benchmark does, see `campaigns/tropical.toml`."""
+    steps = f"--config steps={LRA_STEPS}"
+    return f"nco-bench train {model} --data {task} {steps} --out {_kept(f'{model}-{task}')}"
 
 
 def _kept(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.shelf import export, list_weights
-from nco_bench.weights.store import SUFFIX, WeightsFile, load_state, verify
+from nco_bench.weights.store import SUFFIX, WeightsFile, hidden_by, load_state, verify
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,13 +80,14 @@ def _rounded(value: Tensor, precision: str, key: str) -> Tensor:
 
 def describe(file: WeightsFile) -> str:
     """Return a page of text: what a reader of a table should know about these weights."""
-    manifest, data = file.manifest, file.manifest.data
+    manifest, data, hidden = file.manifest, file.manifest.data, hidden_by(file.path)
     share = (
         "" if manifest.share_of_paper is None else f", {100 * manifest.share_of_paper:.3g} % of the paper's"
     )
     rows = [
         ("model", f"{manifest.model}, {manifest.problem}, {manifest.parameters:,} parameters"),
         ("file", f"{file.path} ({file.path.stat().st_size / 2**20:.1f} MiB)"),
+        ("used before", hidden and f"the weights of this name in {hidden}"),
         ("sha256", manifest.sha256),
         ("licence", manifest.licence),
         ("trained", f"{manifest.steps:,} steps, {manifest.samples:,} samples{share}, {manifest.hours:g} h"),
@@ -107,5 +108,5 @@ def describe(file: WeightsFile) -> str:
     for change in manifest.recipe_changes:
         rows.append(("changed", f"at step {change.get('step')}: {change.get('changed')}"))
     rows += [("rounded", manifest.rounded_from), ("parent", manifest.parent), ("notes", manifest.notes)]
-    lines = [f"{key:<10}  {value}" for key, value in rows if value]
+    lines = [f"{key:<11}  {value}" for key, value in rows if value]
     return "\n".join([manifest.name, *lines])

@@ -16,6 +16,8 @@ from nco_bench.errors import BadWeightsError
 from nco_bench.seals import seal_document, unseal_document
 
 FORMAT = 1
+STATED = "; the paper: "
+"""Between our value and what the paper states in a line of `Manifest.ours`; choices that it leaves open lack it."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,18 @@ class Manifest:
     core_hours: float | None = None
     rounded_from: str = ""
     format: int = field(default=FORMAT)
+
+    @property
+    def imported(self) -> bool:
+        """Whether it came from its authors: nothing was trained here."""
+        return "imported_from" in self.recipe
+
+    @property
+    def departures(self) -> list[str] | None:
+        """What of the training is not as the paper states, such as ``batch 4; the paper: 1024``; None where nothing says."""
+        if not self.ours:
+            return None
+        return [f"{key} {said}" for key, said in self.ours.items() if STATED in said]
 
 
 def names_seed(text: str, seed: object) -> bool:

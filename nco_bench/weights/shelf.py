@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,19 +25,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def list_weights() -> list[WeightsFile]:
-    """Return all shipped and cached weights with a readable manifest, by name; hashes are not checked."""
+def list_weights(folders: Sequence[Path] | None = None) -> list[WeightsFile]:
+    """Return all cached and shipped weights with a readable manifest, by name; hashes are not checked.
+
+    Of several of one name the one that the name means; `folders` are looked at instead of all.
+    """
     found: dict[str, WeightsFile] = {}
-    for path in files():
+    for path in files(folders):
         try:
-            found.setdefault(path.stem, WeightsFile(path, _listed(manifest_path(path))))
+            found.setdefault(path.stem, WeightsFile(path, listed(manifest_path(path))))
         except BadWeightsError:
             continue  # `weights verify` names it
     return [found[name] for name in sorted(found)]
 
 
-def _listed(manifest: Path) -> Manifest:
-    """Read a manifest for a list; unless it changed, once in a process, which may ask for the list of all many times."""
+def listed(manifest: Path) -> Manifest:
+    """Read a manifest; unless it changed, once in a process, which may ask for the list of all many times."""
     state = manifest.stat() if manifest.exists() else None
     return _read_once(manifest, None if state is None else (state.st_mtime_ns, state.st_size))
 
@@ -67,6 +70,33 @@ def verify_all() -> list[tuple[Path, str | None]]:
         else:
             checked.append((path, None))
     return checked
+
+
+def keep(path: Path) -> Path | None:
+    """Copy trained weights into the cache, where their name is looked for first.
+
+    Parameters
+    ----------
+    path
+        The safetensors file, its manifest beside it.
+
+    Returns
+    -------
+    Path or None
+        Where they are now; None where the cache has other weights of this name, which stay: they may be days of work, too.
+
+    Raises
+    ------
+    NcoBenchError
+        When a manifest is damaged, or the cache cannot be written.
+    """
+    target = store.cache_folder() / path.name
+    if manifest_path(target).is_file():
+        same = read_manifest(manifest_path(target)).sha256 == read_manifest(manifest_path(path)).sha256
+        return target if same else None
+    write(target, path.read_bytes())
+    write(manifest_path(target), manifest_path(path).read_bytes())
+    return target
 
 
 def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> WeightsFile:

@@ -1,4 +1,4 @@
-"""Where weights are: shipped (here or in the data package), in the cache, or at a path; how they are read.
+"""Where weights are: in the cache, shipped (here or in the data package), or at a path; how they are read.
 
 A weights file is ``NAME.safetensors`` with its manifest ``NAME.json`` beside it. Nothing else is ever loaded, and nothing is
 loaded whose hash is not the manifest's. Those that ship are packed without loss; their hash is that of the plain file.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -58,6 +59,8 @@ class WeightsFile:
             "steps": manifest.steps,
             "samples": manifest.samples,
             "share_of_paper": manifest.share_of_paper,
+            "departures": manifest.departures,
+            "imported": manifest.imported,
             "training_size": manifest.data.size or None,
             "training_distribution": manifest.data.distribution,
             "training_seeds": list(manifest.data.seeds),
@@ -77,6 +80,7 @@ class WeightsFile:
             "licence": manifest.licence,
             "shipped": is_shipped(self.path),
             "found_in": place_of(self.path),
+            "hides": hidden_by(self.path),
             "path": str(self.path),
         }
 
@@ -95,8 +99,23 @@ def shipped_folders() -> tuple[Path, ...]:
 
 
 def weights_folders() -> tuple[Path, ...]:
-    """Return all folders where a name is looked for, the first that has it counts."""
-    return (*shipped_folders(), cache_folder())
+    """Return all folders where a name is looked for, the first that has it counts.
+
+    The user's own come first: what was trained for days, pulled or imported is not meant to lose against what ships.
+    """
+    return (cache_folder(), *shipped_folders())
+
+
+def files_called(name: str) -> list[Path]:
+    """Return all weights files of a name, the one that it means first."""
+    found = (folder / f"{name}{SUFFIX}" for folder in weights_folders())
+    return [path for path in found if path.is_file()]
+
+
+def hidden_by(path: Path) -> str | None:
+    """Say where other weights of the same name are that a file is used before; None where there are none."""
+    called = files_called(path.stem)
+    return place_of(called[1]) if len(called) > 1 and path == called[0] else None
 
 
 def is_shipped(path: Path) -> bool:
@@ -114,7 +133,7 @@ def place_of(path: Path) -> str:
 def is_separate(name: str) -> bool:
     """Whether weights of this name are ours and in the data package, which is not installed."""
     described = manifest_path(SHIPPED / f"{name}{SUFFIX}").is_file()
-    return described and not any((folder / f"{name}{SUFFIX}").is_file() for folder in weights_folders())
+    return described and not files_called(name)
 
 
 def cache_folder() -> Path:
@@ -174,10 +193,9 @@ def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
             return path
         what = "is a folder, not a weights file" if path.is_dir() else "no such weights file"
         raise BadWeightsError(f"{path}: {what}; 'nco-bench weights list' shows what there is.")
-    for folder in weights_folders():
-        candidate = folder / f"{name_or_path}{SUFFIX}"
-        if candidate.is_file():
-            return candidate
+    called = files_called(name_or_path)
+    if called:
+        return called[0]
     if is_separate(name_or_path):
         raise MissingWeightsError(
             f"The weights {name_or_path!r} for {model} are in the package nco-bench-weights: {INSTALL}."
@@ -278,6 +296,7 @@ def load_into(policy: nn.Module, file: WeightsFile) -> None:
     policy.load_state_dict(state)
 
 
-def files() -> list[Path]:
-    """Return shipped files first, so that they win over cached ones of the same name."""
-    return [path for folder in weights_folders() for path in sorted(folder.glob(f"*{SUFFIX}"))]
+def files(folders: Sequence[Path] | None = None) -> list[Path]:
+    """Return all weights files, by folder in the order in which a name is looked for."""
+    looked_at = weights_folders() if folders is None else folders
+    return [path for folder in looked_at for path in sorted(folder.glob(f"*{SUFFIX}"))]

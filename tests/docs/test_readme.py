@@ -41,3 +41,18 @@ def test_its_links_lead_somewhere() -> None:
         for link in re.findall(r"\]\(([^)#:]+)\)|<img src=\"([^\"]+)\"", page.read_text()):
             target = page.parent / (link[0] or link[1])
             assert target.exists(), f"{page.name}: {target}"
+
+
+def test_what_is_installed_by_hand_and_by_make_reads_the_records_in_the_repository() -> None:
+    """They are archives, which need pyarrow: `reproduce --stored` and `make site` would end at the first."""
+    import re
+
+    assert list((ROOT / "results").rglob("*.parquet"))
+    lock = re.search(r"^EXTRAS = \((.*)\)$", (ROOT / "tools" / "lock_demo.py").read_text(), re.MULTILINE)
+    assert lock is not None
+    wanted = set(re.findall(r'"(\w+)"', lock[1]))
+    assert "parquet" in wanted
+    for file in ("README.md", "Makefile"):
+        lines = re.findall(r"-e '\.\[([\w,]+)\]'", (ROOT / file).read_text())
+        assert lines
+        assert all(wanted <= set(extras.split(",")) for extras in lines)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from nco_bench.papers.measuring import Measured, busy, interval_of_mean
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
 from nco_bench.runs.records import Cell
+from nco_bench.weights.manifest import Manifest, TrainingData
+from nco_bench.weights.store import WeightsFile
 
 PRESET = CellPreset(metric="gap", solver="lehd", data=("tsp100",), count=100)
 
@@ -208,9 +212,42 @@ def test_failed_instances_are_told() -> None:
 
 def test_weights_that_the_paper_trained_on_less_are_held_against_that() -> None:
     """Decoder scaling's Table 3: 60 epochs of 0.1M instances are 6.0M samples, not the 61.44M of its other networks."""
-    weights = {"name": "decoder-6x128-0.1m", "share_of_paper": 0.09766, "samples": 6_000_000}
+    weights = {
+        "name": "decoder-6x128-0.1m", "share_of_paper": 0.09766, "samples": 6_000_000, "departures": [],
+    }  # fmt: skip
     ours = measured(1.7, 1.6, 1.8, weights=weights)
     assert judge(printed("1.72%", 1.72), PRESET, ours).status == "other weights"
     assert (
         judge(printed("1.72%", 1.72), replace(PRESET, trained_samples=6_000_000), ours).status == "reproduced"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"ours": {"beta2": "not stated; PyTorch's default"}}, ""),
+        ({"ours": {"batch": "4; the paper: 1024", "lr": "1; the paper: 2"}}, "(batch 4; the paper: 1024), (lr 1;"),
+        ({"ours": {"states": "of labels and its own; the paper: of labels alone"}}, "(states of labels and its own;"),
+        ({"ours": {"size": "20; the paper: 100"}}, "(size 20; the paper: 100)"),
+        ({"ours": {}}, "does not say whether it was trained by the paper's recipe"),
+        ({"samples": 1000, "share_of_paper": 0.1}, "10 % of the paper's training samples"),
+        ({"samples": 0, "share_of_paper": None, "recipe": {"imported_from": "checkpoint-150.pt"}}, ""),
+        ({"share_of_paper": None}, "does not say which share"),
+    ],
+)  # fmt: skip
+def test_weights_are_the_papers_by_samples_and_recipe(changes: dict[str, Any], told: str) -> None:
+    """As many samples as the paper's by another batch, another way to learn or on another size are other weights."""
+    plain = Manifest(
+        "mine", "lehd", {}, "tsp", 1, "s", 10, 10_000, TrainingData("uniform", 100, 100), {"batch": 1024}, 1, 1.0,
+        {}, "0.2.0", paper_samples=10_000, share_of_paper=1.0, ours={"beta2": "not stated"},
+    )  # fmt: skip
+    facts = WeightsFile(Path("mine.safetensors"), replace(plain, **changes)).facts()
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, weights=facts))
+    assert verdict.status == ("other weights" if told else "reproduced")
+    assert told in verdict.reason
+
+
+def test_records_from_before_they_said_the_recipe_are_of_other_weights() -> None:
+    weights = {"name": "lehd", "share_of_paper": 1.0}
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, weights=weights))
+    assert verdict.status == "other weights"

@@ -15,6 +15,7 @@ from nco_bench.papers.costs import Costs, Seen
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
+from nco_bench.papers.running import weights_missing
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import Stored, _current, _weights_fit, stored_in
 from nco_bench.reports.frame.columns import STATUS_CODES
@@ -157,6 +158,8 @@ def test_records_of_an_older_version_count_where_its_solutions_are_the_same() ->
         ("invit-3v", "tsp100", "invit-3v-official", True),
         ("ut-vanilla", "knapsack:length-ood", "ut-vanilla-knapsack-seed0", True),
         ("ut-vanilla", "knapsack", "ut-vanilla-scc-seed0", False),
+        ("lra-tropical", "lra-text:count=100", "lra-tropical-lra-text", True),
+        ("lra-tropical", "lra-text", "lra-tropical-lra-image", False),
     ],
 )
 def test_a_row_that_names_no_weights_takes_the_solver_s_own(
@@ -166,7 +169,7 @@ def test_a_row_that_names_no_weights_takes_the_solver_s_own(
     stored = stored_in([REPOSITORY / "results" / "classical"], REPOSITORY / "instances")
     assert stored.frame is not None
     monkeypatch.setattr("nco_bench.papers.stored.unchanged", lambda name, sha256: True)
-    problem = "algorithmic" if dataset.startswith("knapsack") else "tsp"
+    problem = {"kna": "algorithmic", "lra": "lra"}.get(dataset[:3], "tsp")
     cell = replace(
         stored.frame.groups[0].cell, solver=solver, dataset=dataset, problem=problem,
         weights={"name": name, "sha256": "0" * 64},
@@ -188,3 +191,31 @@ def test_numbers_of_a_function_wait_for_weights_where_their_network_has_none(
     }
     assert statuses == expected
     assert all("decoder-42x128" in one.needs for one in found if one.solver == "decoder-42x128")
+
+
+def test_networks_of_long_range_arena_wait_for_weights_and_run_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tropical's Table 4: three of its rows are networks of ours, the others are quoted ones that are not."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    weights_missing.cache_clear()
+    found = standings(tables_of("tropical", 4), stored_in([tmp_path], None))
+    ours = [
+        one for one in found if one.entry.cell.row in ("Transformer", "AdaptiveSoft.", "Tropical Transformer")
+    ]
+    assert {one.entry.verdict.status for one in ours} == {"weights missing"}
+    assert {one.entry.verdict.status for one in found if one not in ours} == {"not comparable"}
+    needs = {(one.solver, one.entry.cell.column): one.needs for one in ours}
+    out = tmp_path / "weights" / "lra-adaptive-lra-image.safetensors"
+    command = f"nco-bench train lra-adaptive --data lra-image --config steps=20000 --out {out}"
+    assert needs["lra-adaptive", "Image"] == command
+    assert "--data lra-listops " in needs["lra-tropical", "Avg."]
+    assert command in weights_missing("lra-adaptive", "", "lra-image")
+    assert nco("reproduce", "tropical", "--table", "4", "--scale", "smoke", results=tmp_path / "results") == 0
+    out.parent.mkdir()
+    out.touch()
+    weights_missing.cache_clear()
+    assert weights_missing("lra-adaptive", "", "lra-image") == ""
+    image = next(one for one in ours if (one.solver, one.entry.cell.column) == ("lra-adaptive", "Image"))
+    assert weights_needed(image.entry.preset, None) == ""
+    weights_missing.cache_clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,11 @@ from nco_bench.problems.tasks import TASKS
 from nco_bench.training import campaign
 from nco_bench.training.campaign import pack, run_campaign, unpack
 from nco_bench.training.campaign_file import Planned, describe_plan, planned, read_campaign
+from nco_bench.training.choices import departures, paper_of
+from nco_bench.training.courses import COURSES, load_course
 from nco_bench.training.task_campaign import published_networks
-from nco_bench.weights.manifest import read_manifest
+from nco_bench.weights.manifest import STATED, read_manifest
+from nco_bench.weights.store import resolve
 
 PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 CAMPAIGNS = Path(__file__).parents[2] / "campaigns"
@@ -120,6 +124,23 @@ def test_a_stage_without_a_slice_is_trained_to_its_last_step(
         run_campaign(file, here, shards, None, "cpu", 1, only=["start-5"])
 
 
+def test_finished_weights_that_a_table_looks_up_are_found_by_name(
+    tmp_path: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
+    file, here = tmp_path / "c.toml", tmp_path / "here"
+    file.write_text(STEPS.replace('name = "whole"', 'name = "whole"\ntables = "2"').replace("= 40", "= 2"))
+    done = run_campaign(file, here, shards, None, "cpu", 1, progress="silent")
+    assert [path.name for path in (tmp_path / "cache" / "weights").glob("*.safetensors")] == [
+        "whole.safetensors"
+    ]
+    assert resolve("whole", "decoder-96x32").sha256 == read_manifest(here / "whole.json").sha256
+    assert "cache/weights/whole.safetensors: found by name from now on" in done.describe()
+    done = run_campaign(file, tmp_path / "again", shards, None, "cpu", 2, progress="silent")
+    assert "not copied to" in done.describe()
+    assert resolve("whole", "decoder-96x32").sha256 == read_manifest(here / "whole.json").sha256
+
+
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
@@ -138,6 +159,24 @@ def test_a_plan_names_the_stage_that_cannot_be_trained(tmp_path: Path, entry: st
     file.write_text(f"[[stage]]\nname = 'one'\n{entry}\n")
     with pytest.raises(BadInputError, match=rf"stage 'one': .*{told}"):
         planned(read_campaign(file))
+
+
+UNSAID = re.compile(r"pens-[ar]-tsp20-.*|lra-.*")
+"""Networks whose training the papers do not give."""
+
+
+@pytest.mark.parametrize("paper", ["decoder-scaling", "pens", "sit", "eie", "tropical"])
+def test_what_a_campaign_trains_counts_as_the_papers(paper: str) -> None:
+    """Otherwise days of a GPU end in numbers that are never called reproduced."""
+    for plan in _plans(paper):
+        if UNSAID.fullmatch(plan.stage.name):
+            continue
+        papers = load_course(COURSES[plan.learner]).papers(plan.stage.model)
+        held = paper_of(papers, plan.stage.config.get("recipe", ""), plan.stage.problem or "tsp")
+        assert held is not None, plan.stage.name
+        ours = departures(plan.recipe, held)
+        assert ours, plan.stage.name  # a manifest without any could be of a version that did not say
+        assert [key for key, said in ours.items() if STATED in said] == [], plan.stage.name
 
 
 def _plans(paper: str) -> list[Planned]:

@@ -111,6 +111,20 @@ def test_a_number_that_is_ours_stays_marked_when_it_is_changed() -> None:
     assert set(found) == set(paper.ours) | {"batch"}
 
 
+def test_instances_of_another_size_than_the_papers_are_a_departure() -> None:
+    paper = load_course(COURSES["supervised"]).papers("pens-a")["paper"]
+    assert departures(paper.recipe, paper, 20)["size"] == "20; the paper: 100"
+    assert "size" not in departures(paper.recipe, paper, 100)
+    assert "size" not in departures(paper.recipe, paper)
+
+
+def test_what_a_paper_has_for_other_rows_is_no_departure() -> None:
+    """EIE's CVRP networks of C_v = 15 and 20 learn at 5e-5."""
+    paper = load_course(COURSES["policy-gradient"]).papers("am")["eie"]
+    assert "lr" not in departures(dataclasses.replace(paper.recipe, lr=5e-5), paper)
+    assert departures(dataclasses.replace(paper.recipe, lr=2e-5), paper)["lr"] == "2e-05; the paper: 0.0001"
+
+
 def test_a_departure_says_what_the_paper_has() -> None:
     papers = load_course(COURSES["supervised"]).papers("decoder-6x128")
     paper = paper_of(papers, "", "tsp")

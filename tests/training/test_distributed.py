@@ -13,8 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nco_bench.cli import app
+from nco_bench.errors import ResultsError
 from nco_bench.training.checkpoint import LAST, load_checkpoint
-from nco_bench.training.distributed import Group
+from nco_bench.training.distributed import Group, joined
 from nco_bench.training.run import train
 
 CONFIG = {
@@ -36,6 +38,42 @@ def test_shares_of_a_batch_make_the_batch() -> None:
         assert sum(part.share(count) for part in parts) == pytest.approx(1.0)
         rows = torch.cat([part.rows(count) for part in parts if part.share(count)])
         assert rows.sort().values.tolist() == list(range(count))
+
+
+def test_the_first_process_of_a_machine_alone_tells_of_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert app.run(["train", "no-such-model"]) == 2
+        told[rank] = capfd.readouterr().err
+    assert told["0"].startswith("error: ")
+    assert told["1"] == ""
+    assert app.run(["show", "no-such-solver"]) == 2
+    assert capfd.readouterr().err.startswith("error: ")
+
+
+def test_a_process_that_waits_for_one_that_has_ended_says_so_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it raised was a traceback below the one line of the process that had refused the command."""
+    place = {
+        "WORLD_SIZE": "2",
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    with pytest.raises(ResultsError, match="Another process of this training has ended"), joined("cpu"):
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:40588.")
+    with pytest.raises(RuntimeError, match="out of memory"), joined("cpu"):
+        raise RuntimeError("out of memory")
 
 
 @pytest.mark.slow

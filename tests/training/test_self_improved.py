@@ -164,6 +164,25 @@ def test_segments_of_the_improvement_are_no_longer_than_l_max(problem: str) -> N
     assert len(set(seen)) > 3
 
 
+@pytest.mark.parametrize(
+    ("size", "capacity"),
+    [
+        (100, 50),
+        (200, 80),
+        (300, 100),
+        (500, 100),
+        (700, 100),
+        (1000, 250),
+        (5000, 500),
+        (10_000, 1000),
+        (10_001, 2000),
+    ],
+)
+def test_cvrps_have_the_capacities_of_the_literature(size: int, capacity: int) -> None:
+    """SIT, section 5, and 100 for 300 to 700 customers (appendix H)."""
+    assert draw_instances("cvrp", size, 1, 5, 3).capacity.tolist() == [capacity]
+
+
 def test_a_round_ends_with_the_best_of_its_weights() -> None:
     """SIT, Appendix E: each iteration saves the model with the best greedy performance, which the next one begins with."""
     torch.manual_seed(0)

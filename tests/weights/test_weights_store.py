@@ -12,9 +12,11 @@ import torch
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters
+from nco_bench.papers.stored import unchanged
 from nco_bench.seals import unseal_document
 from nco_bench.solvers.sequences.task_networks import build_task_network
 from nco_bench.weights.choice import find
+from nco_bench.weights.exporting import describe
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
     Manifest,
@@ -24,7 +26,7 @@ from nco_bench.weights.manifest import (
     read_manifest,
     sha256_of,
 )
-from nco_bench.weights.shelf import export, list_weights, verify_all
+from nco_bench.weights.shelf import export, keep, list_weights, verify_all
 from nco_bench.weights.store import SHIPPED, WeightsFile, load_into, load_state, resolve, verify
 
 TASK_NETWORKS = trained_by("tasks")
@@ -182,3 +184,40 @@ def test_a_manifest_older_than_a_choice_of_the_model_says_what_was_so_before(fil
 def test_an_imported_name_stays_in_the_folder_of_weights(tmp_path: Path) -> None:
     with pytest.raises(BadWeightsError, match=r"--name '\.\./evil': expected a plain name"):
         import_checkpoint("lehd", tmp_path / "any.pt", "tsp", "../evil")
+
+
+@pytest.fixture
+def own(cache: Path) -> WeightsFile:
+    """Weights of the user's under a name that ships."""
+    named = _manifest(name="decoder-24x64", model="decoder-24x64")
+    return export({"a": torch.arange(4.0)}, named, cache / "decoder-24x64.safetensors")
+
+
+def test_what_the_user_has_under_a_name_comes_before_what_ships(own: WeightsFile) -> None:
+    assert find("decoder-24x64", "decoder-24x64", "tsp").path == own.path
+    assert [file.path for file in list_weights() if file.path.stem == own.path.stem] == [own.path]
+    assert (own.summary()["found_in"], own.summary()["hides"]) == ("cache", "nco-bench")
+    assert "used before  the weights of this name in nco-bench" in describe(own)
+    shipped = verify(SHIPPED / own.path.name)
+    assert (shipped.summary()["found_in"], shipped.summary()["hides"]) == ("nco-bench", None)
+    assert "used before" not in describe(shipped)
+
+
+def test_records_of_what_ships_do_not_answer_for_what_the_user_has_under_its_name(own: WeightsFile) -> None:
+    shipped = verify(SHIPPED / own.path.name)
+    assert unchanged("decoder-24x64", own.sha256)
+    assert not unchanged("decoder-24x64", shipped.sha256)
+    own.path.unlink()
+    assert unchanged("decoder-24x64", shipped.sha256)
+
+
+def test_kept_weights_are_found_by_name_and_never_replace_others(file: WeightsFile, tmp_path: Path) -> None:
+    trained = tmp_path / "trained.safetensors"
+    made = export({"a": torch.ones(3)}, _manifest(name="trained"), trained)
+    kept = keep(trained)
+    assert kept is not None
+    assert (kept.parent, resolve("trained", MODEL).sha256) == (file.path.parent, made.sha256)
+    assert keep(trained) == kept
+    export({"a": torch.zeros(3)}, _manifest(name="trained"), trained)
+    assert keep(trained) is None
+    assert resolve("trained", MODEL).sha256 == made.sha256

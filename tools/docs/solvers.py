@@ -43,7 +43,7 @@ def pages(pictures: Mapping[str, Picture], stored: Mapping[str, list[Stored]]) -
     from nco_bench.weights.shelf import list_weights
     from nco_bench.weights.store import SHIPPED
 
-    shipped = [one for one in list_weights() if one.path.parent == SHIPPED]
+    shipped = list_weights((SHIPPED,))
     known = cards()
     made = {}
     for name, one in known.items():
@@ -224,9 +224,12 @@ def _recipes(known: Card) -> list[str]:
         parts.append(f"### Recipes: {learner}\n")
         for name in recipes:
             values = recipe_of(known, learner, name)
-            source, ours = values.pop("source", ""), values.pop("ours", {})
+            source, ours, also = values.pop("source", ""), values.pop("ours", {}), values.pop("also", {})
             body = table(["setting", "value"], [[f"`{key}`", f"`{value}`"] for key, value in values.items()])
             body = (f"Source: {plain(source)}.\n\n" if source else "") + body
+            if also:
+                rest = "; ".join(f"`{key}` {', '.join(map(str, more))}" for key, more in also.items())
+                body += f"\nFor other rows of its tables the paper has, too: {rest}.\n"
             if ours:
                 body += "\nOur choice, since the paper does not say it or says something else:\n\n"
                 body += table(["setting", "why"], [[f"`{key}`", plain(why)] for key, why in ours.items()])

@@ -21,7 +21,7 @@ from nco_bench.solvers.network import Family, NetworkSolver
 from nco_bench.solvers.packing.decode import CELLS_AT_A_TIME, decode_packing, to_solutions
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.weights.choice import how_to_get
-from nco_bench.weights.store import SUFFIX, WeightsFile, resolve, shipped_folders
+from nco_bench.weights.store import WeightsFile, files_called, resolve
 
 MODEL = "attend2pack"
 
@@ -97,6 +97,6 @@ def base_of(instance: Instance) -> tuple[int, int]:
 
 
 def default_weights(length: int, width: int) -> str:
-    """Name the weights for a base: those that are shipped for it, else the model's own."""
+    """Name the weights for a base: those that are cached or shipped for it, else the model's own."""
     name = f"{MODEL}-{length}x{width}"
-    return name if any((folder / f"{name}{SUFFIX}").is_file() for folder in shipped_folders()) else MODEL
+    return name if files_called(name) else MODEL

@@ -36,8 +36,9 @@ from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe
 
 METHODS = ("prc", "samples")
-CAPACITIES = {20: 30, 50: 40, 100: 50, 200: 80, 500: 100, 1000: 250, 5000: 500, 10_000: 1000}
-"""CVRP: the literature's capacities; 2000 above (SIT, section 5), and the next larger size's between."""
+CAPACITIES = {20: 30, 50: 40, 100: 50, 200: 80, 700: 100, 1000: 250, 5000: 500, 10_000: 1000}
+"""CVRP: the literature's capacities; 100 for 300, 500 and 700 (SIT, appendix H), 2000 above (section 5), the next larger
+size's between."""
 
 
 @dataclass(frozen=True)
