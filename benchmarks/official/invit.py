@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 
 from nco_bench.nn.build import build_path_policy, load_official
+from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.decoding.turns import turns
 from nco_bench.solvers.stepwise.local_steps import decode_local_views
