@@ -1,4 +1,4 @@
-"""ELG against github.com/gaocrr/ELG: greedy from all starts, and of eight symmetries."""
+"""ELG against github.com/gaocrr/ELG: greedy from all starts, of eight symmetries, and an update."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from nco_bench.solvers.stepwise.decode import decode_encode_once
 from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn, routes
+from official.updates import sampled_update
 
 CASES = (
     *(Case("elg", problem, size, "multistart", batch)
       for problem in ("tsp", "cvrp") for size, batch in ((50, 4), (100, 1), (200, 1))),
     Case("elg", "tsp", 50, "multistart+x8", 1),
     Case("elg", "cvrp", 50, "multistart+x8", 1),
+    Case("elg", "tsp", 50, "update", 4),
+    Case("elg", "cvrp", 50, "update", 4),
 )  # fmt: skip
 
 
@@ -33,6 +36,9 @@ def pair(case: Case, checkout: Path) -> Pair:
     official = getattr(importlib.import_module(f"{name}Model"), f"{name}Model")(**sizes)
     official.decoder.add_local_policy("cpu")
     separated(official, 1.5)
+    if case.decoding == "update":
+        ours_too = sampled_update(case, official.state_dict(), "paper", local_from="0")
+        return Pair([update(name, official, case)], ours_too, None)
     ours = build_path_policy("elg", case.problem)
     load_official(ours, "elg", official.state_dict())
     some, decoding = drawn(case.problem, case.size, case.batch), parse_decoding(case.decoding)
@@ -72,6 +78,30 @@ def rollout(name: str, model: Any, some: Instances, copies: int, batch: int) -> 
             ]
 
     return solve
+
+
+def update(name: str, model: Any, case: Case) -> Side:
+    """Do what the official `train` does with a batch, both policies taking part."""
+    environment = getattr(importlib.import_module(f"{name}Env"), f"{name}Env")
+    decode = importlib.import_module("utils").rollout
+    some = drawn(case.problem, case.size, case.batch)
+    env = environment(case.size, "cpu")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, weight_decay=1e-6)
+
+    def step() -> float:
+        model.train()
+        env.load_random_problems(as_official(some))
+        reset, _, _ = env.reset()
+        model.pre_forward(reset)
+        _, probs, rewards = decode(model=model, env=env, eval_type="sample")
+        optimizer.zero_grad()
+        advantage = rewards - rewards.mean(dim=1)[:, None]
+        loss = (-advantage * probs.log().sum(dim=1) / advantage.max(dim=1)[0][:, None]).mean()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
 
 
 def as_official(few: Instances) -> Any:

@@ -32,7 +32,7 @@ TAIL = """## What has no row
 
 - **DIFUSCO's MCTS** stops by the clock alone (0.1 s per city), so that its time says nothing; the merge and 2-opt before it
   have rows.
-- **Training of INViT, DGL, DIFUSCO, GLOP and H-TSP**: there is none here to compare; ELG's is not measured yet.
+- **Training of DGL, GLOP and H-TSP**: there is none here to compare.
 - **TSP-100 of GLOP as in its README** draws nodes at random on both sides; the row has the likeliest ones.
 - **RRC and PRC on the CVRP**: the authors' code cuts the segments on a GPU alone; here both sides cut with ours, and the
   network and loop that rebuild are each side's own.

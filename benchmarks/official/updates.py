@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nco_bench.nn.build import build_path_policy, load_official
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.pieces import SubPaths
-from nco_bench.training.learners.policy_gradient import PolicyGradient
+from nco_bench.training.learners.policy_gradient import POMO_SETTINGS, PolicyGradient
 from nco_bench.training.learners.policy_gradient_course import PolicyGradientRecipe
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import chosen, overridden, recipe_for, recipes_of
@@ -81,15 +82,19 @@ def supervised_pair(
     return Pair([update], lambda: trainer.update(0.0)[0], close)
 
 
-def sampled_update(case: Case, state: dict[str, Tensor]) -> Side:
+def sampled_update(case: Case, state: dict[str, Tensor], recipe_name: str = "", **changed: str) -> Side:
     """Prepare an update of ours by policy gradient, with the recipe of the paper, in its first epoch."""
     policy = build_path_policy(case.model, case.problem)
     load_official(policy, case.model, state)
-    config = {"recipe": case.model, "batch": str(case.batch)}
+    config = {"recipe": recipe_name or case.model, "batch": str(case.batch), **changed}
     recipe = overridden(
         chosen(recipes_of(case.model, "policy-gradient", PolicyGradientRecipe), config), config
     )
-    learner = PolicyGradient(policy.train(), FreshInstances(case.problem, case.size), recipe, 0, CPU)
+    settings = None
+    if recipe.scale_advantage:
+        settings = replace(POMO_SETTINGS, scale_advantage=True)
+    source = FreshInstances(case.problem, case.size)
+    learner = PolicyGradient(policy.train(), source, recipe, 0, CPU, settings)
     trainer: Any = Trainer(policy, learner, recipe, Path("unused"), {})
     return lambda: trainer.update(0.0)[0]
 

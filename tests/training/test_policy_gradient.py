@@ -18,6 +18,7 @@ from nco_bench.nn.logit_scale import ScaleContext
 from nco_bench.training.courses import Assignment
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.policy_gradient import (
+    POMO_SETTINGS,
     PolicyGradient,
     PolicyGradientSettings,
     greedy_costs,
@@ -93,6 +94,56 @@ def test_pomo_learns_with_the_shared_baseline(tmp_path: Path) -> None:
     for _ in range(30):
         trainer.update(0.0)
     assert greedy_costs(policy.eval(), held_out).mean() < 0.95 * before
+
+
+def elg(**settings: Any) -> Trainer:
+    torch.manual_seed(1)
+    policy = build_path_policy("elg", "tsp", **SMALL, head_dim=8, layers=1)
+    chosen = replace(POMO_SETTINGS, **settings)
+    learner = PolicyGradient(policy.train(), FreshInstances("tsp", 8), recipe(4), 3, CPU, chosen)
+    return Trainer(policy, learner, recipe(4), Path("unused"), {"problem": "tsp"})
+
+
+def test_elgs_advantages_are_shares_of_the_best_one() -> None:
+    plain, scaled = elg().learner, elg(scale_advantage=True).learner
+    problem = plain.source.draw(4, np.random.default_rng(0))  # type: ignore[attr-defined]
+    cost = torch.tensor([[1.0, 2.0, 6.0], [4.0, 5.0, 9.0]]).double().repeat(2, 1)
+    log_prob = -torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 2.0]]).double().repeat(2, 1)
+    for learner in (plain, scaled):
+        learner._sample = lambda *_: (cost, log_prob)  # type: ignore[attr-defined]
+    # Means 3 and 6; the best is better by 2 both times.
+    by_hand = -((-2) * 1 + (-1) * 2 + 3 * 3 + (-2) * 1 + (-1) * 1 + 3 * 2) / 6
+    assert float(plain._shared(problem, 0).total) == pytest.approx(by_hand)  # type: ignore[attr-defined]
+    assert float(scaled._shared(problem, 0).total) == pytest.approx(by_hand / 2)  # type: ignore[attr-defined]
+    cost[0] = 1.0  # nothing to divide by: the batch stays as it is
+    even = float(plain._shared(problem, 0).total)  # type: ignore[attr-defined]
+    assert float(scaled._shared(problem, 0).total) == pytest.approx(even)  # type: ignore[attr-defined]
+
+
+def test_elgs_local_policy_comes_in_later_with_a_fresh_optimiser() -> None:
+    trainer = elg(local_from=2)
+    local = {id(p) for name, p in trainer.parameters.items() if name.startswith("local.")}
+    before = {name: p.detach().clone() for name, p in trainer.parameters.items() if id(p) in local}
+    for _ in range(2):
+        trainer.update(0.0)
+    steps = {float(state["step"]) for p, state in trainer.optimizer.state.items()}
+    assert not local & {id(p) for p in trainer.optimizer.state}
+    assert steps == {2.0}
+    assert all(torch.equal(p, before[name]) for name, p in trainer.parameters.items() if id(p) in local)
+    exported = trainer.weights()
+    assert not exported["local.combine.weight"].any(), "an untrained local policy would speak"
+    trainer.update(0.0)
+    assert local <= {id(p) for p in trainer.optimizer.state}
+    assert {float(state["step"]) for state in trainer.optimizer.state.values()} == {1.0}
+    assert trainer.weights()["local.combine.weight"].any()
+
+
+def test_only_elg_has_a_local_policy() -> None:
+    with pytest.raises(BadInputError, match="only elg"):
+        PolicyGradient(
+            build_path_policy("pomo", "tsp", **SMALL, head_dim=8, layers=1), FreshInstances("tsp", 8), recipe(4), 3, CPU,
+            replace(POMO_SETTINGS, local_from=3),
+        )  # fmt: skip
 
 
 def test_a_resumed_run_continues_bit_for_bit(tmp_path: Path) -> None:

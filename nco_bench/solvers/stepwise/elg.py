@@ -130,9 +130,16 @@ def rank_codes(count: int, width: int, like: Tensor) -> Tensor:
 
 
 class Elg(nn.Module):
-    """The whole policy."""
+    """The whole policy.
+
+    Attributes
+    ----------
+    joint
+        Whether the local policy takes part; the first stage of training goes without, but for the penalty.
+    """
 
     needs_start = True
+    joint = True
 
     def __init__(self, config: ElgConfig, logit_scale: LogitScale = none) -> None:
         super().__init__()
@@ -156,7 +163,11 @@ class Elg(nn.Module):
     def nearby(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Penalty plus local score of every node, ``(B, P, N)``."""
         around = self.neighbourhood(encoded, state)
-        local = self.local(self.features(encoded, state, around), self.visible(state, around))
+        visible = self.visible(state, around)
+        if self.joint:
+            local = self.local(self.features(encoded, state, around), visible)
+        else:
+            local = torch.zeros_like(visible, dtype=around.distance.dtype)
         terms = torch.full_like(state.blocked, self.config.far_penalty)
         if self.problem == "tsp":
             penalty = around.distance / (around.farthest + EPSILON)

@@ -1,4 +1,4 @@
-"""Learning from one's own solutions by policy gradient: AM with the rollout baseline, POMO with the shared baseline.
+"""Learning from one's own solutions by policy gradient: AM with the rollout baseline, POMO and ELG with the shared one.
 
 REINFORCE: the loss is the mean of (cost - baseline) times the log-probability of what was sampled (AM, Equation 9; POMO,
 Equation 3). The baseline is one of
@@ -70,6 +70,11 @@ class PolicyGradientSettings:
     tours
         Solutions that are sampled per instance, against the rollout baseline: 1 in AM and EIE. More of them cost little
         where encoding is most of the work.
+    scale_advantage
+        ``shared``: divide what costs differ by, instance by instance, by how much the best solution is better than the mean
+        (ELG); a batch with an instance whose solutions all cost the same is left as it is.
+    local_from
+        Update from which ELG's local policy takes part, with an optimiser that remembers nothing; 0 is from the beginning.
     """
 
     baseline: str = "rollout"
@@ -82,6 +87,8 @@ class PolicyGradientSettings:
     grow: float = 0.0
     zero_mean: bool = False
     tours: int = 1
+    scale_advantage: bool = False
+    local_from: int = 0
 
 
 AM_SETTINGS = PolicyGradientSettings()
@@ -132,6 +139,7 @@ class PolicyGradient:
             "copies": 0,
             "epochs": 0,
             "tested": source.size,
+            "alone": settings.local_from > 0,
         }
         self._set: RoutingProblem | None = None
         self._goal: NDArray[np.float64] | None = None
@@ -150,6 +158,8 @@ class PolicyGradient:
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Draw a batch, sample solutions and return the loss; at the end of an epoch, test the baseline first."""
+        if self.settings.local_from:
+            self._let_in_the_local_policy(step)
         epoch, source = step // self.settings.epoch_steps, self._source(fraction)
         if self.settings.baseline == "rollout" and epoch > self._state["epochs"]:
             self._end_epoch(source.size)
@@ -162,6 +172,21 @@ class PolicyGradient:
         if self.settings.zero_mean:
             advantage = advantage - advantage.mean()
         return Loss((advantage * log_prob).mean(), cost.mean(), len(cost))
+
+    def _let_in_the_local_policy(self, step: int) -> None:
+        alone = step < self.settings.local_from
+        if self._state["alone"] and not alone and self.optimizer is not None:
+            self.optimizer.state.clear()
+        self._state["alone"] = alone
+        self.policy.joint = not alone
+
+    def chosen(self, step: int) -> dict[str, Tensor]:
+        """Return weights whose local policy says nothing as long as it takes no part; else nothing."""
+        if not self._state["alone"]:
+            return {}
+        silent = ("local.combine.weight", "local.combine.bias")
+        state = self.policy.state_dict()
+        return {key: torch.zeros_like(value) if key in silent else value for key, value in state.items()}
 
     def _source(self, fraction: float) -> FreshInstances:
         """Return where instances come from at this share of the run."""
@@ -176,6 +201,9 @@ class PolicyGradient:
         starts = torch.arange(customers, device=self.device) + int(self.source.problem == "cvrp")
         cost, log_prob = self._sample(problem, step, customers, starts.expand(len(problem.coords), -1))
         advantage = cost - cost.mean(dim=1, keepdim=True)
+        best = -advantage.amin(dim=1, keepdim=True)
+        if self.settings.scale_advantage and bool((best > 0).all()):
+            advantage = advantage / best
         return Loss((advantage * log_prob).mean(), cost.mean(), len(cost))
 
     def _sample(
@@ -307,6 +335,8 @@ def _check(policy: Any, source: FreshInstances, settings: PolicyGradientSettings
         raise BadInputError(
             f"the policy solves the {policy.problem}, the instances are of the {source.problem}."
         )
+    if settings.local_from and not hasattr(policy, "joint"):
+        raise BadInputError(f"local_from={settings.local_from}: only elg has a local policy; leave it out.")
     if policy.needs_start and settings.baseline == "rollout":
         raise BadInputError("this policy does not choose its first node; it learns with the shared baseline.")
     if source.size < 3 or settings.epoch_steps < 1 or settings.evaluation < 2 or settings.tours < 1:

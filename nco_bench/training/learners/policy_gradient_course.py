@@ -32,7 +32,7 @@ class PolicyGradientRecipe(LoopRecipe):
     ----------
     size, capacity, demand
         Of the instances, see `policy_gradient.FreshInstances`.
-    baseline, epoch_steps, evaluation, significance, shrink, first_size, grow, zero_mean, tours
+    baseline, epoch_steps, evaluation, significance, shrink, first_size, grow, zero_mean, tours, scale_advantage, local_from
         See `policy_gradient.PolicyGradientSettings`.
     normalization, centred
         Of AM, see `models.am.AmConfig`; other models have no such choice.
@@ -61,6 +61,8 @@ class PolicyGradientRecipe(LoopRecipe):
     grow: float = 0.0
     zero_mean: bool = False
     tours: int = 1
+    scale_advantage: bool = False
+    local_from: int = 0
     normalization: str = "batch"
     centred: bool = False
     logit_scale: str = "none"
@@ -100,6 +102,8 @@ def prepare(assignment: Assignment) -> Prepared:
         grow=recipe.grow,
         zero_mean=recipe.zero_mean,
         tours=recipe.tours,
+        scale_advantage=recipe.scale_advantage,
+        local_from=recipe.local_from,
     )
     learner = PolicyGradient(policy, source, recipe, seed, torch.device(assignment.device), settings)
 
@@ -130,12 +134,13 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     model = configuration["model"]
     recipes = COURSE.recipes(model)
     paper = recipes["eie"] if configuration["normalization"] == "layer" else next(iter(recipes.values()))
+    budget = network_card(model).paper_samples("policy-gradient", source.problem, source.size)
     on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
     return manifest_of(
         trainer,
         name,
         TrainingData("uniform", source.size, samples, label_solver="none (policy gradient)"),
-        paper.steps * paper.batch,
+        budget or paper.steps * paper.batch,
         validation=last_validation(trainer.progress, trainer.recipe.validation_instances, on),
     )
 
