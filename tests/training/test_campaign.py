@@ -165,7 +165,7 @@ UNSAID = re.compile(r"pens-[ar]-tsp20-.*|lra-.*")
 """Networks whose training the papers do not give."""
 
 
-@pytest.mark.parametrize("paper", ["decoder-scaling", "pens", "sit", "eie", "tropical"])
+@pytest.mark.parametrize("paper", ["decoder-scaling", "pens", "sit", "sit-rivals", "eie", "tropical"])
 def test_what_a_campaign_trains_counts_as_the_papers(paper: str) -> None:
     """Otherwise days of a GPU end in numbers that are never called reproduced."""
     for plan in _plans(paper):
@@ -183,7 +183,7 @@ def _plans(paper: str) -> list[Planned]:
     return planned(read_campaign(CAMPAIGNS / f"{paper}.toml"))
 
 
-@pytest.mark.parametrize("paper", ["decoder-scaling", "pens", "sit", "eie", "tropical"])
+@pytest.mark.parametrize("paper", ["decoder-scaling", "pens", "sit", "sit-rivals", "eie", "tropical"])
 def test_the_campaigns_of_the_papers_can_be_planned(paper: str) -> None:
     plans = _plans(paper)
     assert all(plan.stage.hours > 0 and plan.stage.tables and plan.samples for plan in plans)
