@@ -25,7 +25,10 @@ def convert(
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> None:
-    """Convert a dataset from one file format to another; solutions that IN lacks are those that 'reference' has stored."""
+    """Convert a dataset from one file format to another.
+
+    Solutions that IN lacks are those that 'reference' has stored.
+    """
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.convert import convert_file
 

@@ -14,7 +14,10 @@ group = typer.Typer(help="Weights: shipped, official, imported.", no_args_is_hel
 
 @group.command("list")
 def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> None:
-    """List cached and shipped weights with what their manifests say; of one name, cached ones are used."""
+    """List cached and shipped weights with what their manifests say.
+
+    Of several of one name, the cached ones are used.
+    """
     from nco_bench.cli.listing import listing as list_command
 
     list_command("weights", instances, json)

@@ -82,7 +82,7 @@ class _Nothing:
 
 CHOICES = {
     "length of pieces", "direction of pieces", "pieces", "batches", "first epoch", "first round", "validation_instances",
-    "states",
+    "states", "labels", "weights", "distribution",
 }  # fmt: skip
 """What trainings choose beside the numbers that move weights; some keep the best weights of a validation."""
 
