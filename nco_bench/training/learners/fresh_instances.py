@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from nco_bench.cards import network_card
+from nco_bench.errors import BadInputError
 from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, cvrp_demands
+from nco_bench.training.courses import Assignment
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,19 @@ def on_device(problem: RoutingProblem, device: torch.device) -> RoutingProblem:
     if demands is not None:
         demands = Demands(*(t.to(device) for t in (demands.amount, demands.capacity, demands.limit)))
     return RoutingProblem(problem.coords.to(device), demands)
+
+
+def problem_to_draw(assignment: Assignment) -> str:
+    """Return the problem whose instances a model learns from, ``tsp`` by default.
+
+    Raises
+    ------
+    BadInputError
+        For a problem that the model does not solve, and where data were given.
+    """
+    model, problem = assignment.model, assignment.problem or "tsp"
+    if problem not in network_card(model).problems:
+        raise BadInputError(f"--problem {problem}: {model} is no model for the {problem}.")
+    if assignment.data:
+        raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
+    return problem

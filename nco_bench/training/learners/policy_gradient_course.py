@@ -15,7 +15,7 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.learners.fresh_instances import FreshInstances, on_device
+from nco_bench.training.learners.fresh_instances import FreshInstances, on_device, problem_to_draw
 from nco_bench.training.learners.policy_gradient import PolicyGradient, PolicyGradientSettings, greedy_costs
 from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
@@ -79,11 +79,7 @@ def checked(model: str, recipe: PolicyGradientRecipe) -> PolicyGradientRecipe:
 def prepare(assignment: Assignment) -> Prepared:
     """Build the policy and its learner."""
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
-    problem = assignment.problem or "tsp"
-    if problem not in network_card(model).problems:
-        raise BadInputError(f"--problem {problem}: {model} is no model for the {problem}.")
-    if assignment.data:
-        raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
+    problem = problem_to_draw(assignment)
     variant = {"normalization": recipe.normalization, "centred": recipe.centred} if model == "am" else {}
     decided = {"problem": "--problem", "training_size": "size=N", **{key: f"{key}=..." for key in variant}}
     options = checked_options(model_config(model, problem), assignment.options, decided)

@@ -28,7 +28,7 @@ from nco_bench.solvers.stepwise.policy import LocalViewPolicy
 from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, trajectory_lengths
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.learners.fresh_instances import FreshInstances, on_device
+from nco_bench.training.learners.fresh_instances import FreshInstances, on_device, problem_to_draw
 from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import LoopRecipe
@@ -199,11 +199,7 @@ def _built(
 def prepare(assignment: Assignment) -> Prepared:
     """Build the policy and its learner."""
     model, recipe, seed = assignment.model, assignment.recipe, assignment.seed
-    problem = assignment.problem or "tsp"
-    if problem not in network_card(model).problems:
-        raise BadInputError(f"--problem {problem}: {model} is no model for the {problem}.")
-    if assignment.data:
-        raise BadInputError(f"{model} learns by policy gradient from instances of its own; leave --data out.")
+    problem = problem_to_draw(assignment)
     options = checked_options(model_config(model, problem), assignment.options, {"problem": "--problem"})
     policy: Any = build_path_policy(model, problem, **options).to(assignment.device)
     source = FreshInstances(problem, recipe.size, recipe.capacity)
