@@ -7,7 +7,6 @@ import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
@@ -407,68 +406,3 @@ def test_a_column_of_times_has_one_precision(results: Results) -> None:
     results.run("r", *parts)
     table = build_table("main", load_frame(results.folder))
     assert [row.cells[-1].text for row in table.rows] == ["3.142", "0.001", "12.000"]
-
-
-def test_the_terminal_has_a_short_caption_and_the_whole_one_on_request(results: Results) -> None:
-    table = table_of(results, ("a", [8.0]), ("b", [9.0]))
-    assert "Hardware" in table.caption
-    assert "Hardware" not in table.brief
-    assert "to lkh3" in table.brief
-    assert len(table.brief) < 120
-
-    def printed(*, notes: bool) -> str:
-        console = Console(width=200, file=io.StringIO())
-        render_terminal.show(table, console, notes=notes)
-        return console.file.getvalue()  # type: ignore[attr-defined]
-
-    assert table.brief in printed(notes=False)
-    assert "Hardware: Test CPU" in printed(notes=True)
-
-
-def test_a_set_without_references_is_told_what_makes_them(results: Results) -> None:
-    """A column of dashes names the command that fills it; a set with a reference needs none."""
-    bare, known = make_cell(0, "a", "tsp20"), make_cell(1, "a", "tsp100")
-    results.run("r", (bare, make_records(bare, [8.0], [None])), (known, make_records(known, [8.0], [7.0])))
-    frame = load_frame(results.folder)
-    command = "nco-bench reference tsp20 --solver lkh3"
-    assert command in build_table("main", frame).brief
-    assert "reference tsp100 " not in build_table("main", frame).brief
-    assert command not in build_table("main", frame.select(datasets=["tsp100"])).brief
-
-
-def test_a_set_that_no_solver_solved_is_not_said_to_lack_references(results: Results) -> None:
-    broken, bare = make_cell(0, "a", "tsp20"), make_cell(1, "a", "tsp50")
-    parts = [(broken, make_records(broken, ["failed", "timeout"], [7.0, 7.0]))]
-    results.run("r", *parts, (bare, make_records(bare, [8.0, "failed"], [None, None])))
-    frame = load_frame(results.folder)
-    both = build_table("main", frame).brief
-    assert "Gap: tsp50 has no references" in both
-    assert "Gap: every solve on tsp20 failed." in both
-    assert "reference" not in build_table("main", frame.select(datasets=["tsp20"])).brief
-
-
-def test_references_of_some_instances_are_not_none(results: Results) -> None:
-    cell = make_cell(0, "a", "tsp20")
-    results.run("r", (cell, make_records(cell, ["failed", 8.0], [7.0, None])))
-    assert (
-        "tsp20 has no references for what was solved; "
-        in build_table("main", load_frame(results.folder)).brief
-    )
-
-
-@pytest.mark.parametrize(
-    ("dataset", "source", "named"),
-    [
-        ("mine", "data/my set.tsp", "'data/my set.tsp'"),  # a set is called after its file
-        ("T20", "tsp20", "tsp20"),  # an alias
-        ("tsp20:count=2", "tsp20", "tsp20:count=2"),  # a part of what was run
-        ("tsp-A", "a.npz", "a.npz"),
-    ],
-)
-def test_what_makes_references_is_told_the_name_that_commands_take(
-    results: Results, dataset: str, source: str, named: str
-) -> None:
-    cell = make_cell(0, "a", dataset, source=source)
-    results.run("r", (cell, make_records(cell, [8.0], [None])))
-    command = f"Gap: {dataset} has no references; nco-bench reference {named} --solver lkh3 makes them."
-    assert command in build_table("main", load_frame(results.folder)).brief

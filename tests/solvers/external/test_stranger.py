@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,13 @@ def test_a_file_that_cannot_be_imported_is_named(text: str, capfd: pytest.Captur
     assert not Path("runs").exists()
 
 
+def placed(methods: Iterable[str]) -> list[tuple[str, str]]:
+    """Each method in a process of its own and in this one, which an exit would end: so the solver has its own."""
+    return [
+        (m, where) for m in methods for where in ("child", "here") if "_exit" not in m or where == "child"
+    ]
+
+
 METHODS = {
     "def unsupported(self, dataset): return 5": "unsupported() returned '5', expected the reason as text",
     "def batch_size(self, dataset): return 2.5": "batch_size() returned '2.5', expected a whole number",
@@ -169,13 +177,7 @@ METHODS = {
 
 @pytest.mark.parametrize(
     ("method", "where"),
-    # An exit in this process ends it, which is why the solver has one of its own.
-    [
-        (method, where)
-        for method in METHODS
-        for where in ("child", "here")
-        if "_exit" not in method or where == "child"
-    ],
+    placed(METHODS),
 )
 def test_a_broken_method_is_named_in_one_line(
     method: str, where: str, capfd: pytest.CaptureFixture[str]
@@ -213,12 +215,7 @@ UNMADE = {
 
 @pytest.mark.parametrize(
     ("method", "where"),
-    [
-        (method, where)
-        for method in UNMADE
-        for where in ("child", "here")
-        if "_exit" not in method or where == "child"
-    ],
+    placed(UNMADE),
 )
 def test_a_solver_that_cannot_be_made_fails_alone(
     method: str, where: str, capfd: pytest.CaptureFixture[str]
