@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--slow", default="", help="also measure a slow solver, such as lkh3")
     parser.add_argument("--slow-count", type=int, default=100)
     options = parser.parse_args()
-    exec(NOTHING.replace('"identity"', '"nothing"'), {})  # registers it in this process
+    exec(NOTHING.replace('"identity"', '"nothing"'), globals())  # registers it as a class of this script
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "identity.py").write_text(NOTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -111,6 +111,7 @@ class Learner(Protocol):
         """Go to a saved position; raises `NcoBenchError` for other data, unless it is to be adopted."""
 
 
+@runtime_checkable
 class FollowsOptimizer(Protocol):
     """A learner that changes the learning rate by what it finds, beside the recipe's schedule."""
 
@@ -118,6 +119,7 @@ class FollowsOptimizer(Protocol):
         """Take the optimiser, once, before the first update; each of its groups has its rate as ``peak``."""
 
 
+@runtime_checkable
 class ChoosesWeights(Protocol):
     """A learner that knows which of the weights it went through are to be exported, instead of the last."""
 
@@ -125,6 +127,7 @@ class ChoosesWeights(Protocol):
         """Return the policy's state, after so many updates; an empty one as long as nothing was chosen."""
 
 
+@runtime_checkable
 class RollsOut(Protocol):
     """A learner that looks at what the weights to ship do, between updates."""
 
@@ -132,6 +135,7 @@ class RollsOut(Protocol):
         """Take, once, what puts the weights to ship into the policy for a while, and yields it."""
 
 
+@runtime_checkable
 class KeepsTensors(Protocol):
     """A learner with tensors of its own that a checkpoint must hold (a baseline network, pseudo-labels, a generator)."""
 
@@ -140,3 +144,19 @@ class KeepsTensors(Protocol):
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` returned."""
+
+
+@runtime_checkable
+class SharesBatches(Protocol):
+    """A learner whose batches several processes can share; others are trained by one."""
+
+    shares_batches: bool
+
+
+@runtime_checkable
+class LeavesUndecayed(Protocol):
+    """A policy with parameters that weight decay must leave alone."""
+
+    @property
+    def undecayed(self) -> tuple[nn.Parameter, ...]:
+        """These parameters."""

@@ -20,7 +20,7 @@ from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, course_for
 from nco_bench.training.distributed import joined
-from nco_bench.training.learner import GAP, Measure
+from nco_bench.training.learner import GAP, Measure, SharesBatches
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options
 from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
@@ -245,7 +245,9 @@ def _trainer(
     """Make a fresh run, or one that goes on from its own checkpoint or another run's."""
     folder = weights.with_suffix(CHECKPOINTS)
     trainer = Trainer(prepared.policy, prepared.learner, recipe, folder, prepared.identity)
-    if trainer.group.size > 1 and not getattr(prepared.learner, "shares_batches", False):
+    learner = prepared.learner
+    shares = isinstance(learner, SharesBatches) and learner.shares_batches
+    if trainer.group.size > 1 and not shares:
         raise BadInputError(
             f"{recipe.learner}: cannot be trained by several processes; start it without torchrun."
         )

@@ -28,7 +28,16 @@ from nco_bench.training.checkpoint import (
     unpack_optimizer,
 )
 from nco_bench.training.distributed import average_gradients, group, total
-from nco_bench.training.learner import Learner, Loss, Measure
+from nco_bench.training.learner import (
+    ChoosesWeights,
+    FollowsOptimizer,
+    KeepsTensors,
+    Learner,
+    LeavesUndecayed,
+    Loss,
+    Measure,
+    RollsOut,
+)
 from nco_bench.training.muon import Muon, inside_layer
 from nco_bench.training.recipes import LoopRecipe, rate
 
@@ -101,10 +110,11 @@ class Trainer:
         self.parameters |= {f"extra.{k}": v for k, v in learner.extra.named_parameters()}
         self.average = {k: v.detach().clone() for k, v in policy.state_dict().items()} if recipe.ema else {}
         self.optimizer = _optimizer(self.parameters, recipe)
-        _leave_undecayed(self.optimizer, getattr(policy, "undecayed", ()))
-        if hasattr(learner, "follow"):
+        if isinstance(policy, LeavesUndecayed):
+            _leave_undecayed(self.optimizer, policy.undecayed)
+        if isinstance(learner, FollowsOptimizer):
             learner.follow(self.optimizer)
-        if hasattr(learner, "look_at"):
+        if isinstance(learner, RollsOut):
             learner.look_at(self.shipping)
         self.progress = Progress()
         self.group = group()
@@ -193,7 +203,7 @@ class Trainer:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to ship: what the learner chose, or the moving average where there is one."""
-        chosen = self.learner.chosen(self.progress.step) if hasattr(self.learner, "chosen") else {}
+        chosen = self.learner.chosen(self.progress.step) if isinstance(self.learner, ChoosesWeights) else {}
         state = chosen or self.average or self.policy.state_dict()
         return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
 
@@ -206,10 +216,6 @@ class Trainer:
             yield self.policy
         finally:
             self.policy.load_state_dict(own)
-
-    def has_checkpoint(self) -> bool:
-        """Tell whether there is something to resume from."""
-        return (self.folder / LAST).exists()
 
     def save(self) -> Path:
         """Write a checkpoint (the first process does); raises `ResultsError`."""
@@ -230,7 +236,7 @@ class Trainer:
         return save_checkpoint(self.folder, Checkpoint(tensors, state))
 
     def _learner_tensors(self) -> dict[str, Tensor]:
-        return self.learner.tensors() if hasattr(self.learner, "tensors") else {}
+        return self.learner.tensors() if isinstance(self.learner, KeepsTensors) else {}
 
     def resume(self, *, adopt: bool = False, folder: Path | None = None) -> None:
         """Continue from the checkpoint in the folder.
@@ -282,7 +288,7 @@ class Trainer:
                 self.average[key].copy_(value)
         unpack_optimizer(self.optimizer, self.parameters, checkpoint.tensors)
         torch.set_rng_state(checkpoint.tensors["generator/torch"])
-        if hasattr(self.learner, "restore"):
+        if isinstance(self.learner, KeepsTensors):
             self.learner.restore(part("learner/"))
         self.progress = Progress(**checkpoint.state["progress"])
         self.learner.seek(checkpoint.state["position"], adopt=adopt)
