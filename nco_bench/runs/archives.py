@@ -40,6 +40,8 @@ RECORD_COLUMNS = (
     "solution", "solution_sha256", "convention", "message", "instance_sha256",
 )  # fmt: skip
 """Fields of a record's line, in their order; those of a solution and of counts are stored otherwise."""
+CODED = ("name", "convention", "message", "status")
+"""Fields whose texts many records share."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class ArchivedRun(Run):
     def __init__(self, archive: Archive, index: int, start: int, stop: int) -> None:
         self.archive, self._start, self._stop = archive, start, stop
         self._facts = archive.runs[index]
+        self.parts = len(archive.groups(start, stop))
         super().__init__(archive.path / str(self._facts["id"]))
 
     def _document(self) -> dict[str, Any]:
@@ -89,6 +92,15 @@ class ArchivedRun(Run):
     def rows(self) -> pa.Table:
         """Return the records as columns, without the solutions."""
         return self.archive.rows.slice(self._start, self._stop - self._start)
+
+    def stretches(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
+        """Yield some columns of the records, a row group at a time, so that the rest is not in memory."""
+        return self.archive.stretches(self._start, self._stop, names)
+
+    def coded(self, name: str) -> tuple[NDArray[np.int32], bytes]:
+        """Return a column of the records as numbers, and what they stand for, see `Archive.coded`."""
+        codes, texts = self.archive.coded(name)
+        return codes[self._start : self._stop], texts
 
     def size(self) -> int:
         """Return the run's share of the archive's bytes, by its records."""
@@ -131,6 +143,8 @@ class Archive:
         import pyarrow.parquet as pq
 
         self.path, self.size = path, len(data)
+        self._data = data
+        self._coded: dict[str, tuple[NDArray[np.int32], bytes]] = {}
         try:
             self._file: pq.ParquetFile = pq.ParquetFile(pa.BufferReader(data))
             metadata = self._file.metadata.metadata or {}
@@ -154,6 +168,7 @@ class Archive:
             path, metadata.get(RUNS, b""), self._file.metadata.num_rows
         )
         self._group: tuple[int, NDArray[np.int32], NDArray[np.int64]] | None = None
+        self._read: tuple[int, tuple[str, ...], pa.Table] | None = None
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -161,6 +176,48 @@ class Archive:
         names = [name for name in self._file.schema_arrow.names if name != "solution"]
         with self._reading():
             return self._file.read(columns=names).combine_chunks()
+
+    def stretches(self, start: int, stop: int, names: tuple[str, ...]) -> Iterator[pa.Table]:
+        """Yield some columns of rows ``start .. stop - 1``, a row group at a time."""
+        for number in self.groups(start, stop):
+            first = int(self._group_starts[number])
+            begin = max(start - first, 0)
+            yield self._columns(number, names).slice(begin, stop - first - begin)
+
+    def coded(self, name: str) -> tuple[NDArray[np.int32], bytes]:
+        """Return a column of `CODED` in all rows as numbers, and as a JSON list what they stand for; always the same object.
+
+        Raises
+        ------
+        ResultsError
+            When it is damaged, or a row has none.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if name not in self._coded:
+            with self._reading():
+                file = pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=[name])
+                column = file.read(columns=[name])[name]
+                if column.null_count:
+                    raise ValueError(f"a record has no {name}")
+                whole = column.unify_dictionaries().combine_chunks()
+            self._coded[name] = whole.indices.to_numpy(), orjson.dumps(whole.dictionary.to_pylist())
+        return self._coded[name]
+
+    def groups(self, start: int, stop: int) -> range:
+        """Return the numbers of the row groups that hold rows ``start .. stop - 1``."""
+        if start == stop:
+            return range(0)
+        first, last = np.searchsorted(self._group_starts, (start, stop - 1), side="right") - 1
+        return range(int(first), int(last) + 1)
+
+    def _columns(self, number: int, names: tuple[str, ...]) -> pa.Table:
+        """Read columns of a row group; they are kept for the next run, which may stand in the same."""
+        if self._read is None or self._read[:2] != (number, names):
+            with self._reading():
+                self._read = number, names, self._file.read_row_group(number, columns=list(names))
+        return self._read[2]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

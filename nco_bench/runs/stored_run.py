@@ -27,6 +27,8 @@ class Run:
 
     archived = False
     """Whether it stands in an archive."""
+    parts = 1
+    """In how many pieces an archive's columns are read."""
     sealed = False
     """Whether its lines must have checksums: the version that wrote them sealed ``run.json``, too."""
 

@@ -71,10 +71,11 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
         "seconds",
     ]
     names += [name for name in records.columns if name.startswith(COUNT_PREFIX)]
-    columns = {name: records[name].to_numpy()[order] for name in names}
+    columns = {name: records[name].to_numpy() for name in names}
     summaries = []
     for code, start, stop in zip(present, starts, [*starts[1:], len(codes)], strict=True):
-        part = {name: values[start:stop] for name, values in columns.items()}
+        rows = order[start:stop]
+        part = {name: values[rows] for name, values in columns.items()}
         group = frame.groups[code]
         size = column_sizes[group.cell.dataset, group.cell.dataset_sha256]
         summaries.append(_summary(group, part, size, frame.references, intervals))

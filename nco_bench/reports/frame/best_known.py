@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nco_bench.datasets.ledger_file import Entry
     from nco_bench.reports.frame.load import Group
 
+PART = 1 << 20
+"""Records that are worked on at a time."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -107,20 +109,28 @@ def hold_against_best(
     """
     places = _places(records, groups)
     reference = records["reference"].to_numpy()
-    sign = places.sign[places.of_record]
     lowest = np.full(len(places.group), np.nan)
-    np.fmin.at(lowest, places.of_record, sign * reference)
+    for part in _parts(len(records)):
+        place = places.of_record[part]
+        np.fmin.at(lowest, place, places.sign[place] * reference[part])
     best = places.sign * lowest
     known, origin = _sources(records, places, reference, best, sources)
-    held = best[places.of_record]
-    notes = _notes(records, groups, places, (held != reference) & ~np.isnan(held) & ~np.isnan(reference))
+    notes = _notes(groups, places, reference, best)
     if instances is not None and has_ledger(instances):
         _ask_ledger(places, groups, best, origin, known, instances)
-        held = best[places.of_record]
-    records["reference"] = held
+    cost, gaps = records["cost"].to_numpy(), np.empty(len(records))
+    for part in _parts(len(records)):
+        place = places.of_record[part]
+        gaps[part] = gap_percents(cost[part], best[place], places.sign[place])
+    records["reference"] = best[places.of_record]
     records["reference_from"] = origin[places.of_record]
-    records["gap_percent"] = gap_percents(records["cost"].to_numpy(), held, sign)
+    records["gap_percent"] = gaps
     return tuple(known), notes
+
+
+def _parts(count: int) -> list[slice]:
+    """Cut records into parts, so that what is computed on the way is never as long as a column."""
+    return [slice(start, min(start + PART, count)) for start in range(0, count, PART)]
 
 
 def _places(records: pd.DataFrame, groups: Sequence[Group]) -> Places:
@@ -142,7 +152,7 @@ def _places(records: pd.DataFrame, groups: Sequence[Group]) -> Places:
     return Places(of_record, group, instance, content, signs[group])
 
 
-def instance_places(records: pd.DataFrame, sets: Sequence[int]) -> tuple[Integers, Integers, int]:
+def instance_places(records: pd.DataFrame, sets: Sequence[int]) -> tuple[NDArray[np.int32], Integers, int]:
     """Number the instances of all sets consecutively.
 
     Parameters
@@ -161,14 +171,17 @@ def instance_places(records: pd.DataFrame, sets: Sequence[int]) -> tuple[Integer
     count
         Places there are; not all need be taken.
     """
-    one = np.asarray(sets, dtype=np.int64)[records["group"].to_numpy()]
-    instance = records["instance"].to_numpy().astype(np.int64)
-    sizes = np.zeros(max(sets, default=0) + 1, dtype=np.int64)
-    np.maximum.at(sizes, one, instance + 1)
+    one = np.asarray(sets, dtype=np.int32)[records["group"].to_numpy()]
+    instance = records["instance"].to_numpy()
+    last = np.full(max(sets, default=0) + 1, -1, dtype=np.int64)
+    np.maximum.at(last, one, instance)
+    sizes = last + 1
     if sizes.sum() > 8 * len(records) + 1024:  # a few records of far apart instances
-        taken, place = np.unique(one << 32 | instance, return_inverse=True)
+        taken, place = np.unique(one.astype(np.int64) << 32 | instance, return_inverse=True)
         return one, place, len(taken)
-    return one, (np.cumsum(sizes) - sizes)[one] + instance, int(sizes.sum())
+    place = (np.cumsum(sizes) - sizes)[one]
+    place += instance
+    return one, place, int(sizes.sum())
 
 
 def _sources(
@@ -186,18 +199,21 @@ def _sources(
     for place, source in sources.items():
         lookup[place] = codes[source]
     origin = np.full(len(best), -1, np.int32)
-    holds = np.flatnonzero(reference == best[places.of_record])[::-1]  # so that the first one counts
-    of_record = lookup[records["run"].to_numpy()[holds], records["group"].to_numpy()[holds]]
-    origin[places.of_record[holds]] = of_record
+    run, group = records["run"].to_numpy(), records["group"].to_numpy()
+    for part in reversed(_parts(len(records))):  # so that the first one counts
+        holds = part.start + np.flatnonzero(reference[part] == best[places.of_record[part]])[::-1]
+        origin[places.of_record[holds]] = lookup[run[holds], group[holds]]
     return known, origin
 
 
-def _notes(
-    records: pd.DataFrame, groups: Sequence[Group], places: Places, changed: NDArray[np.bool_]
-) -> tuple[str, ...]:
-    if not changed.any():
-        return ()
-    moved = np.unique(places.of_record[changed])
+def _notes(groups: Sequence[Group], places: Places, reference: Floats, best: Floats) -> tuple[str, ...]:
+    """Say of which sets runs knew different references."""
+    changed = np.zeros(len(best), np.bool_)
+    for part in _parts(len(reference)):
+        place, mine = places.of_record[part], reference[part]
+        held = best[place]
+        changed[place[(held != mine) & ~np.isnan(held) & ~np.isnan(mine)]] = True
+    moved = np.flatnonzero(changed)
     names = [groups[code].cell.dataset for code in places.group[moved].tolist()]
     return tuple(
         f"{name}: the references of {names.count(name)} instances changed between runs; all gaps are to the best known."

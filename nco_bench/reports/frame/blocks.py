@@ -39,12 +39,15 @@ class Block:
         travel between processes faster than strings one by one.
     counts
         Name to ``(M,)``, NaN where a record lacks it.
+    shared
+        Whether other blocks have the very same strings.
     """
 
     run: int
     columns: dict[str, NDArray[Any]]
     strings: dict[str, bytes]
     counts: dict[str, NDArray[np.float64]]
+    shared: bool = False
 
 
 def contents(hashes: Sequence[str]) -> NDArray[np.uint64]:

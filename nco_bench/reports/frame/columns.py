@@ -132,17 +132,20 @@ def read_columns(files: Sequence[tuple[Path | Run, Mapping[int, int]]]) -> Colum
         else:
             pieces += _pieces(rows.folder / "records.jsonl", run, groups, sealed=rows.sealed)
     with _without_gc():
-        return _joined(_told(_blocks(pieces), len(pieces)))
+        parts = sum(one.rows.parts if isinstance(one, Archived) else 1 for one in pieces)
+        expected = sum(one.rows.count() for one in pieces if isinstance(one, Archived))
+        return _joined(_told(_blocks(pieces), parts), expected)
 
 
 def _blocks(pieces: Sequence[Piece | Archived]) -> Iterator[Block]:
     """Blocks in the order of their pieces."""
     for archived, stretch in groupby(pieces, lambda piece: isinstance(piece, Archived)):
         if archived:
-            from nco_bench.reports.frame.archived import block_of
+            from nco_bench.reports.frame.archived import blocks_of
 
-            found = (block_of(one.rows, one.run, one.groups) for one in stretch if isinstance(one, Archived))
-            yield from filter(None, found)
+            for one in stretch:
+                assert isinstance(one, Archived)
+                yield from blocks_of(one.rows, one.run, one.groups)
         else:
             yield from _decoded([piece for piece in stretch if isinstance(piece, Piece)])
 
@@ -301,24 +304,51 @@ def _places(solutions: Sequence[Sequence[int] | None]) -> tuple[NDArray[np.int64
     return offsets.copy(), lengths.astype(np.int32)
 
 
-def _joined(blocks: Iterable[Block]) -> Columns:
+class _Column:
+    """A column put together from pieces, without room for two of it; `expected` is its length, where that is known."""
+
+    def __init__(self, dtype: np.dtype[Any], expected: int) -> None:
+        self._values, self._length = np.empty(expected, dtype), 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        end = self._length + len(values)
+        if end > len(self._values):
+            self._values.resize(max(end, len(self._values) * 5 // 4), refcheck=False)
+        self._values[self._length : end] = values
+        self._length = end
+
+    def whole(self) -> NDArray[Any]:
+        self._values.resize(self._length, refcheck=False)
+        return self._values
+
+
+def _joined(blocks: Iterable[Block], expected: int) -> Columns:
     """Put the blocks one after the other, their strings numbered in the order in which they were first seen."""
     codes = {name: _Codes() for name in CODED}
-    parts: dict[str, list[NDArray[Any]]] = {}
+    shared: dict[tuple[str, int], tuple[bytes, NDArray[Any]]] = {}
+    """Codes by the identity of strings, which are kept: what blocks of one archive share is looked up once."""
+    joined: dict[str, _Column] = {}
     counts, total = dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
     for block in blocks:
         length = len(block.columns["group"])
-        parts.setdefault("run", []).append(np.full(length, block.run, np.int32))
-        for name, values in block.columns.items():
+        for name, values in {"run": np.full(length, block.run, np.int32), **block.columns}.items():
             if name in CODED:
-                strings = orjson.loads(block.strings[name])
-                lookup = array(map(codes[name].__getitem__, strings), len(strings), CODE_TYPES[name])
+                texts = block.strings[name]
+                if (name, id(texts)) in shared:
+                    _, lookup = shared[name, id(texts)]
+                else:
+                    strings = orjson.loads(texts)
+                    lookup = array(map(codes[name].__getitem__, strings), len(strings), CODE_TYPES[name])
+                if block.shared:
+                    shared[name, id(texts)] = texts, lookup
                 values = lookup[values]
-            parts.setdefault(name, []).append(values)
+            if name not in joined:
+                joined[name] = _Column(values.dtype, expected)
+            joined[name].add(values)
         for name, values in block.counts.items():
             counts.setdefault(name, []).append((total, values))
         total += length
-    columns = {name: np.concatenate(parts.pop(name)) for name in _ORDER if name in parts}
+    columns = {name: joined.pop(name).whole() for name in _ORDER if name in joined}
     for name, found in counts.items():
         columns[f"{COUNT_PREFIX}{name}"] = column = np.full(total, np.nan)
         for start, values in found:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.errors import ResultsError
@@ -277,12 +278,31 @@ def _day(run: Run) -> str:
 
 def _latest(records: pd.DataFrame, groups: int) -> tuple[pd.DataFrame, list[int]]:
     """Drop what a later record repeats; return how many that were of each group, too."""
-    columns = (records[name].to_numpy().astype(np.int64) for name in ("group", "repeat", "instance"))
-    group, repeat, instance = columns
+    group, repeat, instance = (records[name].to_numpy() for name in ("group", "repeat", "instance"))
+    if _all_differ(group, repeat, instance, groups):
+        return records, [0] * groups
     repeats = int(repeat.max()) + 1
-    later = pd.Series((group * repeats + repeat) << 32 | instance).duplicated(keep="last").to_numpy()
+    code = (group.astype(np.int64) * repeats + repeat) << 32 | instance
+    later = pd.Series(code).duplicated(keep="last").to_numpy()
     counts: list[int] = np.bincount(group[later], minlength=groups).tolist()
-    return (records[~later].reset_index(drop=True) if later.any() else records), counts
+    return records[~later].reset_index(drop=True), counts
+
+
+def _all_differ(
+    group: NDArray[np.int32], repeat: NDArray[np.int32], instance: NDArray[np.int32], groups: int
+) -> bool:
+    """Whether no two records are of one solve; not told where there could be far more solves than there are."""
+    last = np.zeros(groups, np.int64)
+    np.maximum.at(last, group, instance)
+    sizes = (last + 1) * (int(repeat.max()) + 1)
+    if sizes.sum() > 8 * len(group) + 1024:
+        return False
+    place = (np.cumsum(sizes) - sizes)[group]
+    place += (last + 1)[group] * repeat if repeat.any() else 0
+    place += instance
+    seen = np.zeros(int(sizes.sum()), np.bool_)
+    seen[place] = True
+    return int(seen.sum()) == len(group)
 
 
 def _identity(cell: Cell, whole: Whole) -> tuple[Any, ...]:
