@@ -152,8 +152,7 @@ def _summary(
     intervals: bool,
 ) -> CellSummary:
     ok = part["status"] == OK
-    ids, position = np.unique(part["instance"], return_inverse=True)
-    count = len(ids)
+    count, position = _positions(part["instance"])
     costs = mean_by(position[ok], part["cost"][ok], count)
     references = mean_by(position[ok], part["reference"][ok], count)
     gaps = mean_by(position[ok], part["gap_percent"][ok], count)
@@ -222,8 +221,18 @@ def _summed_counts(
     return summed
 
 
+def _positions(instance: NDArray[np.int32]) -> tuple[int, NDArray[np.integer]]:
+    """Number the distinct instances: how many there are, and which of them each record is of."""
+    if np.all(instance[1:] > instance[:-1]):
+        return len(instance), np.arange(len(instance))
+    ids, position = np.unique(instance, return_inverse=True)
+    return len(ids), position
+
+
 def mean_by(position: NDArray[np.integer], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Mean of the values at each position 0 .. count - 1, NaN values left out; NaN where there are none."""
+    if len(position) == count and np.array_equal(position, np.arange(count)):
+        return values
     known = ~np.isnan(values)
     number = np.bincount(position[known], minlength=count)
     total = np.bincount(position[known], weights=values[known], minlength=count)

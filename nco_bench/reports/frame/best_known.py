@@ -173,9 +173,9 @@ def instance_places(records: pd.DataFrame, sets: Sequence[int]) -> tuple[NDArray
     """
     one = np.asarray(sets, dtype=np.int32)[records["group"].to_numpy()]
     instance = records["instance"].to_numpy()
-    last = np.full(max(sets, default=0) + 1, -1, dtype=np.int64)
-    np.maximum.at(last, one, instance)
-    sizes = last + 1
+    last = np.full(max(sets, default=0) + 1, -1, dtype=np.int32)
+    np.maximum.at(last, one, instance)  # twenty times as fast where all three are of one type
+    sizes = last.astype(np.int64) + 1
     if sizes.sum() > 8 * len(records) + 1024:  # a few records of far apart instances
         taken, place = np.unique(one.astype(np.int64) << 32 | instance, return_inverse=True)
         return one, place, len(taken)

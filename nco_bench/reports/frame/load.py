@@ -292,13 +292,14 @@ def _all_differ(
     group: NDArray[np.int32], repeat: NDArray[np.int32], instance: NDArray[np.int32], groups: int
 ) -> bool:
     """Whether no two records are of one solve; not told where there could be far more solves than there are."""
-    last = np.zeros(groups, np.int64)
+    last = np.zeros(groups, np.int32)
     np.maximum.at(last, group, instance)
-    sizes = (last + 1) * (int(repeat.max()) + 1)
+    each = last.astype(np.int64) + 1
+    sizes = each * (int(repeat.max()) + 1)
     if sizes.sum() > 8 * len(group) + 1024:
         return False
     place = (np.cumsum(sizes) - sizes)[group]
-    place += (last + 1)[group] * repeat if repeat.any() else 0
+    place += each[group] * repeat if repeat.any() else 0
     place += instance
     seen = np.zeros(int(sizes.sum()), np.bool_)
     seen[place] = True
