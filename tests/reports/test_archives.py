@@ -16,8 +16,9 @@ from run_folders import make_cell, make_records
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import ResultsError
+from nco_bench.reports.frame import best_known
 from nco_bench.reports.frame.load import load_frame
-from nco_bench.runs import folders
+from nco_bench.runs import folders, packing
 from nco_bench.runs.archives import archived_runs, facts_of_archive
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.merging import merge
@@ -98,6 +99,22 @@ def test_a_frame_of_an_archive_is_that_of_its_folders(packed: Path) -> None:
     one, other = load_frame(packed.parent / "runs"), load_frame(packed)
     pd.testing.assert_frame_equal(one.records, other.records)
     assert (one.groups, one.names, one.messages) == (other.groups, other.names, other.messages)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_a_frame_does_not_depend_on_row_groups_and_parts(
+    packed: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Row groups end within runs, begin with them, or hold several."""
+    monkeypatch.setattr(packing, "GROUP_ROWS", rows)
+    monkeypatch.setattr(best_known, "PART", rows)
+    pack(find_runs(packed.parent / "runs"), packed.parent / "small.parquet", CLEAN)
+    one, other = load_frame(packed), load_frame(packed.parent / "small.parquet")
+    pd.testing.assert_frame_equal(one.records, other.records)
+    assert (one.groups, one.names, one.references) == (other.groups, other.names, other.references)
+    assert [told(run) for run in archived_runs(packed)] == [
+        told(run) for run in archived_runs(packed.parent / "small.parquet")
+    ]
 
 
 def test_loose_runs_beside_archives_count_with_them_and_those_in_both_once(packed: Path) -> None:
