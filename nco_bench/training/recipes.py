@@ -16,7 +16,7 @@ SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")
-ABOUT = ("source", "ours", "also")
+ABOUT = ("source", "ours", "also", "nodes")
 """Keys of a card's recipe that say where it is from and are no numbers of it, see `choices.Paper`."""
 
 

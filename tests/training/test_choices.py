@@ -118,6 +118,17 @@ def test_instances_of_another_size_than_the_papers_are_a_departure() -> None:
     assert "size" not in departures(paper.recipe, paper)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "nodes"),
+    [("paper", 100), ("paper-50", 50), ("paper-500", 500), ("paper-1000", 1000), ("paper-10000", 10_000)],
+)
+def test_each_recipe_of_difusco_is_for_labels_of_its_own_size(recipe: str, nodes: int) -> None:
+    """All samples of the paper on labels of another size are not the paper's training."""
+    paper = load_course(COURSES["diffusion"]).papers("difusco")[recipe]
+    assert "size" not in departures(paper.recipe, paper, nodes)
+    assert departures(paper.recipe, paper, 20)["size"] == f"20; the paper: {nodes}"
+
+
 def test_what_a_paper_has_for_other_rows_is_no_departure() -> None:
     """EIE's CVRP networks of C_v = 15 and 20 learn at 5e-5."""
     paper = load_course(COURSES["policy-gradient"]).papers("am")["eie"]
