@@ -129,6 +129,17 @@ def test_each_recipe_of_difusco_is_for_labels_of_its_own_size(recipe: str, nodes
     assert departures(paper.recipe, paper, 20)["size"] == f"20; the paper: {nodes}"
 
 
+def test_bq_lowers_its_rate_after_epochs_0_50_and_100() -> None:
+    """Its code multiplies by 0.99 at the end of epoch e where e % 50 == 0; an epoch is 1,000,000 / 512 = 1953 updates."""
+    recipe, epoch = recipe_for("bq", {"recipe": "paper"}), 1_000_000 / 512
+    passed = 0
+    for number in range(120):
+        for share in (0.1, 0.9):
+            assert rate(recipe, int((number + share) * epoch), 0.0) == pytest.approx(0.99**passed), number
+        passed += number % 50 == 0
+    assert recipe.steps == pytest.approx(1000 * epoch, rel=1e-3)
+
+
 def test_what_a_paper_has_for_other_rows_is_no_departure() -> None:
     """EIE's CVRP networks of C_v = 15 and 20 learn at 5e-5."""
     paper = load_course(COURSES["policy-gradient"]).papers("am")["eie"]
