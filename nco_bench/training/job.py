@@ -221,6 +221,8 @@ def main(asked: str, answer: str, stop: str) -> None:
         found: dict[str, Any] = {"result": done.as_dict()}
     except NcoBenchError as error:
         found = {"error": str(error), "stopped": isinstance(error, TrainingStopped)}
+        if rank:  # what only this process knows, such as that its GPU is full, would be lost
+            print(f"process {rank + 1} of {size}: {error}", flush=True)
     if rank == 0:
         write(Path(answer), orjson.dumps(found))
 
