@@ -18,10 +18,11 @@ from nco_bench.weights.manifest import STATED
 
 RUN_CONTROL = frozenset(
     {
-        "learner", "compile", "checkpoint_every", "validate_every", "validation_instances", "log_every", "spike",
+        "learner", "compile", "recompute", "checkpoint_every", "validate_every", "validation_instances",
+        "validation_steps", "log_every", "spike",
     }
 )  # fmt: skip
-"""Fields that say how a run is watched, and move no weight."""
+"""Fields that say how a run is watched or what memory it takes, and move no weight."""
 
 
 @dataclass(frozen=True)

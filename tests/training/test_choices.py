@@ -129,6 +129,13 @@ def test_each_recipe_of_difusco_is_for_labels_of_its_own_size(recipe: str, nodes
     assert departures(paper.recipe, paper, 20)["size"] == f"20; the paper: {nodes}"
 
 
+def test_how_difusco_is_watched_and_fits_into_memory_is_no_departure() -> None:
+    """Steps of a validation and layers computed again move no weight; they made weights of its recipe other ones."""
+    paper = load_course(COURSES["diffusion"]).papers("difusco")["paper"]
+    changed = dataclasses.replace(paper.recipe, validation_steps=5, recompute=True)
+    assert departures(changed, paper) == dict(paper.ours)
+
+
 def test_bq_lowers_its_rate_after_epochs_0_50_and_100() -> None:
     """Its code multiplies by 0.99 at the end of epoch e where e % 50 == 0; an epoch is 1,000,000 / 512 = 1953 updates."""
     recipe, epoch = recipe_for("bq", {"recipe": "paper"}), 1_000_000 / 512
