@@ -129,6 +129,11 @@ def test_each_recipe_of_difusco_is_for_labels_of_its_own_size(recipe: str, nodes
     assert departures(paper.recipe, paper, 20)["size"] == f"20; the paper: {nodes}"
 
 
+def test_a_recipe_without_a_budget_can_name_the_size_of_its_labels() -> None:
+    paper = load_course(COURSES["supervised"]).papers("sit")["paper-without-sit"]
+    assert departures(paper.recipe, paper, 20)["size"] == "20; the paper: 100"
+
+
 def test_how_difusco_is_watched_and_fits_into_memory_is_no_departure() -> None:
     """Steps of a validation and layers computed again move no weight; they made weights of its recipe other ones."""
     paper = load_course(COURSES["diffusion"]).papers("difusco")["paper"]
