@@ -152,9 +152,10 @@ def train(
             campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
             only=stage or (),
         )  # fmt: skip
-        if pack is not None:
-            say(f"{pack}: {len(pack_campaign(folder, pack))} files")
-        print_json(done.as_dict()) if json else say(done.describe())
+        if reports():
+            if pack is not None:
+                say(f"{pack}: {len(pack_campaign(folder, pack))} files")
+            print_json(done.as_dict()) if json else say(done.describe())
         return 1 if done.stopped else 0
     if pack is not None or unpack is not None or stage or dry_run:
         raise BadInputError(

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from nco_bench.cli import app
 from nco_bench.errors import ResultsError
+from nco_bench.training.campaign import CampaignResult
 from nco_bench.training.checkpoint import LAST, load_checkpoint
 from nco_bench.training.distributed import Group, joined
 from nco_bench.training.run import train
@@ -77,6 +78,23 @@ def test_a_loss_that_is_no_number_is_told_once_and_a_full_gpu_by_its_process(
         if capfd.readouterr().err == "error: Training stopped at step 3\n":
             told.append(rank)
     assert told == tellers
+
+
+def test_what_a_campaign_came_to_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("")
+    done = CampaignResult(("turn 1 of 1: done",), (), complete=True)
+    monkeypatch.setattr("nco_bench.training.campaign.run_campaign", lambda *_, **__: done)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert app.run(["train", "--campaign", str(file)]) == 0
+        said[rank] = capfd.readouterr().err
+    assert "turn 1 of 1: done" in said["0"]
+    assert said["1"] == ""
 
 
 def test_a_process_that_waits_for_one_that_has_ended_says_so_in_a_line(
