@@ -331,3 +331,10 @@ def test_nodes_without_depot_and_demand_are_a_tsp(tmp_path: Path, suffix: str) -
         read(node_xy=nodes, node_demand=demand)
     with pytest.raises(BadInputError, match="'node_demand' is missing"):
         read(node_xy=nodes, depot_xy=depot)
+
+
+def test_a_file_without_instances_is_said_to_be_empty(tmp_path: Path) -> None:
+    """It was told that (0, 5, 2) has not three axes."""
+    np.savez(tmp_path / "a.npz", locs=np.zeros((0, 5, 2)))
+    with pytest.raises(BadInputError, match=r"'locs' is empty, of shape \(0, 5, 2\)"):
+        read_file(tmp_path / "a.npz")
