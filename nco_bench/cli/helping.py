@@ -17,7 +17,8 @@ TYPES = {
     "count": "N", "seed": "N", "repeats": "N", "jobs": "N", "shards": "N", "instance": "N", "length": "N", "step": "N",
     "coordinate_scale": "FACTOR", "scale": "FACTOR", "n": "N", "what": "KIND", "gap": "DEFINITION", "figure": "NUMBER",
     "table": "NAME", "reproduce table": "NUMBER", "reproduce scale": "SCALE", "reproduce limit": "K",
-    "reproduce out": "FOLDER", "plot sightedness limit": "K", "instance_file": "INSTANCE", "solution_file": "SOLUTION",
+    "reproduce out": "FOLDER", "plot sightedness limit": "K", "plot repeats limit": "K", "calibrate instances": "N",
+    "timeout": "SECONDS", "patience": "SECONDS", "instance_file": "INSTANCE", "solution_file": "SOLUTION",
     "runs": "RUN", "fixtures": "FILE", "run config": "FILE", "alias": "NAME=SHORT", "sources": "FOLDER",
 }  # fmt: skip
 """What stands for a value in help, by a parameter's name, or by command and name; else the name itself in capitals."""

@@ -58,6 +58,7 @@ Seed = Annotated[
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes at once.", min=1)]
 AllJobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; default: all cores.", min=1)]
+Limit = Annotated[str | None, typer.Option("--limit", help="First K instances, or A-B counted from 1.")]
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", help="Seconds per instance.", callback=positive_seconds)
 ]

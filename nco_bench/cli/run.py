@@ -16,6 +16,7 @@ from nco_bench.cli.options import (
     Instances,
     Jobs,
     Json,
+    Limit,
     Results,
     SlurmSettings,
     TimeLimit,
@@ -87,9 +88,7 @@ def run(
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Solve everything this many times.", min=1)] = 1,
     batch_size: Annotated[str, typer.Option("--batch-size", help="auto or a number.")] = "auto",
-    limit: Annotated[
-        str | None, typer.Option("--limit", help="First K instances, or A-B counted from 1.")
-    ] = None,
+    limit: Limit = None,
     time_limit: TimeLimit = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", help="KEY=VALUE for the solvers; repeatable.")

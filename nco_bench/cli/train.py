@@ -108,6 +108,7 @@ def train(
     from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
     from nco_bench.runs.devices import resolve_device
     from nco_bench.runs.environment import command_line
+    from nco_bench.training.distributed import reports
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 
@@ -151,9 +152,10 @@ def train(
             campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
             only=stage or (),
         )  # fmt: skip
-        if pack is not None:
-            say(f"{pack}: {len(pack_campaign(folder, pack))} files")
-        print_json(done.as_dict()) if json else say(done.describe())
+        if reports():
+            if pack is not None:
+                say(f"{pack}: {len(pack_campaign(folder, pack))} files")
+            print_json(done.as_dict()) if json else say(done.describe())
         return 1 if done.stopped else 0
     if pack is not None or unpack is not None or stage or dry_run:
         raise BadInputError(
@@ -182,10 +184,9 @@ def train(
             progress="bar" if sys.stderr.isatty() else "lines",
         )
     except TrainingStopped as stop:
-        say(f"error: {stop}")
+        if stop.alone or reports():
+            say(f"error: {stop}")
         return 1
-    from nco_bench.training.distributed import reports
-
     if reports():
         print_json(result.as_dict()) if json else say(result.describe())
     return 0

@@ -15,6 +15,7 @@ Whatever it is, the reference ledger's better solutions are laid over it.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,9 +50,9 @@ def _find(name: str, places: Places) -> Dataset:
     path = Path(name)
     if path.is_file():
         return load_path(path)
-    if path.suffix in (".npz", ".tsp", ".vrp", ".txt", ".pkl", ".pickle", ".pt", ".gz") or name.startswith(
+    if re.fullmatch(r"\.[A-Za-z]\w*", path.suffix) or name.startswith(
         (".", "/")
-    ):
+    ):  # :radius=0.2 has a suffix, too
         raise BadInputError(f"{name}: {'is a folder, not a file' if path.is_dir() else 'no such file'}.")
     if name.startswith("lra-"):
         from nco_bench.datasets import lra

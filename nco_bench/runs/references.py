@@ -18,7 +18,7 @@ from nco_bench.runs.executors import execute
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Record, settings_of
-from nco_bench.runs.request import RunRequest
+from nco_bench.runs.request import RunRequest, cut
 from nco_bench.runs.stored_run import Run
 
 
@@ -34,6 +34,8 @@ class ReferenceRun:
         Processes at once.
     time_limit
         Seconds per instance, or None.
+    limit
+        Instances to solve, as in `RunRequest`.
     """
 
     solver: str
@@ -41,6 +43,7 @@ class ReferenceRun:
     seed: int = 1234
     time_limit: float | None = None
     command: str = ""
+    limit: tuple[int, int | None] | None = None
 
 
 def compute_references(
@@ -51,7 +54,7 @@ def compute_references(
     Parameters
     ----------
     dataset
-        What `source` loads; its content hash finds the records of earlier, interrupted tries.
+        What `source` loads, cut to the limit; its content hash finds the records of earlier, interrupted tries.
     source
         Name or path by which worker processes load the dataset.
     how, places, display
@@ -65,7 +68,7 @@ def compute_references(
     results = places.instances / "references"
     request = RunRequest(
         solvers=(how.solver,), datasets=(source,), results=results, places=places, seed=how.seed, jobs=how.jobs,
-        time_limit=how.time_limit, command=how.command,
+        limit=how.limit, time_limit=how.time_limit, command=how.command,
     )  # fmt: skip
     outcome = execute(request, display)
     configs = {cell.config_sha256 for cell in outcome.cells}
@@ -154,12 +157,12 @@ def improve_references(source: str, how: ReferenceRun, places: Places, display: 
     how, places, display
         Settings, folders, progress.
     """
-    dataset = load_dataset(source, places)
+    dataset = cut(load_dataset(source, places), how.limit)
     found = compute_references(dataset, source, how, places, display)
     outcomes = offer(dataset, {p: r for p, r in enumerate(found) if r is not None}, places.instances)
     refused = tuple(f"instance {o.index}: {o.reason}" for o in outcomes if o.status == "refused")
     improved = sum(o.status in ("improved", "proved") for o in outcomes)
-    after = load_dataset(source, places)
+    after = cut(load_dataset(source, places), how.limit)
     return Improved(
         dataset.name, len(dataset), sum(r is not None for r in dataset.references), improved, refused,
         _mean(dataset), _mean(after),

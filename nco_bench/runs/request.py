@@ -136,18 +136,19 @@ def load_datasets(request: RunRequest) -> list[Dataset]:
     BadInputError
         When the limit begins behind a dataset's last instance.
     """
-    out = []
-    for name in request.datasets:
-        dataset = load_dataset(name, request.places)
-        if request.limit is not None:
-            start, stop = request.limit
-            if start >= len(dataset):
-                raise BadInputError(
-                    f"--limit {start + 1}-{stop}: {dataset.name} holds only {len(dataset)} instances."
-                )
-            dataset = dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
-        out.append(dataset)
-    return out
+    return [cut(load_dataset(name, request.places), request.limit) for name in request.datasets]
+
+
+def cut(dataset: Dataset, limit: tuple[int, int | None] | None) -> Dataset:
+    """Return the part of a dataset that a limit names, all for None; raises `BadInputError` as `load_datasets`."""
+    if limit is None:
+        return dataset
+    start, stop = limit
+    if start >= len(dataset):
+        raise BadInputError(
+            f"--limit {start + 1}-{stop}: {dataset.name} holds only {len(dataset)} instances."
+        )
+    return dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
 
 
 def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:

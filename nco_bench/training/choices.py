@@ -18,10 +18,11 @@ from nco_bench.weights.manifest import STATED
 
 RUN_CONTROL = frozenset(
     {
-        "learner", "compile", "checkpoint_every", "validate_every", "validation_instances", "log_every", "spike",
+        "learner", "compile", "recompute", "checkpoint_every", "validate_every", "validation_instances",
+        "validation_steps", "log_every", "spike",
     }
 )  # fmt: skip
-"""Fields that say how a run is watched, and move no weight."""
+"""Fields that say how a run is watched or what memory it takes, and move no weight."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,15 @@ class Paper:
         Fields of the recipe, or other choices, that the paper leaves open or has otherwise: what was chosen, and why.
     also
         Other values that the paper has for a field, for other rows of its tables.
-    size
-        Nodes of the labelled instances; 0 where the recipe says it.
+    nodes
+        Of the labelled instances; 0 where the recipe says it.
     """
 
     recipe: LoopRecipe
     source: str
     ours: Mapping[str, str]
     also: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    size: int = 0
+    nodes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values: the source, what is ours, and the numbers."""
@@ -66,12 +67,15 @@ def papers_of(model: str, learner: str, kind: type[LoopRecipe]) -> Papers:
     """Return the papers' own recipes of a model: those of its card that name a source."""
     known = network_card(model)
     stated = {name: recipe_of(known, learner, name) for name in known.recipes.get(learner, {})}
-    recipes, size = recipes_of(model, learner, kind), known.budget.get(learner, {}).get("size", 0)
+    recipes, shared = recipes_of(model, learner, kind), known.budget.get(learner, {}).get("size", 0)
     return {
-        name: Paper(recipes[name], values["source"], values.get("ours", {}), values.get("also", {}), size)
+        name: Paper(
+            recipes[name], values["source"], values.get("ours", {}), values.get("also", {}),
+            values.get("nodes", shared),
+        )
         for name, values in stated.items()
         if "source" in values
-    }
+    }  # fmt: skip
 
 
 def paper_of(papers: Papers, recipe: str, problem: str) -> Paper | None:
@@ -105,6 +109,6 @@ def departures(recipe: LoopRecipe, paper: Paper, size: int = 0) -> dict[str, str
         and key in published
         and value not in (published[key], *paper.also.get(key, ()))
     }
-    if size and paper.size and size != paper.size:
-        changed["size"] = f"{size}{STATED}{paper.size}"
+    if size and paper.nodes and size != paper.nodes:
+        changed["size"] = f"{size}{STATED}{paper.nodes}"
     return {**{k: why for k, why in paper.ours.items() if k not in changed}, **changed}

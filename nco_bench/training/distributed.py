@@ -1,6 +1,7 @@
 """Several processes, one run: each learns from its share of every batch, gradients are averaged (data parallel).
 
-``torchrun --nproc-per-node 2 -m nco_bench train ...`` starts them. Batch size and trajectory are those of one process: all
+``torchrun --nproc-per-node 2 -m -- nco_bench train ...`` starts them (without ``--`` torchrun takes ``--start`` for an
+abbreviation of its ``--start-method``). Batch size and trajectory are those of one process: all
 draw the same batch and keep every n-th row of it. The first process alone keeps time, validates, reports and writes files.
 """
 

@@ -111,7 +111,7 @@ def yield_to_others() -> None:
 
 def start(file: Path, folder: Path, network: Stage) -> None:
     """Start the processes that train a network and outlive this one."""
-    together = ["torch.distributed.run", "--standalone", f"--nproc-per-node={network.processes}", "-m"]
+    together = ["torch.distributed.run", "--standalone", f"--nproc-per-node={network.processes}", "-m", "--"]
     command = [sys.executable, "-m", *(together if network.processes > 1 else ())]
     command += [__spec__.name, str(file), str(folder), "--train", network.name]
     with (folder / f"{network.name}.log").open("a") as log:

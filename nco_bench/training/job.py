@@ -132,17 +132,20 @@ def trained(
 
 
 def launch_command(processes: int, nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Return the command that starts the processes of this node; torchrun's where there are several in all."""
+    """Return the command that starts the processes of this node; torchrun's where there are several in all.
+
+    What follows goes behind ``--``: torchrun takes ``--start`` even there for an abbreviation of an option of its own.
+    """
     here = [sys.executable, "-u"]
     if processes * nodes == 1:
         return [*here, "-m", MODULE]
     run = [*here, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     if nodes == 1:
-        return [*run, "--standalone", "-m", MODULE]
+        return [*run, "--standalone", "-m", "--", MODULE]
     job = environment["SLURM_JOB_ID"]
     port = FIRST_PORT + int(job) % PORTS
     meet = [f"--nnodes={nodes}", "--rdzv-backend=c10d", f"--rdzv-id={job}"]
-    return [*run, *meet, f"--rdzv-endpoint={first_node(environment)}:{port}", "-m", MODULE]
+    return [*run, *meet, f"--rdzv-endpoint={first_node(environment)}:{port}", "-m", "--", MODULE]
 
 
 def first_node(environment: Mapping[str, str]) -> str:
@@ -218,6 +221,8 @@ def main(asked: str, answer: str, stop: str) -> None:
         found: dict[str, Any] = {"result": done.as_dict()}
     except NcoBenchError as error:
         found = {"error": str(error), "stopped": isinstance(error, TrainingStopped)}
+        if rank:  # what only this process knows, such as that its GPU is full, would be lost
+            print(f"process {rank + 1} of {size}: {error}", flush=True)
     if rank == 0:
         write(Path(answer), orjson.dumps(found))
 

@@ -16,7 +16,7 @@ SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")
-ABOUT = ("source", "ours", "also")
+ABOUT = ("source", "ours", "also", "nodes")
 """Keys of a card's recipe that say where it is from and are no numbers of it, see `choices.Paper`."""
 
 
@@ -48,8 +48,8 @@ class LoopRecipe:
         Largest gradient norm; 0 does not clip.
     schedule
         ``cosine`` falls to ``lr * final_lr`` at the end; ``exponential`` multiplies by `decay` every `decay_every`
-        steps; ``constant``; ``trapezoid`` is constant but for a linear fall to ``lr * final_lr`` over the share `fall`
-        at the end.
+        steps, the first time after `decay_first` of them (0 for `decay_every`); ``constant``; ``trapezoid`` is constant
+        but for a linear fall to ``lr * final_lr`` over the share `fall` at the end.
     warmup, warmup_start
         Steps over which the learning rate rises, and the factor of the first one; 0 rises from 0.
     ema
@@ -82,6 +82,7 @@ class LoopRecipe:
     schedule: str = "exponential"
     decay: float = 0.997
     decay_every: int = 100
+    decay_first: int = 0
     final_lr: float = 0.01
     fall: float = 0.2
     warmup: int = 0
@@ -262,7 +263,8 @@ def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:
     if recipe.schedule == "constant":
         return rising
     if recipe.schedule == "exponential":
-        return rising * recipe.decay ** (step // recipe.decay_every)
+        later = recipe.decay_every - (recipe.decay_first or recipe.decay_every)
+        return rising * recipe.decay ** max(0, (step + later) // recipe.decay_every)
     if recipe.schedule == "trapezoid":
         left = min(1.0, (1.0 - min(1.0, fraction)) / recipe.fall)
         return rising * (recipe.final_lr + (1.0 - recipe.final_lr) * left)

@@ -45,6 +45,9 @@ from nco_bench.training.recipes import LoopRecipe, rate
 class TrainingStopped(ResultsError):
     """Training that cannot go on and is not the user's mistake: exit status 1, the last checkpoint is kept."""
 
+    alone = False
+    """Whether of several processes only this one knows of it, as where its GPU is full."""
+
 
 @dataclass
 class Progress:
@@ -197,9 +200,11 @@ class Trainer:
             remedy = "continue with --resume when the device is back"
         else:
             return error
-        return TrainingStopped(
+        stopped = TrainingStopped(
             f"Training stopped at step {self.progress.step}: {text}; {self._kept()}; {remedy}."
         )
+        stopped.alone = True
+        return stopped
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to ship: what the learner chose, or the moving average where there is one."""

@@ -156,6 +156,8 @@ def test_debug_shows_where_a_solver_crashed(
         (["run", "decoder-6x128", "--data", "tsp20:count=2", "--decoding", "greedi"], ["decoding", "greedy"]),
         (["run", "nearest-neighbor", "--data", "tsp1"], ["tsp1", "at least 2 nodes"]),
         (["run", "nearest-neighbor", "--data", "no/such.tsp"], ["no such file"]),
+        (["run", "nearest-neighbor", "--data", "no/such.csv"], ["no/such.csv: no such file"]),
+        (["score", "missing.json", "a.tour"], ["missing.json: no such file"]),
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--limit", "0"], ["--limit"]),
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--batch-size", "0"], ["--batch-size"]),
         (["run", "nearest-neighbor", "--data", "tsp20:count=2", "--param", "colour=red"], ["colour"]),

@@ -38,6 +38,18 @@ def test_help_ends_with_three_examples_that_parse_and_has_types_in_words(
     )
 
 
+def test_what_counts_is_no_folder() -> None:
+    """calibrate's --instances was a FOLDER, as that of other commands is; a limit that is a number takes no A-B."""
+    numbers = {"N", "K", "SECONDS", "FACTOR", "CAPACITY"}
+    odd = [
+        (words, parameter.opts[0], parameter.metavar)
+        for words, command in all_commands()
+        for parameter in command.params
+        if type(parameter.type).__name__.startswith(("Int", "Float")) and parameter.metavar not in numbers
+    ]
+    assert odd == []
+
+
 @pytest.mark.parametrize(
     "words", [["--help"], ["list", "solvers"], ["list", "models"], ["list", "decodings"]]
 )

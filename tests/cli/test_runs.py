@@ -271,3 +271,16 @@ def test_parquet_without_pyarrow_is_one_clear_line(
     ]
     _, error = nco_bench("runs", "export", "--out", "all.xlsx", status=2)
     assert "ends in .csv or .parquet" in error
+
+
+def test_references_of_a_slice_are_of_its_instances_alone(nco_bench: Command) -> None:
+    """Two more, then those of all five: the stored ones are found again."""
+    command = ("reference", "tsp20:count=5", "--solver", "two-opt", "--json")
+    part = json.loads(nco_bench(*command, "--limit", "3-4")[0])
+    assert (part["instances"], part["known_before"], part["improved"]) == (2, 0, 2)
+    solving = ("run", "nearest-neighbor", "--data", "tsp20:count=5", "--limit", "2-4", "--json")
+    (cell,) = json.loads(nco_bench(*solving)[0])["cells"]
+    assert (cell["instances"], cell["gap_instances"]) == (3, 2)
+    whole = json.loads(nco_bench(*command)[0])
+    assert (whole["instances"], whole["known_before"], whole["improved"]) == (5, 2, 3)
+    assert "expected K or A-B" in nco_bench(*command, "--limit", "0-x", status=2)[1]

@@ -78,3 +78,24 @@ def test_what_makes_references_is_told_the_name_that_commands_take(
     results.run("r", (cell, make_records(cell, [8.0], [None])))
     command = f"Gap: {dataset} has no references; nco-bench reference {named} --solver lkh3 makes them."
     assert command in build_table("main", load_frame(results.folder)).brief
+
+
+@pytest.mark.parametrize(
+    ("dataset", "asked", "told"),
+    [
+        ("tsp20", (2, 5), "tsp20 --limit 3-5"),
+        ("tsp20", (0, 5), "tsp20 --limit 5"),
+        ("tsp20", (0, 10_000), "tsp20"),
+        ("tsp20:count=5", (0, 5), "tsp20:count=5"),
+        ("mine", (0, 5), "mine.npz --limit 5"),  # how many a file holds, the record does not say
+    ],
+)
+def test_what_makes_references_solves_no_more_than_was_run(
+    results: Results, dataset: str, asked: tuple[int, int], told: str
+) -> None:
+    cell = make_cell(0, "a", dataset, source="mine.npz", asked=asked)
+    results.run("r", (cell, make_records(cell, [8.0], [None], first=asked[0])))
+    assert (
+        f"; nco-bench reference {told} --solver lkh3 makes them."
+        in build_table("main", load_frame(results.folder)).brief
+    )

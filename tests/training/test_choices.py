@@ -118,6 +118,40 @@ def test_instances_of_another_size_than_the_papers_are_a_departure() -> None:
     assert "size" not in departures(paper.recipe, paper)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "nodes"),
+    [("paper", 100), ("paper-50", 50), ("paper-500", 500), ("paper-1000", 1000), ("paper-10000", 10_000)],
+)
+def test_each_recipe_of_difusco_is_for_labels_of_its_own_size(recipe: str, nodes: int) -> None:
+    """All samples of the paper on labels of another size are not the paper's training."""
+    paper = load_course(COURSES["diffusion"]).papers("difusco")[recipe]
+    assert "size" not in departures(paper.recipe, paper, nodes)
+    assert departures(paper.recipe, paper, 20)["size"] == f"20; the paper: {nodes}"
+
+
+def test_a_recipe_without_a_budget_can_name_the_size_of_its_labels() -> None:
+    paper = load_course(COURSES["supervised"]).papers("sit")["paper-without-sit"]
+    assert departures(paper.recipe, paper, 20)["size"] == "20; the paper: 100"
+
+
+def test_how_difusco_is_watched_and_fits_into_memory_is_no_departure() -> None:
+    """Steps of a validation and layers computed again move no weight; they made weights of its recipe other ones."""
+    paper = load_course(COURSES["diffusion"]).papers("difusco")["paper"]
+    changed = dataclasses.replace(paper.recipe, validation_steps=5, recompute=True)
+    assert departures(changed, paper) == dict(paper.ours)
+
+
+def test_bq_lowers_its_rate_after_epochs_0_50_and_100() -> None:
+    """Its code multiplies by 0.99 at the end of epoch e where e % 50 == 0; an epoch is 1,000,000 / 512 = 1953 updates."""
+    recipe, epoch = recipe_for("bq", {"recipe": "paper"}), 1_000_000 / 512
+    passed = 0
+    for number in range(120):
+        for share in (0.1, 0.9):
+            assert rate(recipe, int((number + share) * epoch), 0.0) == pytest.approx(0.99**passed), number
+        passed += number % 50 == 0
+    assert recipe.steps == pytest.approx(1000 * epoch, rel=1e-3)
+
+
 def test_what_a_paper_has_for_other_rows_is_no_departure() -> None:
     """EIE's CVRP networks of C_v = 15 and 20 learn at 5e-5."""
     paper = load_course(COURSES["policy-gradient"]).papers("am")["eie"]

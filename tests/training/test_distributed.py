@@ -15,9 +15,11 @@ from safetensors.torch import load_file
 
 from nco_bench.cli import app
 from nco_bench.errors import ResultsError
+from nco_bench.training.campaign import CampaignResult
 from nco_bench.training.checkpoint import LAST, load_checkpoint
 from nco_bench.training.distributed import Group, joined
 from nco_bench.training.run import train
+from nco_bench.training.trainer import TrainingStopped
 
 CONFIG = {
     "steps": "6", "batch": "7", "longest": "11", "longest_start": "6", "log_every": "1", "validation_instances": "3",
@@ -53,6 +55,46 @@ def test_the_first_process_of_a_machine_alone_tells_of_a_mistake(
     assert told["1"] == ""
     assert app.run(["show", "no-such-solver"]) == 2
     assert capfd.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(("alone", "tellers"), [(False, ["0"]), (True, ["0", "1"])])
+def test_a_loss_that_is_no_number_is_told_once_and_a_full_gpu_by_its_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], alone: bool, tellers: list[str]
+) -> None:
+    """All processes see the same mean loss; of a full GPU only its own process knows."""
+
+    def stop(*_: object, **__: object) -> None:
+        stopped = TrainingStopped("Training stopped at step 3")
+        stopped.alone = alone
+        raise stopped
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("nco_bench.training.run.train", stop)
+    told = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert app.run(["train", "decoder-24x64", "--data", "x.npz"]) == 1
+        if capfd.readouterr().err == "error: Training stopped at step 3\n":
+            told.append(rank)
+    assert told == tellers
+
+
+def test_what_a_campaign_came_to_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("")
+    done = CampaignResult(("turn 1 of 1: done",), (), complete=True)
+    monkeypatch.setattr("nco_bench.training.campaign.run_campaign", lambda *_, **__: done)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert app.run(["train", "--campaign", str(file)]) == 0
+        said[rank] = capfd.readouterr().err
+    assert "turn 1 of 1: done" in said["0"]
+    assert said["1"] == ""
 
 
 def test_a_process_that_waits_for_one_that_has_ended_says_so_in_a_line(

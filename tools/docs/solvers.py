@@ -224,9 +224,11 @@ def _recipes(known: Card) -> list[str]:
         parts.append(f"### Recipes: {learner}\n")
         for name in recipes:
             values = recipe_of(known, learner, name)
-            source, ours, also = values.pop("source", ""), values.pop("ours", {}), values.pop("also", {})
+            source, nodes = values.pop("source", ""), values.pop("nodes", 0)
+            ours, also = values.pop("ours", {}), values.pop("also", {})
             body = table(["setting", "value"], [[f"`{key}`", f"`{value}`"] for key, value in values.items()])
-            body = (f"Source: {plain(source)}.\n\n" if source else "") + body
+            labels = f" Labels of {nodes:,} nodes." if nodes else ""
+            body = (f"Source: {plain(source)}.{labels}\n\n" if source else "") + body
             if also:
                 rest = "; ".join(f"`{key}` {', '.join(map(str, more))}" for key, more in also.items())
                 body += f"\nFor other rows of its tables the paper has, too: {rest}.\n"

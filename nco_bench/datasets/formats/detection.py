@@ -63,6 +63,8 @@ def _in_archive(path: Path) -> str | None:
         return "nco-bench"
     if "locs" in arrays:
         return "rl4co"
+    if "node_xy" in arrays:
+        return "pomo"
     if "coords" in arrays and arrays & {"tour_lens", "reorder", "capacities"}:
         return "bq"
     return "testset" if "coords" in arrays else None

@@ -2,8 +2,8 @@
 
 Demands are divided by the capacity and stored as float32. Where they are exactly the float32 quotients of whole
 numbers by one capacity up to 100,000, those whole numbers and the smallest such capacity are restored, so that
-loads add up without rounding; else the capacity is 1. A bare tensor ``(B, N, 2)`` is read as TSP. No solutions.
-Read and written without torch.
+loads add up without rounding; else the capacity is 1. A bare tensor ``(B, N, 2)`` or ``node_xy`` alone is read as TSP.
+No solutions. Read and written without torch; the same arrays in an .npz are read, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats.assemble import FileWarning, cvrp_instance, plain_cvrp, same_size, whole
-from nco_bench.datasets.formats.reading import shown, stem, write_bytes
+from nco_bench.datasets.formats.reading import (
+    MAX_BINARY_BYTES,
+    read_bytes,
+    read_npz,
+    shown,
+    stem,
+    write_bytes,
+)
 from nco_bench.datasets.formats.rl4co import batch
 from nco_bench.datasets.formats.torch_archive import read_torch_archive
 from nco_bench.datasets.formats.values import points
@@ -33,14 +40,10 @@ MAX_DISTINCT = 1000
 
 
 def read(path: Path) -> Dataset:
-    """Read a .pt file of instances."""
-    content = read_torch_archive(path)
+    """Read a .pt or .npz file of instances."""
+    content = read_npz(path) if _is_npz(path) else read_torch_archive(path)
     if isinstance(content, np.ndarray) and content.ndim == 3:
-        rows = [
-            TSPInstance(f"{stem(path)}/{i}", points(c, f"{path}: instance {i}"))
-            for i, c in enumerate(content)
-        ]
-        return whole(path, "pomo", rows)
+        return _tsp(content, path)
     if not isinstance(content, dict) or "node_xy" not in content:
         keys = (
             ", ".join(shown(key) for key in list(content)[:6])
@@ -48,10 +51,13 @@ def read(path: Path) -> Dataset:
             else type(content).__name__
         )
         raise BadInputError(
-            f"{path}: expected depot_xy, node_xy and node_demand, found {keys}; is it a checkpoint?"
+            f"{path}: expected node_xy (TSP) or depot_xy, node_xy and node_demand (CVRP), found {keys}; "
+            "is it a checkpoint?"
         )
     arrays = {str(key): value for key, value in content.items() if isinstance(value, np.ndarray)}
     customers = batch(arrays, "node_xy", 3, path)
+    if not {"depot_xy", "node_demand"} & set(content):
+        return _tsp(customers, path)
     count = len(customers)
     depot = batch(arrays, "depot_xy", 2, path, count)
     demand = batch(arrays, "node_demand", 2, path, count)
@@ -63,6 +69,21 @@ def read(path: Path) -> Dataset:
         for i in range(count)
     ]
     return whole(path, "pomo", instances)
+
+
+def _is_npz(path: Path) -> bool:
+    with io.BytesIO(read_bytes(path, MAX_BINARY_BYTES)) as file:
+        if not zipfile.is_zipfile(file):
+            return False
+        with zipfile.ZipFile(file) as archive:
+            return "node_xy.npy" in archive.namelist()
+
+
+def _tsp(coords: NDArray[Any], path: Path) -> Dataset:
+    rows = [
+        TSPInstance(f"{stem(path)}/{i}", points(c, f"{path}: instance {i}")) for i, c in enumerate(coords)
+    ]
+    return whole(path, "pomo", rows)
 
 
 def whole_demands(demand: NDArray[Any]) -> tuple[NDArray[Any], float | int]:

@@ -67,9 +67,13 @@ def batch(
     array = arrays[key]
     while array.ndim > ndim and 1 in array.shape[1:]:
         array = np.squeeze(array, axis=1 + array.shape[1:].index(1))
-    if array.ndim != ndim or array.dtype.kind not in "iuf" or not len(array):
+    if array.ndim != ndim or array.dtype.kind not in "iuf":
         raise BadInputError(
             f"{path}: {key!r} is {array.dtype} of shape {array.shape}; expected numbers with {ndim} axes."
+        )
+    if not len(array):
+        raise BadInputError(
+            f"{path}: {key!r} is empty, of shape {array.shape}; expected at least one instance."
         )
     if count is not None and len(array) != count:
         raise BadInputError(f"{path}: {key!r} has {len(array)} rows for {count} instances.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from nco_bench.datasets.names import parse_generated
+from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.errors import NcoBenchError
 from nco_bench.reports.frame.best_known import Source
 from nco_bench.reports.frame.summary import CellSummary
@@ -71,7 +71,9 @@ def _without_gaps(summaries: list[CellSummary]) -> list[str]:
             failed.append(name)
         elif not any(s.gap_instances or s.undefined_gaps for s in column):
             which = " for what was solved" if any(s.references for s in column) else ""
-            made = f"nco-bench reference {_askable(column[0].group.cell)} --solver lkh3 makes them"
+            named = _askable(column[0].group.cell)
+            asked = f"{shlex.quote(named)}{_limit(named, column)}"
+            made = f"nco-bench reference {asked} --solver lkh3 makes them"
             bare.append(f"Gap: {name} has no references{which}; {made}")
     return bare[:1] + [f"Gap: every solve on {', '.join(failed)} failed"] * bool(failed)
 
@@ -82,7 +84,19 @@ def _askable(cell: Cell) -> str:
         printed = not cell.source or parse_generated(cell.dataset) is not None
     except NcoBenchError:  # such as an alias tsp-A
         printed = False
-    return shlex.quote(cell.dataset if printed else cell.source)
+    return cell.dataset if printed else cell.source
+
+
+def _limit(named: str, column: list[CellSummary]) -> str:
+    """Return the option that restricts a command to what was run of a set; empty for all of it or where nothing says it."""
+    asked = [bounds for summary in column for bounds in summary.group.asked]
+    stream = stream_of(named)
+    if not asked:
+        return ""
+    first, last = min(first for first, _, _ in asked), max(last for _, last, _ in asked)
+    if first:
+        return f" --limit {first + 1}-{last}"
+    return "" if stream is not None and last >= stream[1] else f" --limit {last}"
 
 
 def gap_definition(gap: str, summaries: list[CellSummary]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nco_bench.datasets import ledger
 from nco_bench.datasets.convert import convert_file
@@ -21,6 +22,7 @@ from nco_bench.datasets.formats import (
     testset,
     write_file,
 )
+from nco_bench.datasets.formats.pomo import torch_bytes
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import problem
@@ -305,3 +307,34 @@ def test_half_a_coordinate_pair_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("0.5,0.5 ,1.0 0.25,0.5 0.75,0.5\n")
     with pytest.raises(BadInputError, match=r"a\.txt:1: expected nodes as"):
         read_file(tmp_path / "a.txt", "invit")
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npz"])
+def test_nodes_without_depot_and_demand_are_a_tsp(tmp_path: Path, suffix: str) -> None:
+    """They were refused as a CVRP that lacks a depot."""
+    nodes = np.random.default_rng(0).random((3, 5, 2)).astype(np.float32)
+    depot, demand = nodes[:, :1], np.full((3, 5), 0.5, np.float32)
+
+    def read(**arrays: NDArray[np.float32]) -> Dataset:
+        path = tmp_path / f"a{suffix}"
+        if suffix == ".pt":
+            path.write_bytes(torch_bytes(arrays))
+        else:
+            np.savez(path, **arrays)
+        return read_file(path)
+
+    alone = read(node_xy=nodes)
+    assert alone.problem == "tsp"
+    np.testing.assert_array_equal([i.coords for i in alone], nodes)
+    assert read(node_xy=nodes, depot_xy=depot, node_demand=demand).problem == "cvrp"
+    with pytest.raises(BadInputError, match="'depot_xy' is missing"):
+        read(node_xy=nodes, node_demand=demand)
+    with pytest.raises(BadInputError, match="'node_demand' is missing"):
+        read(node_xy=nodes, depot_xy=depot)
+
+
+def test_a_file_without_instances_is_said_to_be_empty(tmp_path: Path) -> None:
+    """It was told that (0, 5, 2) has not three axes."""
+    np.savez(tmp_path / "a.npz", locs=np.zeros((0, 5, 2)))
+    with pytest.raises(BadInputError, match=r"'locs' is empty, of shape \(0, 5, 2\)"):
+        read_file(tmp_path / "a.npz")

@@ -128,10 +128,23 @@ def test_nodes_meet_at_the_first_one() -> None:
     command = launch_command(4, 2, {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "first"})
     assert command[3:] == [
         "torch.distributed.run", "--nproc-per-node=4", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=7",
-        f"--rdzv-endpoint=first:{FIRST_PORT + 7 % PORTS}", "-m", MODULE,
+        f"--rdzv-endpoint=first:{FIRST_PORT + 7 % PORTS}", "-m", "--", MODULE,
     ]  # fmt: skip
     assert launch_command(1, 1, {})[-2:] == ["-m", MODULE]
     assert "--standalone" in launch_command(2, 1, {})
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_torchrun_leaves_the_options_of_train_alone(nodes: int) -> None:
+    """It knows abbreviations: --start was ambiguous among its --start-method and --start_method."""
+    from torch.distributed import run
+
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "first"}
+    command = launch_command(2, nodes, job)
+    given = ["--start", "pens-a", "--log", "x", "--no"]
+    read = run.get_args_parser().parse_args([*command[command.index("torch.distributed.run") + 1 :], *given])
+    assert (read.training_script, read.training_script_args) == (MODULE, given)
+    assert read.module
 
 
 @pytest.mark.slow
