@@ -74,7 +74,7 @@ class Invit(nn.Module, LocalViewPolicy):
         weight = self.pointer.weight
         if not KERNELS or not works_in_place(weight) or weight.dtype != torch.float32:
             return self
-        from nco_bench.solvers.stepwise.invit_quick import QuickInvit  # what it compiles, training does without
+        from nco_bench.solvers.stepwise.invit_quick import QuickInvit
 
         return QuickInvit(self)
 

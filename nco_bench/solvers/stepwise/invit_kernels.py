@@ -19,7 +19,16 @@ Nodes = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def view_features(coords: Array, demand: Array, room: Array, tokens: Nodes, candidates: int, with_end: bool, clamp: bool, features: Array) -> None:
+def view_features(
+    coords: Array,
+    demand: Array,
+    room: Array,
+    tokens: Nodes,
+    candidates: int,
+    with_end: bool,
+    clamp: bool,
+    features: Array,
+) -> None:
     """Write what a view shows of its tokens in its own box.
 
     Parameters
@@ -29,8 +38,8 @@ def view_features(coords: Array, demand: Array, room: Array, tokens: Nodes, cand
     room
         ``(R,)`` capacity left; not read for the TSP.
     tokens
-        ``(R, K + 2)`` nodes: the first of the tour or the depot, which the box leaves out, the candidates, the last node, the
-        other neighbours.
+        ``(R, K + 2)`` nodes: the first of the tour or the depot, which the box leaves out, the candidates, the last node,
+        the other neighbours.
     candidates
         How many of them are candidates.
     with_end
@@ -92,7 +101,7 @@ def normalised(x: Array, norm: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def normalised_twice(x: Array, mixed: Array, first: Any, second: Any, bias: Array) -> None:
-    """Put ``second(x + first(mixed))`` in the place of ``x``, and the same and ``bias`` in that of ``mixed``, ``(T, W)`` each."""
+    """Put ``second(x + first(mixed))`` in the place of ``x``, and its sum with ``bias`` in that of ``mixed``, ``(T, W)``."""
     nothing = np.zeros_like(bias)
     for t in range(len(x)):
         normalise(mixed[t], nothing, first[0], first[1], first[2], mixed[t])

@@ -2,10 +2,8 @@
 
 Three equalities save products, and none changes what is computed but for rounding:
 
-- The tokens of a view are linear in few numbers: ``x = f E``, where ``f`` holds, in columns of its own for each kind of token
-  (neighbour, last node, end), coordinates, demand and a 1 for the bias. So the first layer's logits are
-  ``(x_i Wq)(x_j Wk)^T = (f_i B) f_j^T`` with ``B = E Wq Wk^T E^T``, its values' map and the map behind them join to
-  ``M = E Wv Wo``, and of D <= 11 features there are 8 x D maps in place of four of W x W. All heads share keys and values f.
+- The tokens of a view are linear in at most 11 features: coordinates, demand and a 1 for the bias, in columns of their own
+  for each kind of token (neighbour, last node, end). So the first layer goes by `nco_bench.solvers.stepwise.few_features`.
 - The decoder has one query: ``q (rows Wk)^T = (q Wk^T) rows^T`` and ``a (rows Wv) = (a rows) Wv``, so that maps are applied
   to the query and to the mean, not to every option; so is the pointer's.
 - A bias of keys adds the same to all logits of a softmax, and none is added; a bias of values adds itself.
@@ -25,13 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.solvers.stepwise import invit_kernels as kernels
+from nco_bench.solvers.stepwise.few_features import FewFeatures, products
 from nco_bench.solvers.stepwise.invit import CLIP, Invit
 from nco_bench.solvers.stepwise.invit_views import DecoderLayer, Layer, ViewEncoder
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy, Memory, Options, RoutingNodes, Walk
-
-
-LANES = 16
-"""Features are filled up with zeros to a multiple of so many, which products are quicker with (9 take thrice as long)."""
 
 
 class QuickInvit(LocalViewPolicy):
@@ -87,11 +82,9 @@ class QuickEncoder:
     def __init__(self, encoder: ViewEncoder) -> None:
         kinds = [encoder.embed, encoder.embed_last, encoder.embed_end]
         maps = [torch.cat([kind.weight.T, kind.bias[None]]) for kind in kinds if kind is not None]
-        embed = torch.cat(maps).detach()
-        self.embed = F.pad(embed, (0, 0, 0, -len(embed) % LANES))
         self.with_end, self.cvrp = encoder.embed_end is not None, encoder.embed.in_features == 3
         self.first, *self.others = [QuickLayer(cast("Layer", layer)) for layer in encoder.layers]
-        self.asking, self.mixing = self.first.joined(self.embed)
+        self.few = self.first.joined(torch.cat(maps).detach())
 
     def __call__(
         self, nodes: RoutingNodes, walk: Walk, tokens: Tensor, hidden: Tensor | None, candidates: int
@@ -116,7 +109,7 @@ class QuickEncoder:
         """
         rows, first = len(tokens), 0 if self.with_end else 1
         count = tokens.shape[1] - first
-        features = torch.zeros(rows, count, len(self.embed))
+        features = torch.zeros(rows, count, len(self.few.embed))
         none = features[:0, 0, :0]
         kernels.view_features(
             nodes.coords.numpy(), (none if nodes.demand is None else nodes.demand).numpy(),
@@ -134,12 +127,9 @@ class QuickEncoder:
     def _first(self, features: Tensor, hidden: Tensor | None) -> Tensor:
         """Embed and apply the first layer, ``(R, T, D)`` to ``(R, T, W)``."""
         rows, count, size = features.shape
-        flat, width = features.view(-1, size), self.embed.shape[1]
-        asked = (flat @ self.asking).view(rows, -1, size)  # (R, T H, D)
-        logits = products(asked, features.transpose(1, 2), hidden)
-        seen = torch.bmm(torch.softmax(logits, dim=2), features).view(rows * count, -1)
-        x = flat @ self.embed
-        return self.first.rest(x, torch.addmm(x, seen, self.mixing)).view(rows, count, width)
+        x = features.view(-1, size) @ self.few.embed
+        mixed = torch.addmm(x, self.few.seen(features, hidden), self.few.mixing)
+        return self.first.rest(x, mixed).view(rows, count, -1)
 
 
 class QuickLayer:
@@ -148,21 +138,20 @@ class QuickLayer:
     def __init__(self, layer: Layer) -> None:
         self.heads, self.scale = layer.heads, layer.query.in_features**-0.5
         self.query, self.keys_values = layer.query.weight.detach().T, layer.keys_values.weight.detach().T
-        self.out, self.inner, self.outer = (one.weight.detach().T for one in (layer.out, layer.inner, layer.outer))
+        self.out, self.inner, self.outer = (
+            one.weight.detach().T for one in (layer.out, layer.inner, layer.outer)
+        )
         self.inner_bias, self.outer_bias = layer.inner.bias.detach(), layer.outer.bias.detach().numpy()
         self.norm_attention, self.norm_sum, self.norm = (
             norm_of(one) for one in (layer.norm_attention, layer.norm_sum, layer.norm)
         )
 
-    def joined(self, embed: Tensor) -> tuple[Tensor, Tensor]:
-        """Join the layer's maps with the embedding E, see the module; ``(D, H D)`` and ``(H D, W)``."""
-        query, key, value = (
-            (embed @ one).unflatten(1, (self.heads, -1)).transpose(0, 1)
-            for one in (self.query, *self.keys_values.chunk(2, dim=1))
-        )  # (H, D, W / H)
-        asking = self.scale * query @ key.transpose(1, 2)
-        mixing = value @ self.out.unflatten(0, (self.heads, -1))
-        return asking.transpose(0, 1).flatten(1), mixing.flatten(0, 1)
+    def joined(self, embed: Tensor) -> FewFeatures:
+        """Join the layer's maps with the embedding ``(d, W)``."""
+        maps = (self.query, *self.keys_values.chunk(2, dim=1))
+        return FewFeatures.of(
+            embed, cast("tuple[Tensor, Tensor, Tensor]", maps), self.out, self.heads, self.scale
+        )
 
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
@@ -179,7 +168,9 @@ class QuickLayer:
 
     def rest(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Do what follows attention; both are ``(T, W)``, `mixed` with its residual, and are overwritten."""
-        kernels.normalised_twice(x.numpy(), mixed.numpy(), self.norm_attention, self.norm_sum, self.outer_bias)
+        kernels.normalised_twice(
+            x.numpy(), mixed.numpy(), self.norm_attention, self.norm_sum, self.outer_bias
+        )
         mixed.addmm_(torch.addmm(self.inner_bias, x, self.inner).relu_(), self.outer)
         kernels.normalised(mixed.numpy(), self.norm)
         return mixed
@@ -201,7 +192,9 @@ class QuickDecoder:
         """Return logits ``(R, A)``, ``-inf`` where not allowed; `encoded` as the encoders give it."""
         policy, cvrp = self.policy, self.policy.cvrp
         ends = [x.shape[1] - candidates - 1 for x in encoded]  # 1 where the end is shown
-        asked = [part for x, end in zip(encoded, ends, strict=True) for part in (x[:, -1], *x[:, :end].unbind(1))]
+        asked = [
+            part for x, end in zip(encoded, ends, strict=True) for part in (x[:, -1], *x[:, :end].unbind(1))
+        ]
         h = policy.query(torch.cat(asked, dim=1))
         rows = torch.cat([x[:, end : end + candidates] for x, end in zip(encoded, ends, strict=True)], dim=2)
         if cvrp:
@@ -210,10 +203,14 @@ class QuickDecoder:
         hidden = None
         if allowed is not None:
             hidden = torch.zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)[:, None]
-        for layer, keys, values, bias in zip(policy.decoder, self.keys, self.values, self.biases, strict=True):
+        for layer, keys, values, bias in zip(
+            policy.decoder, self.keys, self.values, self.biases, strict=True
+        ):
             h = self._layer(cast("DecoderLayer", layer), h, rows, options, (keys, values, bias), hidden)
         pointer = policy.pointer(h)
-        scores = torch.baddbmm((pointer @ self.last_bias)[:, None, None], (pointer @ self.last)[:, None], options)
+        scores = torch.baddbmm(
+            (pointer @ self.last_bias)[:, None, None], (pointer @ self.last)[:, None], options
+        )
         logits = torch.tanh(scores.squeeze(1).mul_(policy.config.width**-0.5)).mul_(CLIP)
         return logits if allowed is None else logits.masked_fill_(~allowed, -torch.inf)
 
@@ -235,11 +232,6 @@ class QuickDecoder:
         heads = torch.bmm(seen, values).transpose(0, 1).reshape(h.shape)
         h = layer.norm_attention(layer.out(heads.add_(bias)).add_(h))
         return layer.norm(layer.outer(F.relu_(layer.inner(h))).add_(h))
-
-
-def products(left: Tensor, right: Tensor, hidden: Tensor | None) -> Tensor:
-    """Return ``left @ right`` of batches of matrices, and the mask that is added."""
-    return torch.bmm(left, right) if hidden is None else torch.baddbmm(hidden, left, right)
 
 
 def norm_of(norm: nn.Module) -> tuple[Any, Any, Any]:

@@ -190,7 +190,7 @@ class LocalViewPolicy(Protocol):
         return False
 
     def quick(self) -> LocalViewPolicy:
-        """Return what chooses alike, with the weights as they are now, and is quicker without gradients; itself by default."""
+        """Return what chooses alike with the weights as they are now, quicker without gradients; itself by default."""
         return self
 
 
