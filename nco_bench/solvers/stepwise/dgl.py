@@ -27,7 +27,8 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.path.lehd import Layer, LehdConfig, rename
+from nco_bench.solvers.path.lehd import Layer as Layer
+from nco_bench.solvers.path.lehd import LehdConfig, rename
 from nco_bench.solvers.path.lehd import from_official as lehd_from_official
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,

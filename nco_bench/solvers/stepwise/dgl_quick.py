@@ -8,8 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nco_bench.solvers.path.lehd import Layer
-from nco_bench.solvers.stepwise.dgl import Dgl
+from nco_bench.solvers.stepwise.dgl import Dgl, Layer
 from nco_bench.solvers.stepwise.few_features import FewFeatures
 
 
