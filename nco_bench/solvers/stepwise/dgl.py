@@ -18,14 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.path.lehd import Layer, LehdConfig, rename
+from nco_bench.solvers.path.lehd import Layer as Layer
+from nco_bench.solvers.path.lehd import LehdConfig, rename
 from nco_bench.solvers.path.lehd import from_official as lehd_from_official
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
@@ -106,6 +109,14 @@ class Dgl(nn.Module, LocalViewPolicy):
         """See so many candidates near the current node, and for the CVRP near the depot."""
         self.config = replace(self.config, neighbours=count, depot_neighbours=count)
         return True
+
+    def quick(self) -> LocalViewPolicy:
+        """Return the steps of `nco_bench.solvers.stepwise.dgl_quick`, where they can be had."""
+        if not works_in_place(self.score.weight) or not self.encoder:
+            return self
+        from nco_bench.solvers.stepwise.dgl_quick import QuickDgl
+
+        return QuickDgl(self)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""
@@ -234,9 +245,10 @@ class Dgl(nn.Module, LocalViewPolicy):
         else:
             current, depot = self.last(x[:, direct : direct + 1]), self.depot(x[:, -1:])
             x = torch.cat([current, x[:, :direct], depot, x[:, direct + 1 : -1]], dim=1)
-        for layer in self.decoder:
+        for layer in self.decoder[:-1]:
             x = layer(x, scale, real)
-        scores = self.score(x).squeeze(2)
+        last = cast("Layer", self.decoder[-1])
+        scores = last.feed_forward.scored(last.attention.added(x, scale, real), self.score).squeeze(2)
         if self.problem == "tsp":
             return scores[:, :-1]
         return torch.cat([scores[:, 1 : direct + 1], scores[:, direct + 2 :]], dim=1)

@@ -16,11 +16,14 @@ Letters in shapes: R partial solutions, K neighbours in a view, T = K + 1 or K +
 
 from __future__ import annotations
 
+import importlib.util
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.solvers.stepwise.invit_official import from_official as from_official
 from nco_bench.solvers.stepwise.invit_views import DecoderLayer, InvitConfig, View, ViewEncoder
@@ -39,6 +42,9 @@ from nco_bench.solvers.stepwise.policy import (
 CLIP = 10.0
 DECODER_LAYERS = 2
 """Layers before the pointer, which the official code counts as a third."""
+
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
 
 
 class Invit(nn.Module, LocalViewPolicy):
@@ -62,6 +68,15 @@ class Invit(nn.Module, LocalViewPolicy):
         self.values = nn.Linear(width * views, width * (DECODER_LAYERS + 1))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(DECODER_LAYERS))
         self.pointer = nn.Linear(width, width)
+
+    def quick(self) -> LocalViewPolicy:
+        """Return the steps of `nco_bench.solvers.stepwise.invit_quick`, where they can be had."""
+        weight = self.pointer.weight
+        if not KERNELS or not works_in_place(weight) or weight.dtype != torch.float32:
+            return self
+        from nco_bench.solvers.stepwise.invit_quick import QuickInvit
+
+        return QuickInvit(self)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Remember nothing."""

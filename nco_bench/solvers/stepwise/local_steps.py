@@ -157,6 +157,12 @@ class LocalViews:
         return [1] * walks.state.left
 
 
+def quick(policy: nn.Module) -> LocalViewPolicy:
+    """Return the policy's `LocalViewPolicy.quick`; itself where it is wrapped or where there are gradients."""
+    found = cast("LocalViewPolicy", policy)
+    return found if torch.is_grad_enabled() or not hasattr(policy, "quick") else found.quick()
+
+
 def _loaded(
     demands: Demands, used: Tensor, node: Tensor, via: Tensor | None, like: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -210,7 +216,7 @@ def decode_local_views(
     """
     check_decoding(decoding, copies)
     check_instances(str(policy.problem), coords, demand, capacity, whole_numbers=True)
-    network, like = cast("LocalViewPolicy", policy), next(policy.parameters())
+    network, like = quick(policy), next(policy.parameters())
     device, nodes = like.device, coords.shape[1]
     seen = coords.to(device, like.dtype)
     demands = None

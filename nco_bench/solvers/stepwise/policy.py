@@ -189,6 +189,10 @@ class LocalViewPolicy(Protocol):
         """See so many neighbours from now on; False where the views are part of the model, as by default."""
         return False
 
+    def quick(self) -> LocalViewPolicy:
+        """Return what chooses alike with the weights as they are now, quicker without gradients; itself by default."""
+        return self
+
 
 def distances_from(coords: Tensor, here: Tensor) -> Tensor:
     """Distances of all nodes from one node per row.

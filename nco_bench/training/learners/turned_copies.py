@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +23,7 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.solvers.decoding.draws import instance_draws
 from nco_bench.solvers.decoding.search import Choose, construct, greedy_choice, sampling
 from nco_bench.solvers.decoding.turns import turns
-from nco_bench.solvers.stepwise.local_steps import LocalViews
-from nco_bench.solvers.stepwise.policy import LocalViewPolicy
+from nco_bench.solvers.stepwise.local_steps import LocalViews, quick
 from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, trajectory_lengths
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
@@ -186,7 +185,7 @@ def _built(
     policy: nn.Module, some: Turned, keys: Tensor, kind: int, choose: Choose
 ) -> tuple[Tensor, Tensor | None]:
     """Build one solution of each copy; its cost ``(R,)``, float64, and log-probability, where gradients are on."""
-    network, problem = cast("LocalViewPolicy", policy), some.seen
+    network, problem = quick(policy), some.seen
     starts = None
     if network.needs_start:
         starts = instance_draws(keys).below(0, kind, problem.coords.shape[1])[:, None]
