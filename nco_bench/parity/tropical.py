@@ -7,12 +7,8 @@ from torch import Tensor
 
 from nco_bench.errors import BadInputError
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.solvers.sequences.task_networks import (
-    EncoderLayer,
-    TaskNetwork,
-    TaskNetworkConfig,
-    adaptive_softmax,
-)
+from nco_bench.solvers.sequences.softmax import adaptive_softmax
+from nco_bench.solvers.sequences.task_networks import EncoderLayer, TaskNetwork, TaskNetworkConfig
 from nco_bench.solvers.sequences.tropical import VARIANTS as TRAINED
 from nco_bench.solvers.sequences.tropical import TropicalAttention, TropicalOptions
 

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.layers import FeedForward, SelfAttention
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
+from nco_bench.solvers.packing import bin_view
 
 TURNS = 6
 
@@ -133,7 +134,11 @@ class BinEncoder(nn.Module):
         """Return ``(R, D)`` for ``(R, 2, L, W)``."""
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             maps = F.relu(norm(convolution(maps)))
-        return F.relu(self.norm(self.linear(maps.flatten(1))))
+        return self.embedded(maps.flatten(1))
+
+    def embedded(self, cells: Tensor) -> Tensor:
+        """Return ``(R, D)`` for what the convolutions leave, ``(R, cells)``."""
+        return F.relu(self.norm(self.linear(cells)))
 
 
 def flattened_size(config: Attend2PackConfig) -> int:
@@ -202,6 +207,10 @@ class Attend2Pack(nn.Module):
 
     def see(self, previous: Tensor, current: Tensor) -> Tensor:
         """Encode two height maps ``(R, L, W)``; return the bin's part of both queries, ``(R, D)``."""
+        if bin_view.compiled_for(current):
+            largest, lowest = self.config.largest_side, self.config.from_lowest
+            seen = bin_view.cells(self.bin_encoder, previous, current, largest, lowest)
+            return self.bin_projection(self.bin_encoder.embedded(seen))
         maps = torch.stack([previous, current], dim=1)
         if self.config.from_lowest:
             maps = (maps - current.flatten(1).amin(1)[:, None, None, None]).clamp(min=0)

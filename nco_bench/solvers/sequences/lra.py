@@ -18,7 +18,8 @@ from torch.nn import functional
 
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.solvers.sequences.task_networks import EncoderLayer, SoftmaxAttention, adaptive_softmax
+from nco_bench.solvers.sequences.softmax import SoftmaxAttention, adaptive_softmax
+from nco_bench.solvers.sequences.task_networks import EncoderLayer
 from nco_bench.solvers.sequences.tropical import TropicalAttention, attend, devalue
 
 FAR_BELOW = -1e4
@@ -100,12 +101,7 @@ def _adaptive(q: Tensor, k: Tensor, v: Tensor, padding: Tensor) -> Tensor:
 
 def masked_layer(layer: EncoderLayer, x: Tensor, padding: Tensor) -> Tensor:
     """Map tokens ``(B, N, D)`` to ``(B, N, D)`` as `EncoderLayer.forward`, where padding is seen by no token."""
-    h: Tensor = x + masked_attention(layer.attention, layer.attention_input(x), padding)
-    if layer.pre_norm:
-        return h + layer.feed_forward(layer.norm2(h))
-    h = layer.norm1(h)
-    result: Tensor = layer.norm2(h + layer.feed_forward(h))
-    return result
+    return layer.second_part(x + masked_attention(layer.attention, layer.attention_input(x), padding))
 
 
 def _attention(config: LRAConfig) -> nn.Module:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from nco_bench.cards import trained_by
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.layers import add_feed_forward
+from nco_bench.solvers.sequences import few_features
+from nco_bench.solvers.sequences.softmax import SoftmaxAttention
 from nco_bench.solvers.sequences.tropical import VARIANTS, TropicalAttention, TropicalOptions
-
-ENTROPY_POLYNOMIAL = (-0.037, 0.481, -2.3, 4.917, -1.791)
-"""Inverse temperature of adaptive softmax as a function of the entropy, highest power first (Velickovic et al., 2024)."""
 
 
 @dataclass(frozen=True)
@@ -55,48 +55,6 @@ class TaskNetworkConfig:
     halting_epsilon: float = 0.01
 
 
-def adaptive_softmax(logits: Tensor) -> Tensor:
-    """Return softmax over the last axis with an inverse temperature that grows with the row's entropy."""
-    p = logits.softmax(-1)
-    entropy = -(p * torch.log(p + 1e-9)).sum(-1, keepdim=True)
-    beta = torch.zeros_like(entropy)
-    for coefficient in ENTROPY_POLYNOMIAL:
-        beta = beta * entropy + coefficient
-    beta = torch.where(entropy > 0.5, beta.clamp(min=1.0), 1.0)
-    return (logits * beta).softmax(-1)
-
-
-class SoftmaxAttention(nn.Module):
-    """Dot-product attention without biases; `adaptive` chooses the temperature row by row."""
-
-    def __init__(self, width: int, heads: int, adaptive: bool) -> None:
-        super().__init__()
-        self.heads, self.adaptive = heads, adaptive
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def weights(self, x: Tensor) -> Tensor:
-        """Return the weights ``(B, H, N, N)``; rows sum to 1."""
-        q, k = self._split(self.query(x)), self._split(self.key(x))
-        logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        return adaptive_softmax(logits) if self.adaptive else logits.softmax(-1)
-
-    def key_norms(self, x: Tensor) -> Tensor:
-        """Return the Euclidean norms of the keys, ``(B, H, N)``."""
-        return self._split(self.key(x)).norm(dim=-1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map tokens ``(B, N, D)`` to ``(B, N, D)``."""
-        context = self.weights(x) @ self._split(self.value(x))
-        result: Tensor = self.out(context.transpose(1, 2).flatten(2))
-        return result
-
-
 class EncoderLayer(nn.Module):
     """Attention and feed-forward part, each with a residual, normalised after (default) or before."""
 
@@ -115,12 +73,15 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map tokens ``(B, N, D)`` to ``(B, N, D)``."""
-        h: Tensor = x + self.attention(self.attention_input(x))
+        return self.second_part(x + self.attention(self.attention_input(x)))
+
+    def second_part(self, h: Tensor) -> Tensor:
+        """Map tokens with the attention added, ``(B, N, D)``, to the layer's output; `h` may be overwritten."""
+        inner, _, outer = self.feed_forward
         if self.pre_norm:
             return h + self.feed_forward(self.norm2(h))
-        h = self.norm1(h)
-        result: Tensor = self.norm2(h + self.feed_forward(h))
-        return result
+        normed: Tensor = self.norm2(add_feed_forward(self.norm1(h), inner, outer))
+        return normed
 
 
 def _attention(config: TaskNetworkConfig) -> nn.Module:
@@ -154,10 +115,18 @@ class TaskNetwork(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Map features ``(B, N, F)`` to encoded tokens ``(B, N, D)``."""
-        h: Tensor = self.embed(x)
-        for layer in self.layers:
+        h = self._first_layer(x)
+        for layer in self.layers[1:]:
             h = layer(h)
         return self.last_norm(h) if self.config.pre_norm else h
+
+    def _first_layer(self, x: Tensor) -> Tensor:
+        layer = self.layers[0]
+        assert isinstance(layer, EncoderLayer)
+        if few_features.pays(x, layer):
+            return few_features.first_layer(x, self.embed, layer)
+        result: Tensor = layer(self.embed(x))
+        return result
 
     def forward(self, x: Tensor) -> Tensor:
         """Map features ``(B, N, F)`` to logits or values: ``(B, N)``, or ``(B,)`` where pooled; with several outputs

@@ -183,5 +183,24 @@ def test_counting_heights_from_the_lowest_point_forgets_how_tall_the_packing_is(
     torch.testing.assert_close(policy.see(*(maps + 1000)), policy.see(*maps))
 
 
+@pytest.mark.parametrize("from_lowest", [False, True])
+@pytest.mark.parametrize(("length", "width"), [(12, 10), (13, 11), (120, 100)])
+def test_the_compiled_view_of_the_bin_is_that_of_the_convolutions(length, width, from_lowest):
+    torch.manual_seed(0)
+    config = Attend2PackConfig(
+        width=16, heads=2, ffn=32, layers=1, bin_length=length, bin_width=width, from_lowest=from_lowest
+    )
+    policy = build(config).eval()
+    with torch.no_grad():
+        for norm in policy.bin_encoder.norms:
+            norm.weight.uniform_(0.5, 2)
+            norm.bias.uniform_(-1, 1)
+    maps = torch.randint(0, 90, (2, 3, length, width)).float()
+    plain = policy.see(*maps)
+    assert plain.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(policy.see(*maps), plain)
+
+
 def test_greedy_takes_the_best_scored_action():
     assert best_choice(torch.tensor([[[0.1, 0.7, 0.2]]]), 0).item() == 1
