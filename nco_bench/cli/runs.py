@@ -117,7 +117,7 @@ def merge(
         print_json(asdict(done))
         return
     longer = f", {len(done.extended)} longer than here before" if done.extended else ""
-    say(f"{results}: {len(done.added)} runs arrived{longer}, {len(done.present)} were there already")
+    say(f"{results}: {_runs(len(done.added))} arrived{longer}, {len(done.present)} were there already")
 
 
 @group.command(short_help="Write runs, solutions included, to one file that travels.")
@@ -148,7 +148,7 @@ def pack(
         print_json(asdict(facts))
     else:
         size = out.stat().st_size / 1e6
-        say(f"{out}: {facts.runs:,} runs with {facts.records:,} records, {size:.2f} MB")
+        say(f"{out}: {_runs(facts.runs)} with {facts.records:,} records, {size:.2f} MB")
 
 
 @group.command(short_help="Make folders of the runs in archives.")
@@ -167,7 +167,7 @@ def unpack(
     if json:
         print_json(asdict(done))
         return
-    say(f"{results}: {len(done.added)} runs unpacked, {len(done.present)} were there already")
+    say(f"{results}: {_runs(len(done.added))} unpacked, {len(done.present)} were there already")
 
 
 @group.command(short_help="Write records to a CSV or Parquet file.")
@@ -229,3 +229,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("status", short_help="Show SLURM jobs: how many, how far, how long.")(jobs.status)
     group.command("wait", short_help="Wait for SLURM jobs; submit again what dies.")(jobs.wait)
     app.add_typer(group, name="runs")
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"
