@@ -195,6 +195,14 @@ def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Ten
     return x
 
 
+def joined(x: Tensor, linear: nn.Linear, then: nn.Linear | None) -> Tensor:
+    """Return ``then(linear(x))``, or ``linear(x)``; two maps become one first, which is cheap where `x` is narrow."""
+    if then is None:
+        return linear(x)
+    bias = F.linear(linear.bias, then.weight, then.bias)
+    return F.linear(x, then.weight @ linear.weight, bias)
+
+
 def with_column(x: Tensor, column: Tensor) -> Tensor:
     """Append one number per instance to every token: ``(B, T, W)`` and ``(B,)`` to ``(B, T, W + 1)``."""
     return torch.cat([x, column[:, None, None].expand(-1, x.shape[1], 1).to(x.dtype)], dim=2)

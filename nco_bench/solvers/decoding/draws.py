@@ -33,6 +33,11 @@ def uniform(stream: Tensor, step: int) -> Tensor:
     return (mixed(stream + step) >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
+def coarse_uniform(stream: Tensor, step: int | Tensor) -> Tensor:
+    """Return float32 draws of steps in [0, 1) from 24 bits, its mantissa; streams and steps are broadcast."""
+    return (mixed(stream + step) >> 40 & 0xFFFFFF).float() / 2**24
+
+
 def picked(weights: Tensor, draw: Tensor) -> Tensor:
     """Pick positions by weight: ``(..., A)`` weights and ``(...)`` draws in [0, 1) to ``(...)`` int64."""
     cumulative = weights.cumsum(dim=-1)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.progress import opened
-from nco_bench.solvers.decoding.draws import mixed, picked, streams, uniform
+from nco_bench.solvers.decoding.draws import coarse_uniform, picked, streams, uniform
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks actions: ``(B, P, A)`` scores and the number of the move, from 0, to ``(B, P)`` indices."""
@@ -129,8 +129,7 @@ def sampling(
     def choose(scores: Tensor, step: int) -> Tensor:
         if double:
             return picked(scores.double().softmax(dim=2), uniform(stream, step - given))
-        # 24 bits, the mantissa of a float32.
-        draw = (mixed(stream + step - given) >> 40 & 0xFFFFFF).to(scores.dtype) / 2**24
+        draw = coarse_uniform(stream, step - given).to(scores.dtype)
         return picked(scores.softmax(dim=2), draw)
 
     return choose

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import FeedForward, attend
+from nco_bench.nn.layers import FeedForward, add_linear, attend, joined
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes, take
@@ -105,12 +106,16 @@ class Layer(nn.Module):
         )
         nn.init.uniform_(self.out.weight, -1 / math.sqrt(config.width), 1 / math.sqrt(config.width))
 
-    def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Transform nodes, ``(B, N, D)`` to ``(B, N, D)``; `scale` is the factor of q.k."""
-        query, key, value = self.qkv(x).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    def forward(self, x: Tensor, scale: float | Tensor, qkv: Tensor | None = None) -> Tensor:
+        """Transform nodes, ``(B, N, D)`` to ``(B, N, D)``; `scale` is the factor of q.k, `qkv` may be there already.
+
+        `x` itself is overwritten where `nco_bench.nn.layers.works_in_place`.
+        """
+        qkv = self.qkv(x) if qkv is None else qkv
+        query, key, value = qkv.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         heads = attend(query, key, value, scale)
-        x = self.norm_attention(x + self.out(heads.transpose(1, 2).flatten(2)))
-        return self.norm_feed_forward(x + self.feed_forward(x))
+        x = self.norm_attention(add_linear(x, heads.transpose(1, 2).flatten(2), self.out))
+        return self.norm_feed_forward(self.feed_forward.added(x))
 
 
 class Am(nn.Module):
@@ -133,13 +138,14 @@ class Am(nn.Module):
         self.step_projection = nn.Linear(width + 1 if cvrp else 2 * width, width, bias=False)
         self.glimpse_projection = nn.Linear(width, width, bias=False)
 
-    def embed(self, nodes: RoutingNodes) -> Tensor:
-        """Embed coordinates (and demands of customers), ``(B, N, D)``."""
+    def embed(self, nodes: RoutingNodes, then: nn.Linear | None = None) -> Tensor:
+        """Embed coordinates (and demands of customers), ``(B, N, D)``, or return a linear map of that."""
         coords = 2 * nodes.coords - 1 if self.config.centred else nodes.coords
         if nodes.demand is None:
-            return self.embedding(coords)
+            return joined(coords, self.embedding, then)
         customers = torch.cat([coords, nodes.demand[..., None]], dim=2)[:, 1:]
-        return torch.cat([self.depot_embedding(coords[:, :1]), self.embedding(customers)], dim=1)
+        depot = joined(coords[:, :1], self.depot_embedding, then)
+        return torch.cat([depot, joined(customers, self.embedding, then)], dim=1)
 
     def encoded(self, nodes: RoutingNodes) -> tuple[Tensor, float | Tensor]:
         """Run the encoder; return h^(N), ``(B, N, D)``, and the factor of q.k in the glimpse."""
@@ -147,8 +153,8 @@ class Am(nn.Module):
             self.logit_scale, nodes, self.config.width // self.config.heads, self.config.training_size
         )
         x = self.embed(nodes)
-        for layer in self.encoder:
-            x = layer(x, scale)
+        for i, layer in enumerate(self.encoder):
+            x = layer(x, scale, self.embed(nodes, layer.qkv) if i == 0 else None)
         return x, glimpse_scale
 
     # ------------------------------------------------------------------------- the decoder as in the paper (section 3.2)
@@ -196,7 +202,10 @@ class Am(nn.Module):
     def prepare(self, x: Tensor, scale: float | Tensor) -> Glimpse:
         """Project encoded nodes ``(B, N, D)`` once: keys, values, and each node's share of the query."""
         width, heads = self.config.width, self.config.heads
-        key, value, pointer = self.node_projection(x).chunk(3, dim=2)
+        # (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D), and W_out is folded into the map that k comes from.
+        maps = self.node_projection.weight.split(width)
+        folded = self.glimpse_projection.weight.T @ maps[2] / math.sqrt(width)
+        key, value, pointer = F.linear(x, torch.cat([*maps[:2], folded])).chunk(3, dim=2)
         keys = split_heads(key, heads)
         step = self.step_projection.weight * scale  # (D, 2 D) or (D, D + 1)
         cvrp = self.problem == "cvrp"
@@ -204,16 +213,13 @@ class Am(nn.Module):
             keys=keys,
             keys_across=keys.transpose(2, 3).contiguous(),
             values=split_heads(value, heads),
-            # (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D)
-            pointer=(pointer @ self.glimpse_projection.weight)
-            .div(math.sqrt(width))
-            .transpose(1, 2)
-            .contiguous(),
+            pointer=pointer.transpose(1, 2).contiguous(),
             base=self.graph_projection(x.mean(dim=1, keepdim=True)) * scale,
             current=x @ (step[:, :width] if cvrp else step[:, width:]).T,
             first=None if cvrp else x @ step[:, :width].T,
             opening=None if cvrp else step @ self.placeholder,
             room=step[:, width] if cvrp else None,
+            clip=self.config.clip,
         )
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
+from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.instances import SYMMETRIES, best_of, check_instances, symmetries
 from nco_bench.solvers.decoding.search import (
     Choose,
@@ -34,6 +35,7 @@ from nco_bench.solvers.decoding.search import (
     sampling,
 )
 from nco_bench.solvers.decoding.spec import Decoding
+from nco_bench.solvers.stepwise import rollout
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import (
     Demands,
@@ -209,11 +211,17 @@ def _groups(
         return
     for first in tracked(range(0, total, task.rows), "group"):
         count = min(task.rows, total - first)
-        begun = policy.begin(count, None if starts is None else starts[:, first : first + count])
+        given = None if starts is None else starts[:, first : first + count]
+        drawn = task.decoding.name == "sample"
+        if isinstance(policy, EncodeOnce) and rollout.fits(policy, count):
+            stream = streams(seeds, first, count) if drawn else None
+            yield rollout.rolled_out(policy, count, given, stream)
+            continue
+        begun = policy.begin(count, given)
         choose: Choose = greedy_choice
-        if task.decoding.name == "sample":
-            given = int(task.double and starts is not None)
-            choose = sampling(seeds, first, count, double=task.double, given=given)
+        if drawn:
+            before = int(task.double and starts is not None)
+            choose = sampling(seeds, first, count, double=task.double, given=before)
         yield construct(policy, begun, choose)
 
 

@@ -56,6 +56,9 @@ class Glimpse:
         ``(D,)`` contribution of one unit of capacity left, or None.
     factors
         Attention weights that are ready for one roll-out, see `factored`; or None.
+    clip
+        Half range of the logits where these are the pointer's scores and nothing else, see
+        `nco_bench.solvers.stepwise.rollout`; or None.
 
     All contributions to the query hold the factor of the attention logits.
     """
@@ -71,6 +74,7 @@ class Glimpse:
     opening: Tensor | None = None
     room: Tensor | None = None
     factors: Factors | None = None
+    clip: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ Letters in shapes: B instances, N nodes (depot first), D width, H heads, K head 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv
+from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
@@ -64,11 +64,14 @@ class InstanceNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise, ``(B, N, D)``."""
+        """Normalise, ``(B, N, D)``; `x` itself, overwritten, where `nco_bench.nn.layers.works_in_place`."""
         # Means over the middle axis are much faster on a CPU than torch.var_mean.
-        centred = x - x.mean(dim=1, keepdim=True)
+        in_place = works_in_place(x)
+        mean = x.mean(dim=1, keepdim=True)
+        centred = x.sub_(mean) if in_place else x - mean
         variance = centred.square().mean(dim=1, keepdim=True)
-        return torch.addcmul(self.bias, centred, self.weight * torch.rsqrt(variance + 1e-5))
+        factor = self.weight * torch.rsqrt(variance + 1e-5)
+        return torch.addcmul(self.bias, centred, factor, out=centred if in_place else None)
 
 
 class Layer(nn.Module):
@@ -82,9 +85,9 @@ class Layer(nn.Module):
         self.norm_feed_forward = InstanceNorm(config.width)
 
     def forward(self, x: Tensor, scale: float | Tensor) -> Tensor:
-        """Transform nodes, ``(B, N, D)`` to ``(B, N, D)``; `scale` is the logit scale."""
-        x = self.norm_attention(x + self.attention(x, scale))
-        return self.norm_feed_forward(x + self.feed_forward(x))
+        """Transform nodes, ``(B, N, D)`` to ``(B, N, D)``; `scale` is the logit scale. `x` may be overwritten."""
+        x = self.norm_attention(self.attention.added(x, scale))
+        return self.norm_feed_forward(self.feed_forward.added(x))
 
 
 class Encoder(nn.Module):
@@ -160,7 +163,8 @@ class Pomo(nn.Module):
         """Run the encoder, and project its output to all that the decoder needs."""
         head_dim = self.config.head_dim
         scale, glimpse_scale = attention_scales(self.logit_scale, nodes, head_dim, self.config.training_size)
-        return self.decoder.prepare(self.encoder(nodes, scale * math.sqrt(head_dim)), glimpse_scale)
+        glimpse = self.decoder.prepare(self.encoder(nodes, scale * math.sqrt(head_dim)), glimpse_scale)
+        return replace(glimpse, clip=self.config.clip)
 
     def logits(self, encoded: Glimpse, state: RouteState) -> Tensor:
         """Return ``C tanh(u)``, ``-inf`` where blocked, ``(B, P, N)``."""

@@ -1,0 +1,126 @@
+"""Whole greedy or sampled constructions of AM and POMO in compiled loops, where the CPU decodes in float32.
+
+A step of these decoders is a few short products and a dozen small operations; called one by one, those cost more than the
+products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a trajectory in one call. Choices are those of
+`nco_bench.solvers.decoding.search.construct`, which does the same step by step for everything else: other devices and types,
+gradients, beams, policies with more to say than the pointer.
+
+Letters in shapes: B instances, P trajectories, N nodes (depot first for the CVRP), D width, H heads, K head width, T moves.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nco_bench.nn.device import on_cpu
+from nco_bench.nn.threads import in_threads
+from nco_bench.solvers.decoding.draws import coarse_uniform
+from nco_bench.solvers.decoding.search import Trajectories
+from nco_bench.solvers.stepwise.glimpse import Glimpse
+from nco_bench.solvers.stepwise.problem import Demands
+from nco_bench.solvers.stepwise.steps import EncodeOnce
+
+if TYPE_CHECKING:
+    from nco_bench.solvers.stepwise.rollout_kernels import Encoded
+
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
+MANY_TRAJECTORIES, MANY_NODES = 8, 80
+"""So many tours of so few nodes are faster as products of matrices, with weights that are ready beforehand."""
+TERMS = 8
+"""Head widths are multiples of it, see `rollout_kernels.TERMS`."""
+
+
+def fits(steps: EncodeOnce, trajectories: int) -> bool:
+    """Tell whether the compiled loops decode as this policy does, P trajectories at a time, and in less time."""
+    glimpse, nodes = steps.encoded, steps.problem.coords.shape[1]
+    products = steps.problem.demands is None and nodes < MANY_NODES and trajectories >= MANY_TRAJECTORIES
+    return (
+        not products
+        and KERNELS
+        and isinstance(glimpse, Glimpse)
+        and glimpse.clip is not None
+        and on_cpu(glimpse.keys.device)
+        and glimpse.keys.dtype == glimpse.pointer.dtype == glimpse.current.dtype == torch.float32
+        and glimpse.keys.shape[3] % TERMS == 0
+        and not torch.is_grad_enabled()
+    )
+
+
+def rolled_out(
+    steps: EncodeOnce, trajectories: int, starts: Tensor | None, stream: Tensor | None = None
+) -> Trajectories:
+    """Construct P whole trajectories of each instance.
+
+    Parameters
+    ----------
+    steps
+        A policy at work that `fits`.
+    trajectories
+        P.
+    starts
+        ``(B, P)`` first nodes, or None where the policy chooses them.
+    stream
+        ``(B, P)`` keys of what is drawn, see `nco_bench.solvers.decoding.draws.streams`; None takes the likeliest nodes.
+    """
+    from nco_bench.solvers.stepwise import rollout_kernels as kernels
+
+    batch, size, _ = steps.problem.coords.shape
+    demands = steps.problem.demands
+    moves = size if demands is None else 2 * (size - 1)
+    begun = torch.full((batch, trajectories), -1) if starts is None else starts.contiguous()
+    draws = torch.empty(batch, trajectories, 0)
+    if stream is not None:
+        draws = coarse_uniform(stream[..., None], torch.arange(moves))
+    nodes = torch.zeros(batch, trajectories, moves, dtype=torch.int64)
+    given, out = (begun.numpy(), draws.numpy()), nodes.numpy()
+    encoded, load = encoded_of(steps.encoded), () if demands is None else load_of(demands)
+
+    def work(part: tuple[int, int], _: Any) -> int:
+        if load:
+            return int(kernels.routes(encoded, *load, *given, *part, out))
+        kernels.tours(encoded, *given, *part, out)
+        return moves
+
+    bounds = np.linspace(0, batch * trajectories, torch.get_num_threads() + 1).astype(int).tolist()
+    parts = [part for part in pairwise(bounds) if part[0] < part[1]]
+    return Trajectories(nodes[..., : max(in_threads(work, parts))])
+
+
+def encoded_of(glimpse: Glimpse) -> Encoded:
+    """Lay out what was encoded as the compiled loops read it."""
+    from nco_bench.solvers.stepwise.rollout_kernels import Encoded
+
+    batch, heads, nodes, _ = glimpse.keys.shape
+    width, current = glimpse.pointer.shape[1], glimpse.current
+    none = current.new_zeros(width)
+    base = current.new_zeros(batch, width) if glimpse.base is None else glimpse.base[:, 0]
+    offset = current.new_zeros(batch, nodes) if glimpse.offset is None else glimpse.offset[:, 0]
+    tensors = (
+        glimpse.keys_across.flatten(1, 2),
+        glimpse.values.transpose(2, 3).flatten(1, 2),
+        glimpse.pointer.transpose(1, 2),
+        offset,
+        current,
+        current if glimpse.first is None else glimpse.first,
+        base,
+        none if glimpse.opening is None else glimpse.opening,
+        none if glimpse.room is None else glimpse.room,
+    )
+    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    return Encoded(*arrays, heads, np.float32(glimpse.clip))
+
+
+def load_of(demands: Demands) -> tuple[Any, Any, Any]:
+    """Return demands, capacities and limits as floats; whole numbers stay exact in float64."""
+    kind = torch.float32 if demands.amount.dtype == torch.float32 else torch.float64
+    amount, capacity, limit = (
+        t.to(kind).contiguous().numpy() for t in (demands.amount, demands.capacity, demands.limit)
+    )
+    return amount, capacity, limit

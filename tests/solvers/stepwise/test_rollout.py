@@ -1,0 +1,97 @@
+"""Compiled roll-outs: the same choices as step by step, for every kind of decoding that takes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nco_bench.nn.build import build_path_policy
+from nco_bench.solvers.decoding.draws import streams
+from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
+from nco_bench.solvers.stepwise import rollout
+from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, float32_demands
+from nco_bench.solvers.stepwise.steps import EncodeOnce
+
+pytest.importorskip("numba")
+INSTANCES, SIZE, TRAJECTORIES = 3, 21, 4
+
+
+def policy_of(model: str, problem: str) -> nn.Module:
+    """A small network with heads 8 wide, and logits far enough apart that rounding does not decide."""
+    torch.manual_seed(5)
+    sizes = {"width": 32, "heads": 4, "ffn": 64, "layers": 2} | ({} if model == "am" else {"head_dim": 8})
+    policy = build_path_policy(model, problem, **sizes)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(1.5)
+    return policy.eval()
+
+
+def problem_of(problem: str, loads: str) -> RoutingProblem:
+    generator = torch.Generator().manual_seed(1)
+    coords = torch.rand(INSTANCES, SIZE, 2, generator=generator)
+    if problem == "tsp":
+        return RoutingProblem(coords)
+    demand = torch.randint(1, 10, (INSTANCES, SIZE), generator=generator)
+    demand[:, 0] = 0
+    capacity = torch.full((INSTANCES,), 30)
+    if loads == "fractional":
+        return RoutingProblem(coords, cvrp_demands(demand * 0.7, capacity * 0.7))
+    return RoutingProblem(coords, (float32_demands if loads == "float32" else cvrp_demands)(demand, capacity))
+
+
+def at_work(model: str, problem: str, loads: str = "exact") -> tuple[EncodeOnce, Tensor | None]:
+    policy, routing = policy_of(model, problem), problem_of(problem, loads)
+    starts = torch.arange(TRAJECTORIES) + int(problem == "cvrp") if policy.needs_start else None
+    steps = EncodeOnce(policy, routing, policy.encode(routing.nodes()))  # type: ignore[arg-type,operator]
+    return steps, None if starts is None else starts.expand(INSTANCES, -1)
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["greedy", "sample"])
+@pytest.mark.parametrize(
+    ("problem", "loads"), [("tsp", ""), ("cvrp", "exact"), ("cvrp", "float32"), ("cvrp", "fractional")]
+)
+@pytest.mark.parametrize("model", ["am", "pomo"])
+def test_choices_are_those_of_single_steps(model: str, problem: str, loads: str, drawn: bool) -> None:
+    with torch.inference_mode():
+        steps, starts = at_work(model, problem, loads)
+        seeds = torch.arange(7, 7 + INSTANCES)
+        choose = sampling(seeds, 0, TRAJECTORIES) if drawn else greedy_choice
+        expected = construct(steps, steps.begin(TRAJECTORIES, starts), choose).nodes
+        assert rollout.fits(steps, TRAJECTORIES)
+        stream = streams(seeds, 0, TRAJECTORIES) if drawn else None
+        found = rollout.rolled_out(steps, TRAJECTORIES, starts, stream).nodes
+    assert torch.equal(found, expected)
+
+
+def test_threads_share_trajectories_without_changing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.inference_mode():
+        steps, starts = at_work("pomo", "cvrp")
+        alone = rollout.rolled_out(steps, TRAJECTORIES, starts).nodes
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 5)  # 12 trajectories: parts of unequal length
+        assert torch.equal(rollout.rolled_out(steps, TRAJECTORIES, starts).nodes, alone)
+
+
+def test_ties_go_to_the_first_node() -> None:
+    """Where all nodes are at one point, all scores are equal to the last bit but for the order of sums."""
+    with torch.inference_mode():
+        steps, _ = at_work("am", "tsp")
+        problem = RoutingProblem(torch.full((1, SIZE, 2), 0.5))
+        policy = steps.policy
+        same = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
+        found = rollout.rolled_out(same, 1, None).nodes
+    assert torch.equal(found, torch.arange(SIZE).expand(1, 1, -1))
+
+
+def test_what_the_loops_cannot_do_is_left_to_single_steps() -> None:
+    with torch.inference_mode():
+        steps, _ = at_work("pomo", "tsp")
+        assert rollout.fits(steps, 1)
+        assert not rollout.fits(steps, rollout.MANY_TRAJECTORIES)  # products are faster
+        assert not rollout.fits(at_work("elg", "tsp")[0], 1)  # whose scores are not the pointer's alone
+        policy, problem = steps.policy.double(), RoutingProblem(steps.problem.coords.double())  # type: ignore[attr-defined]
+        double = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
+        assert not rollout.fits(double, 1)
+    steps, _ = at_work("am", "tsp")
+    assert not rollout.fits(steps, 1)  # a gradient may be wanted
