@@ -277,3 +277,12 @@ def to_tensors(
     capacity = np.array([float(a["capacity"]) for a in arrays])
     coords = np.stack([scaled(n) for n in nodes])
     return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)
+
+
+def small_problem(problem: str) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return one small instance as `to_tensors` does, on which what is compiled at first use can be compiled."""
+    coords = torch.rand(1, 12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    if problem == "tsp":
+        return coords, None, None
+    demand = torch.arange(12).remainder(9)[None]
+    return coords, demand, torch.tensor([20.0], dtype=torch.float64)

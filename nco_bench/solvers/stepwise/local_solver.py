@@ -13,9 +13,10 @@ from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
-from nco_bench.nn.device import check_graphs
+from nco_bench.nn.device import check_graphs, on_cpu
 from nco_bench.problems import Instance
-from nco_bench.solvers.network import Family, NetworkSolver, to_tensors
+from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, trajectories
 from nco_bench.solvers.stepwise.local_steps import ROWS_AT_A_TIME, decode_local_views
@@ -52,6 +53,13 @@ class LocalViewSolver(NetworkSolver):
 
             policy = ReplayedViews(policy)
         return policy
+
+    def warm_up(self, dataset: Dataset) -> None:
+        """Compile what quick steps need, or load it, before a clock runs."""
+        if on_cpu(self.options.device):
+            decode_local_views(
+                self.policy, *small_problem(dataset.problem), decoding=parse_decoding("greedy")
+            )
 
     def cost(self, dataset: Dataset) -> int:
         """Partial solutions of an instance."""

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.nn.device import PerDevice, check_graphs
+from nco_bench.nn.device import PerDevice, check_graphs, on_cpu
 from nco_bench.problems import Instance
-from nco_bench.solvers.network import Family, NetworkSolver, to_tensors, to_unit_square
+from nco_bench.solvers.decoding.spec import parse_decoding
+from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
 
@@ -52,6 +53,13 @@ class EncodeOnceSolver(NetworkSolver):
 
             policy = Replayed(policy)
         return policy
+
+    def warm_up(self, dataset: Dataset) -> None:
+        """Compile the loops of `rollout`, or load them, before a clock runs."""
+        if on_cpu(self.options.device):
+            floats = self.params["loads"] == "float32"
+            tensors = small_problem(dataset.problem)
+            decode_encode_once(self.policy, *tensors, decoding=parse_decoding("greedy"), float32_loads=floats)
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""
