@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numba import njit
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from nco_bench.nn.device import on_cpu
 
@@ -24,7 +25,8 @@ F32 = np.float32
 
 def compiled_for(maps: Tensor) -> bool:
     """Tell whether `cells` is for these: float32 on the CPU, and no gradients wanted."""
-    return on_cpu(maps.device) and maps.dtype == torch.float32 and not torch.is_grad_enabled()
+    rounded = torch.is_autocast_enabled("cpu") or maps.dtype != torch.float32
+    return on_cpu(maps.device) and not rounded and not torch.is_grad_enabled()
 
 
 def cells(
@@ -41,17 +43,19 @@ def cells(
     largest_side, from_lowest
         As in the configuration.
     """
-    weights = tuple(
-        tuple(getattr(layer, name).detach().numpy() for layer in layers)
-        for layers, name in (
-            (encoder.convolutions, "weight"), (encoder.convolutions, "bias"),
-            (encoder.norms, "weight"), (encoder.norms, "bias"),
-        )
-    )  # fmt: skip
-    maps = previous.contiguous().numpy(), current.contiguous().numpy()
+    layers, norms = list(encoder.convolutions), list(encoder.norms)
+    weights, biases = _arrays(layers, "weight"), _arrays(layers, "bias")
+    scales, shifts = _arrays(norms, "weight"), _arrays(norms, "bias")
+    before, now = previous.contiguous().numpy(), current.contiguous().numpy()
     out = current.new_empty(len(current), encoder.linear.in_features)
-    _view(*maps, F32(largest_side), from_lowest, *weights, F32(encoder.norms[0].eps), out.numpy())
+    assert isinstance(norms[0], nn.GroupNorm)
+    eps = F32(norms[0].eps)
+    _view(before, now, F32(largest_side), from_lowest, weights, biases, scales, shifts, eps, out.numpy())
     return out
+
+
+def _arrays(layers: list[nn.Module], name: str) -> tuple[NDArray[np.float32], ...]:
+    return tuple(getattr(layer, name).detach().numpy() for layer in layers)
 
 
 @njit(cache=True, nogil=True)

@@ -129,7 +129,7 @@ def dot(left: Tensor, right: Tensor) -> Tensor:
 
 def second_part(z: Tensor, told: Tensor, layer: EncoderLayer) -> Tensor:
     """Return ``layer.second_part(z @ told)``, ``(R, P)`` to ``(R, D)``."""
-    norm, (inner, _, outer) = layer.norm1, layer.feed_forward
+    norm, (inner, outer) = layer.norm1, layer.maps()
     centred = told - told.mean(1, keepdim=True)
     normed = centred * norm.weight
     # What is added to every token is one more term of the products. Rows of these maps lie in one piece: products of few

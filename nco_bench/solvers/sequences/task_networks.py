@@ -77,11 +77,17 @@ class EncoderLayer(nn.Module):
 
     def second_part(self, h: Tensor) -> Tensor:
         """Map tokens with the attention added, ``(B, N, D)``, to the layer's output; `h` may be overwritten."""
-        inner, _, outer = self.feed_forward
         if self.pre_norm:
             return h + self.feed_forward(self.norm2(h))
-        normed: Tensor = self.norm2(add_feed_forward(self.norm1(h), inner, outer))
+        normed: Tensor = self.norm2(add_feed_forward(self.norm1(h), *self.maps()))
         return normed
+
+    def maps(self) -> tuple[nn.Linear, nn.Linear]:
+        """Return both maps of the feed-forward part."""
+        inner, _, outer = self.feed_forward
+        assert isinstance(inner, nn.Linear)
+        assert isinstance(outer, nn.Linear)
+        return inner, outer
 
 
 def _attention(config: TaskNetworkConfig) -> nn.Module:
