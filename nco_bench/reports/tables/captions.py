@@ -183,9 +183,7 @@ def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
         weights = summary.group.cell.weights or {}
         share = weights.get("share_of_paper")
         if share is not None and share < 0.995:
-            percent = (
-                f"{100 * share:.3g}" if share else "less than 0.001"
-            )  # manifests round to that
+            percent = f"{100 * share:.3g}" if share else "less than 0.001"  # manifests round to that
             found.append(
                 f"{summary.group.cell.label}: the weights {weights.get('name')} have seen {percent} % of the "
                 "training samples of the paper."
