@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -154,7 +155,10 @@ class Am(nn.Module):
         )
         x = self.embed(nodes)
         for i, layer in enumerate(self.encoder):
-            x = layer(x, scale, self.embed(nodes, layer.qkv) if i == 0 else None)
+            first = (
+                self.embed(nodes, cast("Layer", layer).qkv) if i == 0 else None
+            )  # of three numbers, not of D
+            x = layer(x, scale, first)
         return x, glimpse_scale
 
     # ------------------------------------------------------------------------- the decoder as in the paper (section 3.2)

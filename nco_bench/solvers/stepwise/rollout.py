@@ -113,8 +113,9 @@ def encoded_of(glimpse: Glimpse) -> Encoded:
         none if glimpse.opening is None else glimpse.opening,
         none if glimpse.room is None else glimpse.room,
     )
-    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
-    return Encoded(*arrays, heads, np.float32(glimpse.clip))
+    fields: list[Any] = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    fields += [heads, np.float32(glimpse.clip)]
+    return Encoded(*fields)
 
 
 def load_of(demands: Demands) -> tuple[Any, Any, Any]:
