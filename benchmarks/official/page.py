@@ -22,7 +22,8 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
   constructions are measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
 - **ratio**: theirs by ours.
 - **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
-  floor shows what is left to gain without leaving products out.
+  floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
+  but for many short TSP tours) are in neither floor nor products.
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
   ours by floor cannot be had.
 - **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,7 +22,9 @@ INSTANCES, SIZE, TRAJECTORIES = 3, 21, 4
 def policy_of(model: str, problem: str) -> nn.Module:
     """A small network with heads 8 wide, and logits far enough apart that rounding does not decide."""
     torch.manual_seed(5)
-    sizes = {"width": 32, "heads": 4, "ffn": 64, "layers": 2} | ({} if model == "am" else {"head_dim": 8})
+    sizes: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64, "layers": 2} | (
+        {} if model == "am" else {"head_dim": 8}
+    )
     policy = build_path_policy(model, problem, **sizes)
     with torch.no_grad():
         for parameter in policy.parameters():
