@@ -29,6 +29,8 @@ from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_pa
 from nco_bench.weights.choice import at_hand, default_weights, find, how_to_get
 from nco_bench.weights.store import WeightsFile, load_into
 
+SMALL = 100
+"""Nodes: what networks are trained on, so that no logit scale refuses so few."""
 RANDOM_WEIGHTS = "random"
 RANDOM_SEED = 1234
 """Of untrained networks, which are the same everywhere."""
@@ -279,10 +281,11 @@ def to_tensors(
     return torch.from_numpy(coords), torch.from_numpy(demand), torch.from_numpy(capacity)
 
 
-def small_problem(problem: str) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return one small instance as `to_tensors` does, on which what is compiled at first use can be compiled."""
-    coords = torch.rand(1, 12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    if problem == "tsp":
+def small_problem(dataset: Dataset) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return one instance of at most `SMALL` nodes as `to_tensors` does, to compile on what is compiled at first use."""
+    size = min(dataset.sizes[0], SMALL)
+    coords = torch.rand(1, size + (dataset.problem == "cvrp"), 2, generator=torch.Generator().manual_seed(0))
+    if dataset.problem == "tsp":
         return coords, None, None
-    demand = torch.arange(12).remainder(9)[None]
+    demand = torch.arange(size + 1).remainder(9)[None]
     return coords, demand, torch.tensor([20.0], dtype=torch.float64)

@@ -6,6 +6,7 @@ Without ``--weights`` a model takes those under its own name, else the official 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 import torch
@@ -57,9 +58,10 @@ class LocalViewSolver(NetworkSolver):
     def warm_up(self, dataset: Dataset) -> None:
         """Compile what quick steps need, or load it, before a clock runs."""
         if on_cpu(self.options.device):
-            decode_local_views(
-                self.policy, *small_problem(dataset.problem), decoding=parse_decoding("greedy")
-            )
+            with suppress(
+                BadInputError
+            ):  # of a logit scale that is not for so few nodes: solving says it where it is so
+                decode_local_views(self.policy, *small_problem(dataset), decoding=parse_decoding("greedy"))
 
     def cost(self, dataset: Dataset) -> int:
         """Partial solutions of an instance."""

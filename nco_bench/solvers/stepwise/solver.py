@@ -6,6 +6,7 @@ Without ``--weights`` a model takes those under its name, else the official ones
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice, check_graphs, on_cpu
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
@@ -58,8 +60,13 @@ class EncodeOnceSolver(NetworkSolver):
         """Compile the loops of `rollout`, or load them, before a clock runs."""
         if on_cpu(self.options.device):
             floats = self.params["loads"] == "float32"
-            tensors = small_problem(dataset.problem)
-            decode_encode_once(self.policy, *tensors, decoding=parse_decoding("greedy"), float32_loads=floats)
+            with suppress(
+                BadInputError
+            ):  # of a logit scale that is not for so few nodes: solving says it where it is so
+                tensors = small_problem(dataset)
+                decode_encode_once(
+                    self.policy, *tensors, decoding=parse_decoding("greedy"), float32_loads=floats
+                )
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""

@@ -8,9 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nco_bench.datasets.generate import generate
+from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
+from nco_bench.solvers.protocol import SolverOptions
+from nco_bench.solvers.registry import choose, create
 from nco_bench.solvers.stepwise import rollout
 from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, float32_demands
 from nco_bench.solvers.stepwise.steps import EncodeOnce
@@ -99,3 +103,26 @@ def test_what_the_loops_cannot_do_is_left_to_single_steps() -> None:
         assert not rollout.fits(double, 1)
     steps, _ = at_work("am", "tsp")
     assert not rollout.fits(steps, 1)  # a gradient may be wanted
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize("model", ["am", "pomo"])
+def test_loops_are_compiled_before_a_clock_runs(model: str, problem: str) -> None:
+    from nco_bench.solvers.stepwise import rollout_kernels as kernels
+
+    dataset = generate(problem, 20, 2, seed=3)
+    solver = create(choose(model, SolverOptions(weights="random", decoding="greedy")))
+    solver.prepare(dataset)
+    compiled = kernels.tours.signatures, kernels.routes.signatures
+    assert compiled[problem == "cvrp"]
+    solver.solve(dataset.instances, seed=0, time_limit=None, progress=lambda _: None)
+    assert (kernels.tours.signatures, kernels.routes.signatures) == compiled
+
+
+def test_a_scale_that_refuses_a_size_says_so_when_solving() -> None:
+    """EIE's lambda is not defined below the training size."""
+    dataset = generate("tsp", 20, 1, seed=3)
+    solver = create(choose("am", SolverOptions(weights="random", logit_scale="eie")))
+    solver.prepare(dataset)
+    with pytest.raises(BadInputError, match="below the training size"):
+        solver.solve(dataset.instances, seed=0, time_limit=None, progress=lambda _: None)
