@@ -15,6 +15,7 @@ from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
+from nco_bench.nn.device import on_cpu
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.network import Family, NetworkSolver
@@ -72,6 +73,12 @@ class Attend2packSolver(NetworkSolver):
         """Build the network for the dataset's base."""
         length, width = base_of(dataset.instances[0])
         return super().build(dataset, {"bin_length": length, "bin_width": width, **config})
+
+    def warm_up(self, dataset: Dataset) -> None:
+        """Compile the convolutions, or load them, before a clock runs."""
+        if on_cpu(self.options.device):
+            boxes = np.sort(dataset.instances[0].arrays()["boxes"][None, :2], axis=2)
+            decode_packing(self.policy, torch.from_numpy(boxes), torch.arange(1), None)
 
     def cost(self, dataset: Dataset) -> int:
         """Cells of the height maps of an instance."""
