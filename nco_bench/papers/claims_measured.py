@@ -130,7 +130,8 @@ def attention_inputs(policy: Any, coords: Tensor) -> list[Tensor]:
     """Return what each layer's attention is given, ``(B, N, D)`` per layer, for ``(B, N, 2)`` coordinates."""
     kept: list[Tensor] = []
     handles = [
-        layer.register_forward_pre_hook(lambda _, given: kept.append(given[0])) for layer in policy.encoder
+        layer.register_forward_pre_hook(lambda _, given: kept.append(given[0].clone()))  # it works in place
+        for layer in policy.encoder
     ]
     try:
         policy.encode(RoutingNodes(coords))

@@ -18,6 +18,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
