@@ -140,8 +140,9 @@ def _places(records: pd.DataFrame, groups: Sequence[Group]) -> Places:
     content = np.zeros(count, np.uint64)
     group[of_record], instance[of_record] = records["group"].to_numpy(), records["instance"].to_numpy()
     hashed = records["content"].to_numpy()
-    content[of_record[hashed != 0]] = hashed[hashed != 0]
-    other = np.flatnonzero((hashed != 0) & (hashed != content[of_record]))
+    known = slice(None) if hashed.all() else hashed != 0
+    content[of_record[known]] = hashed[known]
+    other = np.flatnonzero((hashed != content[of_record]) & (hashed != 0))
     if len(other):
         row = records.iloc[int(other[0])]
         raise ResultsError(

@@ -63,11 +63,12 @@ def _cornish_fisher(values: FloatArray, tails: FloatArray) -> tuple[float, float
     n = len(values)
     centre = values.mean()
     centred = values - centre
-    variance = np.mean(centred**2)
+    squares = centred * centred  # powers of whole arrays take ten times as long as products
+    variance = np.mean(squares)
     if variance == 0:
         return float(centre), float(centre)
-    skewness = np.mean(centred**3) / variance**1.5 / np.sqrt(n)
-    kurtosis = (np.mean(centred**4) / variance**2 - 3.0) / n
+    skewness = np.mean(squares * centred) / variance**1.5 / np.sqrt(n)
+    kurtosis = (np.mean(squares * squares) / variance**2 - 3.0) / n
     z = ndtri(tails)
     shift = (z**2 - 1) * skewness / 6 + (z**3 - 3 * z) * kurtosis / 24 - (2 * z**3 - 5 * z) * skewness**2 / 36
     low, high = centre + np.sqrt(variance / n) * (z + shift)
