@@ -27,9 +27,9 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.path.lehd import Layer as Layer
-from nco_bench.solvers.path.lehd import LehdConfig, rename
+from nco_bench.solvers.path.lehd import Layer, LehdConfig, rename
 from nco_bench.solvers.path.lehd import from_official as lehd_from_official
+from nco_bench.solvers.stepwise.few_features import FewFeatures
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
     Memory,
@@ -111,12 +111,8 @@ class Dgl(nn.Module, LocalViewPolicy):
         return True
 
     def quick(self) -> LocalViewPolicy:
-        """Return the steps of `nco_bench.solvers.stepwise.dgl_quick`, where they can be had."""
-        if not works_in_place(self.score.weight) or not self.encoder:
-            return self
-        from nco_bench.solvers.stepwise.dgl_quick import QuickDgl
-
-        return QuickDgl(self)
+        """Return a `QuickDgl`, where one can be had."""
+        return QuickDgl(self) if works_in_place(self.score.weight) and self.encoder else self
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""
@@ -268,6 +264,46 @@ class Dgl(nn.Module, LocalViewPolicy):
 
 DEMAND, DISTANCE = 2, 3
 """Columns of the CVRP's features."""
+
+
+class QuickDgl(Dgl):
+    """A DGL as it is now, for steps without gradients on the CPU: its first layer goes by `few_features`.
+
+    Parameters
+    ----------
+    policy
+        The network, whose parts it takes.
+    """
+
+    def __init__(self, policy: Dgl) -> None:
+        nn.Module.__init__(self)
+        vars(self).update(vars(policy))
+        first, embedding = cast("Layer", policy.encoder[0]).attention, policy.embedding
+        self.few = FewFeatures.of(
+            torch.cat([embedding.weight.T, embedding.bias[None]]),
+            cast("tuple[Tensor, Tensor, Tensor]", first.qkv.weight.T.chunk(3, dim=1)),
+            first.out.weight.T,
+            first.heads,
+            first.head_dim**-0.5,
+        )
+
+    def encoded(
+        self, inputs: Tensor, scale: float | Tensor, groups: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """Encode the neighbourhood, as `Dgl.encoded` does."""
+        if groups is not None:
+            return super().encoded(inputs, scale, groups)
+        rows, tokens, size = inputs.shape
+        features = inputs.new_zeros(rows, tokens, len(self.few.embed))
+        features[..., :size] = inputs
+        features[..., size] = 1
+        x = features.view(rows * tokens, -1) @ self.few.embed
+        layer = cast("Layer", self.encoder[0])
+        x.add_(layer.attention.out.bias).addmm_(self.few.seen(features, None, scale), self.few.mixing)
+        x = layer.feed_forward.added(x.view(rows, tokens, -1))
+        for layer in cast("list[Layer]", list(self.encoder)[1:]):
+            x = layer(x, scale)
+        return x
 
 
 def distances_to(coords: Tensor, here: Tensor) -> Tensor:

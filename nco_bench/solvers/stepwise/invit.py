@@ -26,7 +26,7 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.solvers.stepwise.invit_official import from_official as from_official
-from nco_bench.solvers.stepwise.invit_views import DecoderLayer, InvitConfig, View, ViewEncoder
+from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, InvitConfig, View, ViewEncoder
 from nco_bench.solvers.stepwise.invit_views import config_for as config_for
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
@@ -39,7 +39,6 @@ from nco_bench.solvers.stepwise.policy import (
     take,
 )
 
-CLIP = 10.0
 DECODER_LAYERS = 2
 """Layers before the pointer, which the official code counts as a third."""
 

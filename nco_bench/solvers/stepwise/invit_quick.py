@@ -16,7 +16,7 @@ Letters in shapes: R partial solutions, K neighbours in a view, T tokens, D feat
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,11 @@ from torch.nn import functional as F
 
 from nco_bench.solvers.stepwise import invit_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures, products
-from nco_bench.solvers.stepwise.invit import CLIP, Invit
-from nco_bench.solvers.stepwise.invit_views import DecoderLayer, Layer, ViewEncoder
+from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, Layer, ViewEncoder
 from nco_bench.solvers.stepwise.policy import LocalViewPolicy, Memory, Options, RoutingNodes, Walk
+
+if TYPE_CHECKING:
+    from nco_bench.solvers.stepwise.invit import Invit
 
 
 class QuickInvit(LocalViewPolicy):

@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+CLIP = 10.0
+"""Half the range of the scores."""
+
 
 @dataclass(frozen=True)
 class InvitConfig:
