@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import MissingDependencyError, ResultsError
 from nco_bench.runs.archive_check import refuse_other_columns, runs_described
+from nco_bench.runs.codes import unified
 from nco_bench.runs.stored_run import Run
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class ArchivedRun(Run):
         """Yield some columns of the records, a row group at a time, so that the rest is not in memory."""
         return self.archive.stretches(self._start, self._stop, names)
 
-    def coded(self, name: str) -> tuple[NDArray[np.int32], bytes]:
+    def coded(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """Return a column of the records as numbers, and what they stand for, see `Archive.coded`."""
         codes, texts = self.archive.coded(name)
         return codes[self._start : self._stop], texts
@@ -144,7 +145,7 @@ class Archive:
 
         self.path, self.size = path, len(data)
         self._data = data
-        self._coded: dict[str, tuple[NDArray[np.int32], bytes]] = {}
+        self._coded: dict[str, tuple[NDArray[np.int32], list[str]]] = {}
         try:
             self._file: pq.ParquetFile = pq.ParquetFile(pa.BufferReader(data))
             metadata = self._file.metadata.metadata or {}
@@ -184,8 +185,8 @@ class Archive:
             begin = max(start - first, 0)
             yield self._columns(number, names).slice(begin, stop - first - begin)
 
-    def coded(self, name: str) -> tuple[NDArray[np.int32], bytes]:
-        """Return a column of `CODED` in all rows as numbers, and as a JSON list what they stand for; always the same object.
+    def coded(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """Return a column of `CODED` in all rows as numbers, and what they stand for, each once; always the same object.
 
         Raises
         ------
@@ -198,11 +199,8 @@ class Archive:
         if name not in self._coded:
             with self._reading():
                 file = pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=[name])
-                column = file.read(columns=[name])[name]
-                if column.null_count:
-                    raise ValueError(f"a record has no {name}")
-                whole = column.unify_dictionaries().combine_chunks()
-            self._coded[name] = whole.indices.to_numpy(), orjson.dumps(whole.dictionary.to_pylist())
+                groups = (file.read_row_group(i, columns=[name])[name] for i in range(file.num_row_groups))
+                self._coded[name] = unified(groups, file.metadata.num_rows)
         return self._coded[name]
 
     def groups(self, start: int, stop: int) -> range:

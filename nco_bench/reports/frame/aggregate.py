@@ -53,8 +53,9 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
         When one dataset name stands for several conventions, problems or objectives.
     """
     records = frame.records
-    order = np.argsort(records["group"].to_numpy(), kind="stable")
-    codes = records["group"].to_numpy()[order]
+    codes = records["group"].to_numpy()
+    order = None if np.all(codes[1:] >= codes[:-1]) else np.argsort(codes, kind="stable")
+    codes = codes if order is None else codes[order]
     present, starts = np.unique(codes, return_index=True)
     refuse_mixed_columns([frame.groups[code] for code in present])
     refuse_mixed_instances(frame)
@@ -74,7 +75,7 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
     columns = {name: records[name].to_numpy() for name in names}
     summaries = []
     for code, start, stop in zip(present, starts, [*starts[1:], len(codes)], strict=True):
-        rows = order[start:stop]
+        rows = slice(start, stop) if order is None else order[start:stop]
         part = {name: values[rows] for name, values in columns.items()}
         group = frame.groups[code]
         size = column_sizes[group.cell.dataset, group.cell.dataset_sha256]
@@ -171,7 +172,7 @@ def _summary(
         failed_solves=int((~ok).sum()),
         failed=len(np.unique(position[~ok])),
         statuses={name: int(k) for name, k in zip(STATUSES, statuses, strict=True)},
-        repeats=len(np.unique(part["repeat"])),
+        repeats=int(np.count_nonzero(np.bincount(part["repeat"]))),
         mean_cost=_mean(costs[solved]),
         mean_reference=_mean(references[both]),
         mean_gap_percent=_mean(gaps[with_gap]),

@@ -43,9 +43,7 @@ def blocks_of(run: Run, index: int, groups: Mapping[int, int]) -> Iterator[Block
         try:
             columns, integers = _columns(rows, groups, integers)
             codes, words = run.coded("status")
-            columns["status"] = np.array([STATUS_CODES[word] for word in orjson.loads(words)], np.int8)[
-                codes[part]
-            ]
+            columns["status"] = np.array([STATUS_CODES[word] for word in words], np.int8)[codes[part]]
             strings = {}
             for name in CODED:
                 codes, strings[name] = run.coded(name)

@@ -35,8 +35,8 @@ class Block:
     columns
         Name to ``(M,)``; ``content`` is the hash of the instance as a number, 0 where the records do not know it.
     strings
-        What the codes of the columns ``name``, ``convention`` and ``message`` stand for in this block: JSON lists, which
-        travel between processes faster than strings one by one.
+        What the codes of the columns ``name``, ``convention`` and ``message`` stand for in this block, each once: lists, or
+        JSON lists, which travel between processes faster than strings one by one.
     counts
         Name to ``(M,)``, NaN where a record lacks it.
     shared
@@ -45,7 +45,7 @@ class Block:
 
     run: int
     columns: dict[str, NDArray[Any]]
-    strings: dict[str, bytes]
+    strings: dict[str, bytes] | dict[str, list[str]]
     counts: dict[str, NDArray[np.float64]]
     shared: bool = False
 

@@ -38,6 +38,7 @@ from nco_bench.reports.frame.blocks import (
     contents,
     counted,
 )
+from nco_bench.runs.codes import Codes
 from nco_bench.runs.stored_run import Run
 from nco_bench.seals import first_broken
 
@@ -100,14 +101,6 @@ class Columns:
     names: tuple[str, ...]
     conventions: tuple[str, ...]
     messages: tuple[str, ...]
-
-
-class _Codes(dict[str, int]):
-    """Strings to consecutive codes, given when first seen."""
-
-    def __missing__(self, text: str) -> int:
-        self[text] = code = len(self)
-        return code
 
 
 def read_columns(files: Sequence[tuple[Path | Run, Mapping[int, int]]]) -> Columns:
@@ -324,8 +317,8 @@ class _Column:
 
 def _joined(blocks: Iterable[Block], expected: int) -> Columns:
     """Put the blocks one after the other, their strings numbered in the order in which they were first seen."""
-    codes = {name: _Codes() for name in CODED}
-    shared: dict[tuple[str, int], tuple[bytes, NDArray[Any]]] = {}
+    codes = {name: Codes() for name in CODED}
+    shared: dict[tuple[str, int], tuple[object, NDArray[Any]]] = {}
     """Codes by the identity of strings, which are kept: what blocks of one archive share is looked up once."""
     joined: dict[str, _Column] = {}
     counts, total = dict[str, list[tuple[int, NDArray[np.float64]]]](), 0
@@ -337,8 +330,8 @@ def _joined(blocks: Iterable[Block], expected: int) -> Columns:
                 if (name, id(texts)) in shared:
                     _, lookup = shared[name, id(texts)]
                 else:
-                    strings = orjson.loads(texts)
-                    lookup = array(map(codes[name].__getitem__, strings), len(strings), CODE_TYPES[name])
+                    strings = orjson.loads(texts) if isinstance(texts, bytes) else texts
+                    lookup = codes[name].numbers(strings, CODE_TYPES[name])
                 if block.shared:
                     shared[name, id(texts)] = texts, lookup
                 values = lookup[values]
