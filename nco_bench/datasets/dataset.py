@@ -121,7 +121,10 @@ class Dataset:
     @cached_property
     def sha256(self) -> str:
         """Content hash of problem, conventions and arrays (not of names and references); of the whole set for a slice."""
-        return self.whole_sha256 or content_sha256(self.problem, self.instances)
+        if self.whole_sha256:
+            return self.whole_sha256
+        whole, self.__dict__["instance_hashes"] = content_hashes(self.problem, self.instances)
+        return whole
 
     @cached_property
     def instance_hashes(self) -> tuple[str, ...]:
@@ -139,17 +142,27 @@ class Dataset:
             raise BadInputError(
                 f"{self.name} holds instances 0..{len(self) - 1}; cannot take {start}..{stop - 1}."
             )
-        return replace(
+        part = replace(
             self,
             instances=self.instances[start:stop],
             references=self.references[start:stop],
             first_index=self.first_index + start,
             whole_sha256=self.sha256,
         )
+        return self._with_known_hashes(part, start, stop)
 
     def with_references(self, references: Sequence[Reference | None]) -> Dataset:
         """Return the same instances with other references."""
-        return replace(self, references=tuple(references))
+        return self._with_known_hashes(replace(self, references=tuple(references)), 0, len(self))
+
+    def _with_known_hashes(self, other: Dataset, start: int, stop: int) -> Dataset:
+        """Give another set of these instances the hashes that are known here."""
+        for name, known in self.__dict__.items():
+            if name == "instance_hashes":
+                other.__dict__[name] = known[start:stop]
+            elif name == "sha256":
+                other.__dict__[name] = known
+        return other
 
 
 def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
@@ -157,10 +170,21 @@ def content_sha256(problem: str, instances: Sequence[Instance]) -> str:
 
     Arrays are hashed C-contiguous and little-endian, so the value is the same on every machine.
     """
-    digest = hashlib.sha256(f"{problem}\n{len(instances)}\n".encode())
+    return content_hashes(problem, instances)[0]
+
+
+def content_hashes(problem: str, instances: Sequence[Instance]) -> tuple[str, tuple[str, ...]]:
+    """Return `content_sha256` and the `instance_sha256` of each: what is hashed is put together once for both."""
+    whole = hashlib.sha256(f"{problem}\n{len(instances)}\n".encode())
+    alone = hashlib.sha256(f"{problem}\n1\n".encode())
+    each = []
     for instance in instances:
-        digest.update(_content(instance))
-    return digest.hexdigest()
+        content = _content(instance)
+        whole.update(content)
+        one = alone.copy()
+        one.update(content)
+        each.append(one.hexdigest()[:16])
+    return whole.hexdigest(), tuple(each)
 
 
 def instance_sha256(instance: Instance) -> str:

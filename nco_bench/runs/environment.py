@@ -87,9 +87,7 @@ def package_versions() -> dict[str, str]:
             folders = os.listdir(entry or ".")
         except OSError:
             continue
-        for folder in folders:
-            if not folder.endswith(".dist-info"):
-                continue
+        for folder in [one for one in folders if one.endswith(".dist-info")]:
             name, _, version = folder.removesuffix(".dist-info").partition("-")
             known = wanted.get(name.lower().replace(".", "_"))
             if known is not None and version:

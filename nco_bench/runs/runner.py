@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
@@ -129,7 +129,7 @@ def _run_cell(
         if request.beside > 1:
             shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
             cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
-        writer.cell(asdict(cell))
+        writer.cell(cell)
         worker.finish()
         return cell, worker.failed
     finally:

@@ -126,10 +126,11 @@ class RunWriter:
                 "lies in with --results: its records count there, and new ones stand beside it."
             )
         self._has_cells = True
-        facts = asdict(cell) if isinstance(cell, Cell) else cell
-        if self._held is not None and "config_sha256" in facts:
-            self._held.cells[facts["cell"]] = facts["config_sha256"], facts["seed"]
-        self._write("cells.jsonl", dump_line(facts))
+        if self._held is not None:
+            facts = asdict(cell) if isinstance(cell, Cell) else cell
+            if "config_sha256" in facts:
+                self._held.cells[facts["cell"]] = facts["config_sha256"], facts["seed"]
+        self._write("cells.jsonl", dump_line(cell))
 
     def store(self, solution: NDArray[np.integer]) -> tuple[tuple[int, int], str]:
         """Take one solution, to be written before the next records; return its (offset, length) in integers and hash."""

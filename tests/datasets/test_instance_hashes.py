@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nco_bench.datasets.dataset import content_sha256, instance_sha256
+from nco_bench.datasets.dataset import Reference, content_sha256, instance_sha256
 from nco_bench.datasets.generate import generate
 
 
@@ -48,3 +48,16 @@ def test_byte_order_and_memory_layout_do_not_count(given: np.ndarray[Any, Any], 
     expected = hashlib.sha256(b"tsp\n1\neuclidean\n" + head + plain).hexdigest()[:16]
     instance: Any = Arrays({"a": given})
     assert instance_sha256(instance) == expected
+
+
+def test_a_part_and_a_copy_with_references_have_the_hashes_of_their_own_instances() -> None:
+    whole = generate("tsp", 6, 5, "uniform", 4)
+    each = tuple(map(instance_sha256, whole))
+    assert content_sha256("tsp", whole.instances) == whole.sha256
+    assert whole.instance_hashes == each
+    part = whole.slice(1, 4).slice(1, 3)
+    assert (part.instance_hashes, part.sha256) == (each[2:4], whole.sha256)
+    copy = whole.with_references([Reference(1.0, "someone")] * 5)
+    assert (copy.instance_hashes, copy.sha256) == (each, whole.sha256)
+    fresh = generate("tsp", 6, 5, "uniform", 4)  # no hash of it is known yet
+    assert fresh.slice(3, 5).instance_hashes == each[3:]
