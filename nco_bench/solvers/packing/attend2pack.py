@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from nco_bench.nn.layers import FeedForward, SelfAttention
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
-from nco_bench.solvers.packing import bin_view
 
 TURNS = 6
 
@@ -207,10 +206,6 @@ class Attend2Pack(nn.Module):
 
     def see(self, previous: Tensor, current: Tensor) -> Tensor:
         """Encode two height maps ``(R, L, W)``; return the bin's part of both queries, ``(R, D)``."""
-        if bin_view.compiled_for(current):
-            largest, lowest = self.config.largest_side, self.config.from_lowest
-            seen = bin_view.cells(self.bin_encoder, previous, current, largest, lowest)
-            return self.bin_projection(self.bin_encoder.embedded(seen))
         maps = torch.stack([previous, current], dim=1)
         if self.config.from_lowest:
             maps = (maps - current.flatten(1).amin(1)[:, None, None, None]).clamp(min=0)

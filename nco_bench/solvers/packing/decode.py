@@ -1,9 +1,6 @@
 """Packing with attend2pack: one loop for greedy decoding, for sampling and for training, batched over lanes.
 
-The geometry is that of section 6 of the paper with the open direction up: for a box of extents (ex, ey, ez) at y, every x is
-tried, the box falls onto the highest cell under it, and the lowest of these places counts, the smallest x among equals.
-
-Letters in shapes: B instances, P samples, R lanes (B x P), N boxes, L x W base.
+Letters in shapes: B instances, P samples, R lanes (B x P), N boxes.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nco_bench.nn.device import PerDevice, on_cpu
+from nco_bench.nn.device import PerDevice
 from nco_bench.problems.bpp3d import ORIENTATIONS
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.search import sampling
-from nco_bench.solvers.packing.lowering import lowered
+from nco_bench.solvers.packing.steps import steps_of
 
 Choose = Callable[[Tensor, int], Tensor]
 """Picks from ``(B, P, A)`` logits at a step, ``(B, P)``."""
@@ -74,97 +71,21 @@ def roll_out(
     log_prob
         Add up the log-probabilities of what is chosen.
     """
-    config = policy.config
-    lanes, count, _ = sides.shape
-    length, width = config.bin_length, config.bin_width
-    lane = torch.arange(lanes, device=sides.device)
-    extents = sides.float()[:, :, torch.tensor(ORIENTATIONS, device=sides.device)]  # (R, N, 6, 3)
-    heights = torch.zeros(lanes, length, width, device=sides.device)
-    previous = heights
-    left = torch.ones(lanes, count, dtype=torch.bool, device=sides.device)
-    rows = torch.zeros(lanes, count, 4, dtype=torch.int64, device=sides.device)
-    total = torch.zeros(lanes, device=sides.device) if log_prob else None
-    across = torch.arange(width, device=sides.device)
-    for step in tracked(range(count), "step"):
-        seen = policy.see(previous, heights)
-        logits = policy.sequence_logits(encoded, left, seen)
+    steps = steps_of(policy, encoded, sides)
+    total = torch.zeros(len(sides), device=sides.device) if log_prob else None
+    for step in tracked(range(sides.shape[1]), "step"):
+        logits = steps.boxes()
         box = choose(logits.unflatten(0, (-1, samples)), 2 * step).flatten()
-        left = left.index_put((lane, box), torch.zeros((), dtype=torch.bool, device=sides.device))
-        turned = extents[lane, box]  # (R, 6, 3)
-        feasible = (across + turned[..., 1:2] <= width) & (turned[..., :1] <= length)
-        places = policy.placement_logits(encoded, left, box, seen, feasible)
+        places = steps.places(box)
         place = choose(places.unflatten(0, (-1, samples)), 2 * step + 1).flatten()
         if total is not None:
             total = total + _log_prob(logits, box) + _log_prob(places, place)
-        turn, y = place // width, place % width
-        previous = heights
-        x, z, heights = drop(heights, turned[lane, turn], y)
-        rows[lane, box] = torch.stack([x, y, z, turn], dim=1)
-    return Packed(rows, heights.flatten(1).amax(1), total)
+        steps.put(box, place)
+    return Packed(*steps.packed(), total)
 
 
 def _log_prob(logits: Tensor, action: Tensor) -> Tensor:
     return logits.log_softmax(1).gather(1, action[:, None]).squeeze(1)
-
-
-def drop(heights: Tensor, extents: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Lower one box per lane onto its height map.
-
-    Parameters
-    ----------
-    heights
-        ``(R, L, W)`` float32 whole heights; exact below 2^24.
-    extents
-        ``(R, 3)`` of the box along x, y, z.
-    y
-        ``(R,)`` where it begins across the bin.
-
-    Returns
-    -------
-    tuple
-        x and z of the box, ``(R,)`` int64, and the new height maps.
-    """
-    return lowered(heights, extents, y) if on_cpu(heights.device) else drop_together(heights, extents, y)
-
-
-def drop_together(heights: Tensor, extents: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Do what `drop` does in operations on all lanes, for devices without loops of their own."""
-    _, length, width = heights.shape
-    across = torch.arange(width, device=heights.device)
-    beside = (across >= y[:, None]) & (across < (y + extents[:, 1].long())[:, None])  # (R, W)
-    profile = (heights * beside[:, None].to(heights.dtype)).amax(2)  # (R, L)
-    ex = extents[:, 0].long()
-    along = torch.arange(length, device=heights.device)
-    rests = window_max(profile, ex)
-    # One whole number to minimise: lowest first, then the smallest x, on every device.
-    key = (rests.long() * length + along).masked_fill(along > (length - ex)[:, None], 2**62).amin(1)
-    x, z = key % length, key // length
-    under = (along >= x[:, None]) & (along < (x + ex)[:, None])
-    top = (z + extents[:, 2].long()).to(heights.dtype)
-    covered = under[:, :, None] & beside[:, None]
-    return x, z, torch.where(covered, top[:, None, None], heights)
-
-
-def window_max(values: Tensor, window: Tensor) -> Tensor:
-    """Return for each start the maximum of the next `window` values, by a table of powers of two.
-
-    Parameters
-    ----------
-    values
-        ``(R, L)``, none negative.
-    window
-        ``(R,)`` one per row, at most L; starts too near the end see the shorter rest.
-    """
-    table, width = [values], 1
-    while 2 * width <= values.shape[1]:
-        last = table[-1]
-        table.append(torch.maximum(last, torch.nn.functional.pad(last[:, width:], (0, width))))
-        width *= 2
-    # frexp is exact: window = m 2^e with m in [1/2, 1).
-    level = torch.frexp(window.double()).exponent.long() - 1
-    row = torch.stack(table)[level, torch.arange(len(values), device=values.device)]  # (R, L)
-    shift = (window - 2**level)[:, None] + torch.arange(values.shape[1], device=values.device)
-    return torch.maximum(row, row.gather(1, shift.clamp(max=values.shape[1] - 1)))
 
 
 @torch.inference_mode()

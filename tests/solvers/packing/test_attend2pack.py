@@ -13,15 +13,9 @@ from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.problems import bpp3d
 from nco_bench.solvers.decoding.search import sampling
 from nco_bench.solvers.packing.attend2pack import Attend2PackConfig, build, flattened_size
-from nco_bench.solvers.packing.decode import (
-    best_choice,
-    decode_packing,
-    drop,
-    drop_together,
-    roll_out,
-    to_solutions,
-    window_max,
-)
+from nco_bench.solvers.packing.decode import best_choice, decode_packing, roll_out, to_solutions
+from nco_bench.solvers.packing.quick_steps import QuickSteps
+from nco_bench.solvers.packing.steps import PlainSteps, drop, drop_together, steps_of, window_max
 
 SMALL = Attend2PackConfig(width=16, heads=2, ffn=32, layers=2, bin_length=12, bin_width=10, largest_side=5)
 
@@ -185,21 +179,47 @@ def test_counting_heights_from_the_lowest_point_forgets_how_tall_the_packing_is(
 
 @pytest.mark.parametrize("from_lowest", [False, True])
 @pytest.mark.parametrize(("length", "width"), [(12, 10), (13, 11), (120, 100)])
-def test_the_compiled_view_of_the_bin_is_that_of_the_convolutions(length, width, from_lowest):
+@torch.no_grad()
+def test_compiled_steps_score_and_drop_as_the_plain_ones_do(length, width, from_lowest):
     torch.manual_seed(0)
     config = Attend2PackConfig(
-        width=16, heads=2, ffn=32, layers=1, bin_length=length, bin_width=width, from_lowest=from_lowest
-    )
+        width=16, heads=2, ffn=32, layers=1, bin_length=length, bin_width=width, largest_side=width // 2,
+        from_lowest=from_lowest,
+    )  # fmt: skip
     policy = build(config).eval()
+    for norm in policy.bin_encoder.norms:
+        norm.weight.uniform_(0.5, 2)
+        norm.bias.uniform_(-1, 1)
+    # Some are longer than the bin is wide: not all orientations fit.
+    given = (
+        torch.randint(1, length + 1, (3, 25, 3), generator=torch.Generator().manual_seed(1)).sort(2).values
+    )
+    given[..., :2] = given[..., :2].clamp(max=width // 2)
+    quick = QuickSteps(policy, policy.encode(given), given)
+    plain = PlainSteps(policy, policy.encode(given), given)
+    for step in range(given.shape[1]):
+        logits = plain.boxes()
+        torch.testing.assert_close(quick.boxes(), logits, rtol=1e-4, atol=2e-5)
+        box = logits.argmax(1)
+        logits = plain.places(box)
+        torch.testing.assert_close(quick.places(box), logits, rtol=1e-4, atol=2e-5)
+        assert step or logits.isneginf().any()
+        place = logits.argmax(1)
+        quick.put(box, place)
+        plain.put(box, place)
+    for one, other in zip(quick.packed(), plain.packed(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_gradients_and_lower_precision_take_the_plain_steps(policy):
+    boxes = sides(1, 3)
+    assert isinstance(steps_of(policy, policy.encode(boxes), boxes), PlainSteps)
     with torch.no_grad():
-        for norm in policy.bin_encoder.norms:
-            norm.weight.uniform_(0.5, 2)
-            norm.bias.uniform_(-1, 1)
-    maps = torch.randint(0, 90, (2, 3, length, width)).float()
-    plain = policy.see(*maps)
-    assert plain.requires_grad
-    with torch.no_grad():
-        torch.testing.assert_close(policy.see(*maps), plain)
+        assert isinstance(steps_of(policy, policy.encode(boxes), boxes), QuickSteps)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert isinstance(steps_of(policy, policy.encode(boxes), boxes), PlainSteps)
+        double = build(SMALL).double().eval()
+        assert isinstance(steps_of(double, double.encode(boxes), boxes), PlainSteps)
 
 
 def test_greedy_takes_the_best_scored_action():
