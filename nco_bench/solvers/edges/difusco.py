@@ -30,6 +30,7 @@ from torch.utils.checkpoint import checkpoint
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.device import PerDevice
 from nco_bench.nn.layers import works_in_place
+from nco_bench.solvers.edges.difusco_quick import compiled_for, quick_layer
 
 KINDS = {"categorical": 2, "gaussian": 1}
 """Kinds of diffusion, and the number of outputs per edge."""
@@ -168,18 +169,15 @@ class AnisotropicLayer(nn.Module):
         time
             ``(B, 1 or N, W / 2)``.
         """
+        moment = self.time(F.relu(time))
+        if compiled_for(h):
+            return quick_layer(self, h, edges, moment, graph)
         sent, values, heard = self.A(h), self.V(h), self.B(h)
-        moment = self.time(F.relu(time))[:, :, None]
+        moment = moment[:, :, None]
         # Filled row by row: small tensors kept between large ones that come and go would leave holes in the memory.
         gathered = torch.empty_like(h)
         for index, rows in enumerate(block_rows(edges)):
             then = moment if moment.shape[1] == 1 else moment[:, rows]
-            if works_in_place(h):
-                pre = self.C(edges[index]).add_(heard[:, rows, None]).add_(graph.at_ends(sent, rows))
-                new = F.relu_(self.norm_e(pre)).add_(then)
-                gathered[:, rows] = pre.sigmoid_().mul_(graph.at_ends(values, rows)).sum(dim=2)
-                edges[index].add_(self.out(F.silu(self.norm_out(new), inplace=True)))
-                continue
             pre = self.C(edges[index]) + heard[:, rows, None] + graph.at_ends(sent, rows)
             gathered[:, rows] = (pre.sigmoid() * graph.at_ends(values, rows)).sum(dim=2)
             change = self.out(F.silu(self.norm_out(F.relu(self.norm_e(pre)) + then)))

@@ -15,10 +15,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-F32 = np.float32
+from nco_bench.nn.compiled import F32, exponential, fast
+
 Array = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -32,8 +32,6 @@ CLOSED = F32(-1e30)
 """Added to the logit of a node that may not come next; finite, so that the compiler may reorder sums."""
 STEEP, NEAR = F32(4.0), F32(1e-3)
 """Up to `STEEP` tanh keeps numbers apart that differ by `NEAR`, whatever is rounded."""
-
-fast: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"})
 
 
 class Encoded(NamedTuple):
@@ -148,23 +146,6 @@ def remove(place: int, last: int, own: Open) -> None:
     own.offset[place] = own.offset[last]
     own.nodes[place] = own.nodes[last]
     own.closed[last] = CLOSED
-
-
-@fast
-def exponential(x: F32) -> F32:
-    """Return e^x for x <= 88, 0 below -87, to 2 units in the last place; vector instructions have none of their own."""
-    scaled = max(x, F32(-87.0))
-    whole = np.floor(scaled * F32(1.4426950408889634) + F32(0.5))
-    rest = scaled - whole * F32(0.693359375) + whole * F32(2.12194440e-4)
-    power = F32(1.9875691500e-4)
-    power = power * rest + F32(1.3981999507e-3)
-    power = power * rest + F32(8.3334519073e-3)
-    power = power * rest + F32(4.1665795894e-2)
-    power = power * rest + F32(1.6666665459e-1)
-    power = power * rest + F32(5.0000001201e-1)
-    power = power * rest * rest + rest + F32(1.0)
-    scale = np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return power * scale if x > F32(-87.0) else F32(0.0)
 
 
 @fast

@@ -1,0 +1,131 @@
+"""DIFUSCO's layer on the CPU, without gradients: two products with weights, and one compiled pass over the edges between.
+
+Torch would go over all edges a dozen times, once for each sum, norm and activation.
+Letters in shapes: B graphs, N nodes, R of them, K edges per node, W width.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nco_bench.nn.compiled import F32, fast, sigmoid
+from nco_bench.nn.layers import works_in_place
+from nco_bench.nn.threads import in_threads
+
+if TYPE_CHECKING:
+    from nco_bench.solvers.edges.difusco import AnisotropicLayer, EdgeGraph
+
+Array = NDArray[np.float32]
+
+
+def compiled_for(h: Tensor) -> bool:
+    """Tell whether `quick_layer` is for these nodes: float32 on the CPU, without gradients or autocast."""
+    return works_in_place(h) and h.dtype == torch.float32
+
+
+def quick_layer(
+    layer: AnisotropicLayer, h: Tensor, edges: list[Tensor], moment: Tensor, graph: EdgeGraph
+) -> Tensor:
+    """Do what `AnisotropicLayer.forward` does; blocks are changed in place, in as many threads as torch would use.
+
+    Parameters
+    ----------
+    layer, h, edges, graph
+        As there.
+    moment
+        ``(B, 1 or N, W)``, what the layer adds to the edges for the time.
+    """
+    first = np.cumsum([0, *(block.shape[1] for block in edges)]).tolist()
+    gathered = torch.empty_like(h)
+    heard = layer.B(h).add_(layer.C.bias).numpy()
+    known = (heard, layer.A(h).numpy(), layer.V(h).numpy(), moment.contiguous().numpy())
+    ends = np.empty((0, 0, 0), np.int64) if graph.neighbours is None else graph.neighbours.numpy()
+    norms = (*_arrays(layer.norm_e), *_arrays(layer.norm_out), layer.out.bias.detach().numpy())
+
+    def work(index: int, _: threading.Event) -> None:
+        block = edges[index]
+        flat = block.view(-1, block.shape[3])
+        new = torch.mm(flat, layer.C.weight.T)
+        _pass(new.view_as(block).numpy(), block.numpy(), first[index], *known, ends, *norms, gathered.numpy())
+        flat.addmm_(new, layer.out.weight.T)
+
+    in_threads(work, range(len(edges)))
+    return h + F.relu(layer.norm_h(layer.U(h) + gathered))
+
+
+def _arrays(norm: nn.LayerNorm) -> tuple[Array, Array, np.float32]:
+    return norm.weight.detach().numpy(), norm.bias.detach().numpy(), F32(norm.eps)
+
+
+@fast
+def _pass(
+    block: Array, edges: Array, first: int, heard: Array, sent: Array, values: Array, moment: Array,
+    ends: NDArray[np.int64], weight_e: Array, bias_e: Array, eps_e: np.float32, weight_out: Array, bias_out: Array,
+    eps_out: np.float32, bias: Array, gathered: Array,
+) -> None:  # fmt: skip
+    """Turn ``C e`` of the edges of some nodes, from the `first` on, into what the last map is given.
+
+    Parameters
+    ----------
+    block
+        ``(B, R, K, W)``, changed in place.
+    edges
+        Of the same shape: `bias`, of the last map, is added.
+    heard, sent, values
+        ``(B, N, W)``, what the layer adds to an edge for its own and its other end, and what its gate lets through.
+    moment
+        ``(B, 1 or N, W)``.
+    ends
+        ``(B, N, K)`` other ends, or empty: all nodes.
+    gathered
+        ``(B, N, W)``: the rows of these nodes are written.
+    """
+    for graph in range(block.shape[0]):
+        for row in range(block.shape[1]):
+            node = first + row
+            own, total = heard[graph, node], gathered[graph, node]
+            then = moment[graph, min(node, moment.shape[1] - 1)]
+            total[:] = F32(0.0)
+            for k in range(block.shape[2]):
+                end = ends[graph, node, k] if ends.size else k
+                x = block[graph, row, k]
+                _gate(x, own, sent[graph, end], values[graph, end], total)
+                _normalise(x, weight_e, bias_e, eps_e)
+                for w in range(len(x)):
+                    x[w] = max(x[w], F32(0.0)) + then[w]
+                _normalise(x, weight_out, bias_out, eps_out)
+                e = edges[graph, row, k]
+                for w in range(len(x)):
+                    x[w] *= sigmoid(x[w])
+                    e[w] += bias[w]
+
+
+@fast
+def _gate(x: Array, own: Array, sent: Array, value: Array, total: Array) -> None:
+    """Complete an edge, and add what its gate lets through."""
+    for w in range(len(x)):
+        x[w] += own[w] + sent[w]
+    for w in range(len(x)):
+        total[w] += sigmoid(x[w]) * value[w]
+
+
+@fast
+def _normalise(x: Array, weight: Array, bias: Array, eps: np.float32) -> None:
+    """Apply LayerNorm to a row, in place."""
+    mean = F32(0.0)
+    for w in range(len(x)):
+        mean += x[w]
+    mean /= F32(len(x))
+    square = F32(0.0)
+    for w in range(len(x)):
+        square += (x[w] - mean) * (x[w] - mean)
+    factor = F32(1.0) / np.sqrt(square / F32(len(x)) + eps)
+    for w in range(len(x)):
+        x[w] = (x[w] - mean) * factor * weight[w] + bias[w]
