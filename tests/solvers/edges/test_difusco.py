@@ -145,6 +145,29 @@ def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
     assert torch.allclose(whole, parts, atol=1e-3)
 
 
+@pytest.mark.parametrize("neighbours", [None, 5])
+@pytest.mark.parametrize("each", [False, True])
+def test_compiled_layers_compute_what_those_with_gradients_do(
+    neighbours: int | None, each: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    model, coords = small(), torch.rand(2, 11, 2, generator=generator)
+    for name, parameter in model.named_parameters():
+        if "norm" in name or "bias" in name:
+            parameter.data.uniform_(-1, 1, generator=generator)
+    near = None
+    if neighbours:
+        near = torch.stack([torch.from_numpy(nearest_graph(c.double().numpy(), neighbours)) for c in coords])
+    graph = EdgeGraph(coords, near)
+    state = torch.rand(graph.shape, generator=generator)
+    time = torch.randint(1, 1000, (2, 11) if each else (2,), generator=generator).float()
+    monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", PerDevice(cpu=8 * 4 * graph.shape[2] * 32, gpu=1))
+    plain = model(graph, state, time)
+    assert plain.requires_grad
+    with torch.inference_mode():
+        torch.testing.assert_close(model(graph, state, time), plain, rtol=1e-4, atol=1e-4)
+
+
 def test_edges_that_are_0_or_1_are_embedded_as_all_others_are() -> None:
     """Without gradients two rows are computed for them; with gradients every edge is."""
     generator = torch.Generator().manual_seed(1)
