@@ -15,8 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn.layers import works_in_place
+from nco_bench.solvers.divide.glop_quick import ENTRIES_AT_A_TIME, compiled_for, quick_layer
+
 EDGES_AT_A_TIME = 2**17
-"""Edges that a layer updates together, where statistics are not taken over all of them: what a cache holds."""
+"""Edges that a layer updates together, where statistics are not taken over all of them, on a GPU."""
 
 SMALLEST = 1e-5
 """Added to all entries of the heatmap, and to the smallest output before it divides the others."""
@@ -35,6 +38,8 @@ class GraphLayer(nn.Module):
         self, x: Tensor, edges: list[Tensor], neighbours: list[Tensor]
     ) -> tuple[Tensor, list[Tensor]]:
         """Update nodes ``(N, U)`` and edges, blocks of ``(n, k, U)``."""
+        if compiled_for(x, self.edge_norm):
+            return quick_layer(self, x, edges, neighbours), edges
         other, source, target = self.other(x), self.source(x), self.target(x)
         sums, updated, at = [], [], 0
         for w, to in zip(edges, neighbours, strict=True):
@@ -70,9 +75,11 @@ class PartitionNetwork(nn.Module):
             ``(N, k)``; rows sum to one.
         """
         count, k = neighbours.shape
-        rows = count if self.training else max(1, EDGES_AT_A_TIME // k)
-        to = list(neighbours.split(rows))
         x = F.silu(self.node_embedding(nodes))
+        rows = count if self.training else max(1, EDGES_AT_A_TIME // k)
+        if not self.training and works_in_place(x):
+            rows = max(1, ENTRIES_AT_A_TIME // (k * x.shape[1]))
+        to = list(neighbours.split(rows))
         w = [F.silu(self.edge_embedding(part)) for part in edges.split(rows)]
         for layer in self.layers:
             x, w = layer(x, w, to)
