@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from nco_bench.seals import unseal_document
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.data import LabelStream
+from nco_bench.training.learners import on_policy
 from nco_bench.training.learners.on_policy import OnPolicy, OnPolicyRecipe, Pool, best_path, walk_length
 from nco_bench.training.run import train
 
@@ -41,6 +43,25 @@ def test_a_path_is_the_shortest_between_its_ends(nodes: int) -> None:
         assert sorted(map(tuple, found)) == sorted(map(tuple, path))
         assert (found[[0, -1]] == path[[0, -1]]).all()
         assert walk_length(found) == pytest.approx(shortest, abs=1e-4)
+
+
+@pytest.mark.parametrize(("share", "taken"), [(1.0, 0), (0.1, 1)])
+def test_a_search_that_the_machine_held_up_is_asked_again(
+    share: float, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    square = np.abs(np.subtract.outer(np.arange(4), np.arange(4))).astype(np.int32)
+    answers, clock = [[0, 2, 1, 3], [0, 1, 2, 3], [0, 2, 3, 1]], [0.0]
+    left = iter(answers)
+
+    def find_tour(distances: np.ndarray, duration_seconds: float) -> list[int]:
+        clock[0] += duration_seconds
+        return next(left)
+
+    monkeypatch.setattr(on_policy, "_fast_tsp", lambda: SimpleNamespace(find_tour=find_tour))
+    monkeypatch.setattr(on_policy.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(on_policy.time, "thread_time", lambda: share * clock[0])
+    assert on_policy._searched(square, 0.005).tolist() == answers[taken]
+    assert len(list(left)) == (2 if share == 1 else 0)
 
 
 def test_the_pool_keeps_the_newest_and_cuts_at_the_front() -> None:
