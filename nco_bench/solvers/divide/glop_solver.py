@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.kool import kool_tsp
 from nco_bench.errors import BadInputError
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.problems import Instance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
@@ -194,8 +194,14 @@ class GlopSolver(NetworkSolver):
         return {length for revision in revisions for length, _ in revision.rounds}
 
     def warm_up(self, dataset: Dataset) -> None:
-        """Import what inserts."""
+        """Import what inserts, and compile what partitions on the CPU."""
         import random_insertion  # noqa: F401
+
+        if dataset.problem == "cvrp" and on_cpu(self.options.device):
+            with torch.inference_mode():
+                self.policy.partition(
+                    torch.zeros(2, 3), torch.zeros(2, 1, 2), torch.zeros(2, 1, dtype=torch.int64)
+                )
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return how many instances are solved together; one at a time for the CVRP."""

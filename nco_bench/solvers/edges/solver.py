@@ -20,7 +20,7 @@ from torch import nn
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.progress import tracked
@@ -98,8 +98,13 @@ class DifuscoSolver(NetworkSolver):
         return policy
 
     def warm_up(self, dataset: Dataset) -> None:
-        """Compile what makes tours of heat maps."""
+        """Compile what makes heat maps on the CPU, and tours of them."""
         points = np.random.default_rng(0).random((8, 2))
+        if on_cpu(self.options.device):
+            with torch.inference_mode():
+                self.policy(
+                    EdgeGraph(torch.from_numpy(points[None]).float()), torch.zeros(1, 8, 8), torch.ones(1)
+                )
         self._tour(edge_map(points, np.ones((8, 8))), 0, time.perf_counter() + 60.0, warm_up=True)
 
     def cost(self, dataset: Dataset) -> int:
