@@ -61,6 +61,14 @@ def test_the_page_has_a_floor_only_where_there_are_products(tmp_path: Path) -> N
     assert "2 rows: 2 at 2 times or more, 0 below 1" in page
 
 
+def test_the_page_that_is_shipped_is_made_of_the_measurements_that_are_shipped(tmp_path: Path) -> None:
+    from official.page import write_page
+
+    write_page(BENCHMARKS / "official" / "measured", tmp_path / "speed.md")
+    shipped = BENCHMARKS.parent / "docs" / "speed.md"
+    assert (tmp_path / "speed.md").read_text() == shipped.read_text(), "run `python benchmarks/official.py --page`"
+
+
 def test_the_plain_peer_of_attend2pack_packs_alike() -> None:
     from official import attend2pack
     from official.engine import Case
