@@ -212,7 +212,7 @@ def score_batch(instances: Sequence[TSPInstance], tours: Sequence[Any]) -> NDArr
         return None
     if any(not isinstance(t, np.ndarray) or t.shape != (n,) or t.dtype.kind not in "iu" for t in tours):
         return None
-    table = np.array(tours)  # all of one shape
+    table = np.array(tours, dtype=np.int64)  # all of one shape; uint64 beside int64 would become float64
     if (np.sort(table, axis=1) != np.arange(n)).any():
         return None
     size = max(1, NODES_AT_ONCE // n)

@@ -136,6 +136,9 @@ def test_a_batch_costs_what_its_tours_cost_alone(convention: str) -> None:
     costs = score_batch(instances, tours)
     assert costs is not None
     assert costs.tolist() == [score(i, t) for i, t in zip(instances, tours, strict=True)]
+    unsigned = score_batch(instances, [tour.astype(np.uint64) for tour in tours])
+    assert unsigned is not None
+    assert unsigned.tolist() == costs.tolist()
 
 
 def test_a_batch_with_anything_unusual_is_judged_one_by_one() -> None:
@@ -146,6 +149,7 @@ def test_a_batch_with_anything_unusual_is_judged_one_by_one() -> None:
     assert score_batch([plain, plain], [tour, np.array([0, 1, 1, 2])]) is None
     assert score_batch([plain, plain], [tour, tour.astype(float)]) is None
     assert score_batch([plain, plain], [tour, [0, 1, 2, 3]]) is None
+    assert score_batch([plain, plain], [tour, np.array([0, 1, 2, 2**64 - 1], np.uint64)]) is None
     assert score_batch([plain, plain], [tour, np.arange(3)]) is None
     assert score_batch([plain, other], [tour, np.arange(3)]) is None
     assert score_batch([plain, fixed], [tour, tour]) is None
