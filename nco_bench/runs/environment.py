@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +81,28 @@ def package_versions() -> dict[str, str]:
     An installed package's folder is called NAME-VERSION.dist-info, so listing the folders of the path is enough;
     asking `importlib.metadata` for each package takes ten times as long.
     """
-    wanted = {name.lower().replace("-", "_"): name for name in PACKAGES}
     found: dict[str, str] = {}
     for entry in sys.path:
         try:
-            folders = os.listdir(entry or ".")
+            changed = os.stat(entry or ".").st_mtime_ns
         except OSError:
             continue
-        for folder in [one for one in folders if one.endswith(".dist-info")]:
-            name, _, version = folder.removesuffix(".dist-info").partition("-")
-            known = wanted.get(name.lower().replace(".", "_"))
-            if known is not None and version:
-                found.setdefault(known, version)
+        for name, version in _installed(os.path.abspath(entry), changed):
+            found.setdefault(name, version)
     return {name: found[name] for name in PACKAGES if name in found}
+
+
+@lru_cache(maxsize=64)
+def _installed(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
+    """Return names and versions of the packages in a folder; `changed` is its time, so that a new package is seen."""
+    wanted = {name.lower().replace("-", "_"): name for name in PACKAGES}
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return ()
+    parts = [one.removesuffix(".dist-info").partition("-") for one in entries if one.endswith(".dist-info")]
+    known = ((wanted.get(name.lower().replace(".", "_")), version) for name, _, version in parts)
+    return tuple((name, version) for name, version in known if name is not None and version)
 
 
 def cpu_model() -> str:
