@@ -134,7 +134,7 @@ def trained_otherwise(weights: Mapping[str, Any], other: str = "") -> str:
     if weights.get("imported") or (share is None and "official" in str(name)):
         return ""
     if share is None:
-        return f"{name}: its manifest does not say which share of the paper's training it had"
+        return f"{name} {_seen(weights)}, which the paper gives no count for"
     if share < FULL_SHARE or other:
         return f"{name} has seen {100 * share:.3g} % of the paper's training samples{other}"
     if departures is None:
@@ -144,6 +144,14 @@ def trained_otherwise(weights: Mapping[str, Any], other: str = "") -> str:
         named = ", ".join(f"({one})" for one in departures[:MOST_NAMED])
         return f"{name} was trained by another recipe than the paper's: {named}{more}"
     return ""
+
+
+def _seen(weights: Mapping[str, Any]) -> str:
+    """Say what weights have seen, as far as it is known."""
+    samples, size = weights.get("samples"), weights.get("training_size")
+    if samples is None:
+        return "had a training of its own"
+    return f"has seen {samples:,} training samples" + (f" of size {size}" if size else "")
 
 
 def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdict:

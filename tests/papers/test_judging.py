@@ -232,7 +232,7 @@ def test_weights_that_the_paper_trained_on_less_are_held_against_that() -> None:
         ({"ours": {}}, "does not say whether it was trained by the paper's recipe"),
         ({"samples": 1000, "share_of_paper": 0.1}, "10 % of the paper's training samples"),
         ({"samples": 0, "share_of_paper": None, "recipe": {"imported_from": "checkpoint-150.pt"}}, ""),
-        ({"share_of_paper": None}, "does not say which share"),
+        ({"share_of_paper": None}, "mine has seen 10,000 training samples of size 100, which the paper gives no count"),
     ],
 )  # fmt: skip
 def test_weights_are_the_papers_by_samples_and_recipe(changes: dict[str, Any], told: str) -> None:
@@ -247,7 +247,7 @@ def test_weights_are_the_papers_by_samples_and_recipe(changes: dict[str, Any], t
     assert told in verdict.reason
 
 
-def test_records_from_before_they_said_the_recipe_are_of_other_weights() -> None:
-    weights = {"name": "lehd", "share_of_paper": 1.0}
+@pytest.mark.parametrize("weights", [{"name": "lehd", "share_of_paper": 1.0}, {"name": "lehd"}])
+def test_records_from_before_they_said_the_recipe_are_of_other_weights(weights: dict[str, Any]) -> None:
     verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, weights=weights))
     assert verdict.status == "other weights"
