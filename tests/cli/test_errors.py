@@ -284,6 +284,19 @@ def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
     assert len(done.stderr) < 240
 
 
+@pytest.mark.parametrize("more", [[], ["--jobs", "2", "--data", "tsp9:count=2"], ["--dry-run"]])
+def test_weights_that_are_missing_are_all_named_before_anything_is_solved(
+    nco_bench: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    solvers = ["nearest-neighbor", "coordns", "pens-a", "am"]
+    done = nco_bench("run", *solvers, "--data", "tsp20:count=2", *more)
+    assert_refused(done, "train coordns --data", "weights pull am-official-tsp20", "in 2 cases")
+    assert "'pens-a'" not in done.stderr  # it is there
+    assert not (tmp_path / "results").exists()
+
+
 def test_one_instance_of_several_is_converted_where_the_format_holds_one(
     nco_bench: Callable[..., Done], tmp_path: Path
 ) -> None:
