@@ -276,6 +276,26 @@ def test_a_weights_file_of_another_model_or_damaged_is_refused(
     assert_refused(done, "noise.safetensors")
 
 
+def test_a_torch_checkpoint_is_answered_with_the_command_that_imports_it(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("epoch-99.pt", "folder/epoch-99.pt"):
+        (tmp_path / name).write_bytes(b"PK")
+        done = nco_bench("run", "am", "--data", "tsp9:count=2", "--weights", name)
+        assert_refused(done, f"nco-bench weights import am {name}'")
+
+
+def test_a_checkpoint_of_another_network_is_refused_in_a_line_that_can_be_read(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"model": {"weight": torch.zeros(3)}}, tmp_path / "other.pt")
+    done = nco_bench("weights", "import", "am", "other.pt")
+    assert_refused(done, "other.pt: does not fit am", "placeholder")
+    assert len(done.stderr) < 400  # of 62 tensors that are missing
+
+
 def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
     nco_bench: Callable[..., Done],
 ) -> None:
