@@ -250,8 +250,13 @@ def _interrupted(arguments: list[str]) -> str:
     """Say what an interrupted command leaves, and how to go on."""
     line = shlex.join(["nco-bench", *arguments])
     if arguments[:1] == ["train"]:
-        more = "" if "--resume" in arguments or "--campaign" in arguments else " --resume"
-        return f"interrupted; the last checkpoint is kept. To go on: {line}{more}"
+        if "--campaign" in arguments:
+            return f"interrupted; the last checkpoints are kept. To go on: {line}"
+        more = "" if "--resume" in arguments else " --resume"
+        return (
+            f"interrupted; the last checkpoint is kept. To go on: {line}{more} (before the first checkpoint, some minutes "
+            "after the start, there is none: then leave --resume out)"
+        )
     words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
     if words & {*GOES_ON}:
         return f"interrupted; what was done is kept. The same command goes on from there: {line}"
