@@ -6,8 +6,10 @@ stderr), 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import select
 import shlex
 import signal
 import sys
@@ -181,6 +183,8 @@ def _run(arguments: list[str]) -> int:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
             asked = command(commands_of(arguments), shown=only_shows(arguments))
             status = asked.main(arguments, prog_name="nco-bench", standalone_mode=False)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # what it cannot take is to be said here, not by Python's own end
     except NcoBenchError as error:
         if debugging():
             raise
@@ -206,10 +210,34 @@ def _run(arguments: list[str]) -> int:
         path = context.command_path if context is not None else "nco-bench"
         print(f"error: {_message(error)} See '{path} --help'.", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit) as error:
+        # Where a pipe is broken, click ends the command with status 1, which is ours for failed instances.
+        broken = isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+        if not broken or not _nobody_reads():
+            raise
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC or debugging():
+            raise
+        _drop_output()
+        place = error.filename or "standard output"
+        print(f"error: {place}: cannot be written ({error.strerror}); free some space.", file=sys.stderr)
+        return 2
     return status if isinstance(status, int) else 0
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader has gone, as that of ``nco-bench report | head -1`` has."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _drop_output() -> None:
+    """Send what is left of standard output nowhere: at its end Python would complain of it once more."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _another_tells(arguments: list[str]) -> bool:
@@ -222,8 +250,13 @@ def _interrupted(arguments: list[str]) -> str:
     """Say what an interrupted command leaves, and how to go on."""
     line = shlex.join(["nco-bench", *arguments])
     if arguments[:1] == ["train"]:
-        more = "" if "--resume" in arguments or "--campaign" in arguments else " --resume"
-        return f"interrupted; the last checkpoint is kept. To go on: {line}{more}"
+        if "--campaign" in arguments:
+            return f"interrupted; the last checkpoints are kept. To go on: {line}"
+        more = "" if "--resume" in arguments else " --resume"
+        return (
+            f"interrupted; the last checkpoint is kept. To go on: {line}{more} (before the first checkpoint, some minutes "
+            "after the start, there is none: then leave --resume out)"
+        )
     words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
     if words & {*GOES_ON}:
         return f"interrupted; what was done is kept. The same command goes on from there: {line}"

@@ -39,8 +39,13 @@ def console() -> Console:
     """Return a console for stdout; wide where the output is no terminal, so that nothing is cut."""
     from rich.console import Console
 
-    out = Console()
-    return out if out.is_terminal else Console(width=200)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `nco_bench.cli.app`: rich would end with status 1, which stands for failed instances."""
+            raise BrokenPipeError
+
+    out = Output()
+    return out if out.is_terminal else Output(width=200)
 
 
 def say(text: str) -> None:

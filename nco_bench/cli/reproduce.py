@@ -141,6 +141,16 @@ def reproduce(
             raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
         if budget is not None and not fill:
             raise BadInputError(f"--budget {budget} is what --fill may spend; add --fill.")
+        unused = {
+            "--latex": latex,
+            "--markdown": markdown,
+            "--csv": csv,
+            "--long or --layout": layout,
+            "--out": out,
+        }
+        for option, value in unused.items():
+            if value:
+                raise BadInputError(f"--status and --fill print text or --json; leave {option} out.")
         chosen = (tuple(only or ()), tuple(skip or ()))
         return standing(
             tables_of(paper or "all", table),

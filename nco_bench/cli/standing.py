@@ -30,6 +30,7 @@ def standing(
     from nco_bench.papers.standing import at_most, document, of_solvers, standings, within
     from nco_bench.papers.stored import stored_in
 
+    seconds = _to_spend(budget) if fill else 0.0  # before the stored records are read
     places = Places.from_environment(instances)
     stored = stored_in(folders_of(results), places.instances)
     found = of_solvers(standings(tables, stored), *solvers)
@@ -38,7 +39,7 @@ def standing(
     if time_limit is not None:
         found = within(found, time_limit, stored)
     if fill:
-        return _fill(found, budget, results, places, json)
+        return _fill(found, seconds, results, places, json)
     if json:
         print_json(document(found))
         return 0
@@ -87,18 +88,24 @@ def _show(counted: dict[str, list[dict[str, object]]]) -> None:
 SHOWN = 20
 
 
-def _fill(found: object, budget: str | None, results: Path, places: object, json: bool) -> int:
+def _to_spend(budget: str | None) -> float:
+    """Return a budget in seconds."""
     from nco_bench.cli.options import parse_duration
-    from nco_bench.cli.output import print_json, say
     from nco_bench.errors import BadInputError
+
+    seconds = parse_duration(budget)
+    if seconds is None:
+        raise BadInputError("--fill needs a budget, for example 'nco-bench reproduce --fill --budget 2h'.")
+    return seconds
+
+
+def _fill(found: object, seconds: float, results: Path, places: object, json: bool) -> int:
+    from nco_bench.cli.output import print_json, say
     from nco_bench.papers.filling import fill
     from nco_bench.papers.running import Runner
     from nco_bench.runs.display import QuietDisplay
     from nco_bench.runs.environment import command_line
 
-    seconds = parse_duration(budget)
-    if seconds is None:
-        raise BadInputError("--fill needs a budget, for example 'nco-bench reproduce --fill --budget 2h'.")
     runner = Runner(results, places, QuietDisplay(), None, command_line())  # type: ignore[arg-type]
     done = fill(found, runner, seconds, say)  # type: ignore[arg-type]
     if json:

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.cards import network_card
-from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
+from nco_bench.errors import MOST_SHOWN, BadInputError, BadWeightsError, UnknownNameError, shown
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -100,5 +100,5 @@ def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source
             f"{source}: not official weights of {name}, {error.args[0]} is missing."
         ) from None
     except RuntimeError as error:
-        cause = " ".join(str(error).split()[:40])
-        raise BadWeightsError(f"{source}: does not fit {name} of this configuration: {cause}") from None
+        cause = shown(str(error), MOST_SHOWN)
+        raise BadWeightsError(f"{source}: does not fit {name} of this configuration: {cause} ...") from None

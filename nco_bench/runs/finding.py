@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
@@ -64,6 +64,24 @@ def find_runs(
             for run in runs:
                 found.setdefault(run.run_id, run)
     return [found[name] for name in sorted(found)]
+
+
+def runs_of(folders: Sequence[Path]) -> dict[str, Run]:
+    """Return all runs of some results folders by name; a run that was copied to a second folder counts once.
+
+    Raises
+    ------
+    ResultsError
+        As `find_runs` does; and where one of several folders is absent, whose runs would go missing without a word.
+    """
+    absent = [str(folder) for folder in folders if not folder.exists()]
+    if absent and len(folders) > len(absent):
+        raise ResultsError(f"{', '.join(absent)}: no such results folder; correct the name, or leave it out.")
+    found: dict[str, Run] = {}
+    for folder in dict.fromkeys(folders):
+        for run in find_runs(folder):
+            found.setdefault(run.run_id, run)
+    return found
 
 
 def incomplete(results: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.runs.archives import ArchivedRun
-from nco_bench.runs.finding import find_runs
+from nco_bench.runs.finding import runs_of
 from nco_bench.runs.store import STAMP_FORMAT
 from nco_bench.runs.stored_run import Run
 
@@ -150,9 +150,9 @@ def pick(folders: Sequence[Path], names: Sequence[str]) -> list[Run]:
     UnknownNameError
         For a name that no run answers to.
     ResultsError
-        For a beginning that fits several, or where there are no runs at all.
+        For a beginning that fits several, where there are no runs at all, or one of several folders is absent.
     """
-    known = {run.run_id: run for folder in dict.fromkeys(folders) for run in find_runs(folder)}
+    known = runs_of(folders)
     if not known:
         raise ResultsError(f"{', '.join(map(str, folders))}: no runs here; 'nco-bench run' makes them.")
     chosen: dict[str, Run] = {}

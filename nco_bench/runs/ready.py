@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from nco_bench.errors import SolverFailedError
+from collections.abc import Sequence
+
+from nco_bench.errors import BadWeightsError, NcoBenchError, SolverFailedError
 from nco_bench.runs.request import CellPlan
 from nco_bench.solvers.protocol import Begins, Failure, Solver
 from nco_bench.solvers.registry import create, is_strange
 
 
 def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
-    """Return the cells that can run, each with its solver, and a line for each that cannot."""
+    """Return the cells that can run, each with its solver, and a line for each that cannot.
+
+    Raises
+    ------
+    NcoBenchError
+        When weights of any network are missing or unfit, with what gets them all: nobody wants to learn of the last one
+        after the hours that the solvers before it take.
+    """
     ready, skipped = [], []
     for plan in plans:
         try:
@@ -21,7 +30,33 @@ def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[s
             ready.append((plan, solver))
         else:
             skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
+    if len(ready) > 1:  # one alone finds its weights next
+        refuse_without_weights(ready)
     return ready, skipped
+
+
+def refuse_without_weights(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
+    """Raise for the networks whose weights are missing or unfit, for all of them in one line."""
+    searches = [(getattr(solver, "weights_to_load", None), plan.dataset) for plan, solver in ready]
+    if not any(search for search, _ in searches):
+        return
+    from nco_bench.weights.packed import forget
+
+    errors: dict[str, NcoBenchError] = {}
+    for search, dataset in searches:
+        try:
+            if search is not None:
+                search(dataset)
+        except NcoBenchError as error:
+            errors.setdefault(str(error), error)
+    forget()  # else a file's content would count as memory of whatever solves first
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        told = " ".join(f"({number}) {message}" for number, message in enumerate(errors, 1))
+        raise BadWeightsError(
+            f"Nothing was solved: weights are missing or unfit in {len(errors)} cases. {told}"
+        )
 
 
 def unsupported(plan: CellPlan, solver: Solver) -> str | None:

@@ -149,13 +149,16 @@ class NetworkSolver:
 
     def prepare(self, dataset: Dataset) -> None:
         """Find weights, build the network around them, move it to the device and make it ready."""
-        untrained = self.options.weights == RANDOM_WEIGHTS
-        self.weights = None if untrained else self.find_weights(dataset)
+        self.weights = self.weights_to_load(dataset)
         config = {} if self.weights is None else dict(self.weights.manifest.config)
         policy = built(lambda: self.build(dataset, config), self.weights)
         self.policy = self.adapted(policy.to(self.options.device), dataset).eval()
         with torch.inference_mode():
             self.warm_up(dataset)
+
+    def weights_to_load(self, dataset: Dataset) -> WeightsFile | None:
+        """Return what `prepare` loads, None for an untrained network; a run asks all its networks before it solves."""
+        return None if self.options.weights == RANDOM_WEIGHTS else self.find_weights(dataset)
 
     def find_weights(self, dataset: Dataset) -> WeightsFile:
         """Return the weights that were asked for, or those that suit the dataset.

@@ -12,6 +12,7 @@ from nco_bench.cards import Card, family_values, network_card
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.options import parsed_text
 
+SEE_RECIPES = "'nco-bench show MODEL' prints those of its recipes."
 SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
@@ -208,7 +209,7 @@ def overridden(recipe: R, config: Mapping[str, str]) -> R:
         if key == "recipe":
             continue
         if key not in defaults:
-            raise UnknownNameError("training option", key, [*defaults, "recipe"])
+            raise UnknownNameError("training option", key, [*defaults, "recipe"], SEE_RECIPES)
         parsed[key] = parsed_text(key, text, type(defaults[key]))
     changed = dataclasses.replace(recipe, **parsed)
     _check(changed)

@@ -28,6 +28,8 @@ SHIPPED = Path(__file__).parent / "files"
 DATA_PACKAGE = "nco_bench_weights"
 INSTALL = "pip install 'nco-bench[weights]'"
 SUFFIX = ".safetensors"
+TORCH_SUFFIXES = (".pt", ".pth", ".ckpt")
+"""Of checkpoints as authors publish them: pickles, which may hold code."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,11 @@ def find_any(name_or_path: str, model: str) -> WeightsFile:
 
 def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
     path = Path(name_or_path).expanduser()
+    if path.suffix in TORCH_SUFFIXES and path.is_file():
+        raise BadWeightsError(
+            f"{path}: torch checkpoints are not loaded, they can hold code; 'nco-bench weights import {model} {path}' reads "
+            "those of the authors without running any."
+        )
     if path.suffix == SUFFIX or path.parent != Path("."):
         if path.is_file():
             return path

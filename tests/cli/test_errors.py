@@ -276,12 +276,45 @@ def test_a_weights_file_of_another_model_or_damaged_is_refused(
     assert_refused(done, "noise.safetensors")
 
 
+def test_a_torch_checkpoint_is_answered_with_the_command_that_imports_it(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("epoch-99.pt", "folder/epoch-99.pt"):
+        (tmp_path / name).write_bytes(b"PK")
+        done = nco_bench("run", "am", "--data", "tsp9:count=2", "--weights", name)
+        assert_refused(done, f"nco-bench weights import am {name}'")
+
+
+def test_a_checkpoint_of_another_network_is_refused_in_a_line_that_can_be_read(
+    nco_bench: Callable[..., Done], tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"model": {"weight": torch.zeros(3)}}, tmp_path / "other.pt")
+    done = nco_bench("weights", "import", "am", "other.pt")
+    assert_refused(done, "other.pt: does not fit am", "placeholder")
+    assert len(done.stderr) < 400  # of 62 tensors that are missing
+
+
 def test_a_wrong_name_of_weights_is_answered_with_the_nearest_ones_not_with_all(
     nco_bench: Callable[..., Done],
 ) -> None:
     done = nco_bench("run", "decoder-6x128", "--data", "tsp9:count=2", "--weights", "nonsense")
     assert_refused(done, "'nonsense'", "nco-bench weights list")
     assert len(done.stderr) < 240
+
+
+@pytest.mark.parametrize("more", [[], ["--jobs", "2", "--data", "tsp9:count=2"], ["--dry-run"]])
+def test_weights_that_are_missing_are_all_named_before_anything_is_solved(
+    nco_bench: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    solvers = ["nearest-neighbor", "coordns", "pens-a", "am"]
+    done = nco_bench("run", *solvers, "--data", "tsp20:count=2", *more)
+    assert_refused(done, "train coordns --data", "weights pull am-official-tsp20", "in 2 cases")
+    assert "'pens-a'" not in done.stderr  # it is there
+    assert not (tmp_path / "results").exists()
 
 
 def test_one_instance_of_several_is_converted_where_the_format_holds_one(

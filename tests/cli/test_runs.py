@@ -74,6 +74,20 @@ def test_runs_are_listed_and_filtered(nco_bench: Command) -> None:
     assert [line.split()[0] for line in printed.splitlines()[1:]] == [first["run"], second["run"]]
 
 
+def test_a_mistyped_folder_beside_a_good_one_is_said(nco_bench: Command) -> None:
+    nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=2")
+    both = ("--results", str(RESULTS), "--results", "reslts/more")
+    asked: tuple[tuple[str, ...], ...] = (
+        ("report",),
+        ("compare", "a", "b", "--data", "tsp9"),
+        ("runs", "list"),
+    )
+    for command in asked:
+        out, err = nco_bench(*command, *both, status=2)
+        assert (out, err.count("\n")) == ("", 1)
+        assert "reslts/more: no such results folder" in err
+
+
 def test_a_run_is_shown_by_the_beginning_of_its_id(nco_bench: Command) -> None:
     nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "3", "--repeats", "2")
     (name,) = os.listdir(RESULTS)

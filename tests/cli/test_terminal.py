@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,26 @@ def test_doctor_names_every_solver_in_80_columns(capfd: pytest.CaptureFixture[st
     assert run(["doctor"]) == 0
     words = {word.strip(",") for line in shown(capfd) for word in line.split()}
     assert names <= words
+
+
+def test_output_that_nobody_reads_any_more_is_no_failure() -> None:
+    for more in ([], ["--json"]):
+        command = [sys.executable, "-m", "nco_bench", "list", "decodings", *more]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()  # as `| head -1` does
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux's full device")
+def test_output_to_a_full_disk_ends_with_one_line() -> None:
+    for more in ([], ["--json"]):
+        command = [sys.executable, "-m", "nco_bench", "list", "decodings", *more]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "error: standard output: cannot be written (No space left on device); free some space."
+        ]

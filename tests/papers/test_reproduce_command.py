@@ -143,3 +143,26 @@ def test_mistakes_end_with_status_2_and_one_line(tmp_path: Path, capfd: pytest.C
     assert errors[0].startswith("error: sit has no table '12'; choose one of 1, 2")
     assert "Unknown scale 'huge'" in errors[1]
     assert len(errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--status", "--markdown"], "leave --markdown out"),
+        (["--status", "--out", "tables"], "leave --out out"),
+        (["--fill", "--budget", "1m", "--csv"], "leave --csv out"),
+        (["--fill"], "--fill needs a budget"),
+        (["--fill", "--budget", "soon"], "--budget 'soon'"),
+    ],
+)
+def test_standing_refuses_what_it_would_ignore_before_it_reads_a_record(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr("nco_bench.papers.stored.stored_in", lambda *_: pytest.fail("read the records"))
+    assert reproduce(tmp_path, "pens", *arguments) == 2
+    assert said in capfd.readouterr().err
+    assert not any(tmp_path.iterdir())

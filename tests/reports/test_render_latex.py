@@ -80,6 +80,7 @@ def test_stable_output_for_stable_input(results: Results) -> None:
         ("cost − reference", "cost $-$ reference"),
         ("Große Tour", "Große Tour"),
         ("旅行", "??"),
+        ("λ=0.5", r"$\lambda$=0.5"),  # a question mark would make it π=0.5's row
         ("line\nbreak", "line break"),
     ],
 )
@@ -90,6 +91,13 @@ def test_special_characters_are_escaped(raw: str, escaped: str) -> None:
 def test_negative_numbers_get_a_minus_sign() -> None:
     table = Table("t", "c", (Column("a", "A"), Column("b", "B")), (Row((Text("x"), Number(-1.5, 1))),))
     assert "x & $-$1.5 \\\\" in render_latex.render(table)
+
+
+@pytest.mark.parametrize("name", ["[1] ours", "*ours"])
+def test_a_name_is_no_option_of_what_ends_the_line_before(name: str) -> None:
+    rows = (Row((Text("x"), Number(1.0, 1))), Row((Text(name), Number(2.0, 1))))
+    lines = render_latex.render(Table("t", "c", (Column("a", "A"), Column("b", "B")), rows)).splitlines()
+    assert lines[lines.index("x & 1.0 \\\\") + 1] == f"{{}}{name} & 2.0 \\\\"
 
 
 def test_a_unit_of_letters_stands_apart_from_its_number() -> None:

@@ -114,6 +114,16 @@ def test_fewer_instances_than_others_are_marked_and_cannot_win(results: Results)
     assert "1 of 2 instances run" in table.notes[0].text
 
 
+@pytest.mark.parametrize(("name", "column"), [("main", "tsp100/time"), ("times", "tsp100/total")])
+def test_the_time_of_fewer_instances_than_the_header_says_is_marked(
+    results: Results, name: str, column: str
+) -> None:
+    table = table_of(results, ("a", [10.0]), ("b", [11.0, 11.0]), name=name)
+    assert row(table, "a")[column].marks == (table.notes[0].mark,)
+    assert "1 of 2 instances run" in table.notes[0].text
+    assert row(table, "b")[column].marks == ()
+
+
 def test_a_missing_run_is_a_dash(results: Results) -> None:
     a, b = make_cell(0, "a", "tsp100"), make_cell(1, "b", "tsp1000")
     results.run("r1", (a, make_records(a, [8.0], [8.0])), (b, make_records(b, [8.0], [8.0])))

@@ -166,7 +166,7 @@ def pick_row(rows: dict[str, CellSummary], name: str, elsewhere: Sequence[str] =
         known = {*elsewhere, *cards()}
         if re.split(r"[ :]", name)[0] in known:
             raise MissingRecordsError(_missing(name, next(iter(rows.values())).group.cell.dataset))
-        raise UnknownNameError("solver", name, {*rows, *known})
+        raise UnknownNameError("solver", name, {*rows, *known}, "See 'nco-bench list solvers'.")
     if len(fitting) > 1:
         raise BadInputError(f"{name!r} fits several rows: {', '.join(map(repr, fitting))}; name one of them.")
     return fitting[0]

@@ -18,7 +18,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
 from nco_bench.reports.frame.wholes import Set, Whole, wholes
-from nco_bench.runs.finding import find_runs
+from nco_bench.runs.finding import runs_of
 from nco_bench.runs.records import STATUSES, Cell
 from nco_bench.runs.stored_run import Run
 
@@ -264,11 +264,8 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
 
 
 def _runs(folders: Sequence[Path]) -> list[Run]:
-    """All runs in the order in which they started; a run that was copied to a second folder counts once."""
-    found: dict[str, Run] = {}
-    for folder in dict.fromkeys(folders):
-        for run in find_runs(folder):
-            found.setdefault(run.run_id, run)
+    """All runs in the order in which they started."""
+    found = runs_of(folders)
     return [found[name] for name in sorted(found)]
 
 

@@ -26,7 +26,10 @@ ESCAPES = {
     "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
     "–": "--", "—": "---", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$",
     "·": r"$\cdot$", "→": r"$\rightarrow$", "∞": r"$\infty$", "µ": r"$\mu$", "μ": r"$\mu$", "α": r"$\alpha$",
-    "β": r"$\beta$", "γ": r"$\gamma$", "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}",
+    "β": r"$\beta$", "γ": r"$\gamma$", "δ": r"$\delta$", "ε": r"$\varepsilon$", "η": r"$\eta$", "θ": r"$\theta$",
+    "κ": r"$\kappa$", "λ": r"$\lambda$", "π": r"$\pi$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
+    "φ": r"$\varphi$", "ω": r"$\omega$", "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "Ω": r"$\Omega$",
+    "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}",
     "‖": r"$\Vert$", "®": r"\textregistered{}", "™": r"\texttrademark{}", "’": "'", "…": r"\dots{}",
 }  # fmt: skip
 
@@ -175,7 +178,9 @@ def _body(table: Table) -> list[str]:
     for previous, row in zip((None, *table.rows), table.rows, strict=False):
         if previous is not None and previous.section != row.section:
             lines.append(r"\midrule")
-        lines.append(" & ".join(_cell(cell) for cell in row.cells) + r" \\")
+        line = " & ".join(_cell(cell) for cell in row.cells) + r" \\"
+        # What ends the line before would take a bracket or a star for an option of its own.
+        lines.append("{}" + line if line.startswith(("[", "*")) else line)
     return lines
 
 

@@ -179,7 +179,11 @@ def _value(summary: CellSummary | None, quantity: Quantity, decimals: int, notes
     if summary.all_failed and quantity.key not in ("memory", "device"):
         return Text(failure_word(summary)) if quantity.key in ("cost", "gap") else DASH
     value = quantity.value(summary)
-    marks = tuple(cell_marks(summary, notes)) if quantity.key in ("cost", "gap") else ()
+    marks: tuple[str, ...] = ()
+    if quantity.key in ("cost", "gap"):
+        marks = tuple(cell_marks(summary, notes))
+    elif quantity.key in ("time", "total"):  # of fewer instances than stand in the header
+        marks = tuple(coverage_marks(summary, notes))
     if quantity.key == ("cost" if summary.mean_gap_percent is None else "gap"):  # not on a dash
         marks += tuple(label_marks(summary, notes))
     if value is None:
@@ -194,19 +198,24 @@ def failure_word(summary: CellSummary) -> str:
     return words.get(reasons[0], "failed") if len(reasons) == 1 else "failed"
 
 
-def cell_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
-    """Daggers: failed solves, and instances that other methods have but this one lacks."""
+def coverage_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
+    """Daggers: a run that was stopped, and instances that other methods have but this one lacks."""
     if summary.stopped:
         unit = "instances" if summary.repeats == 1 else "solves"
         yield notes.mark(
             f"{summary.solves} of the {summary.asked} {unit} asked for: the run was stopped, the same command goes on."
         )
-    if summary.failed_solves:
-        yield notes.mark(failure_note(summary))
     if summary.instances < summary.instances_of_column:
         yield notes.mark(
             f"{summary.instances} of {summary.instances_of_column} instances run; not ranked against the others."
         )
+
+
+def cell_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
+    """Daggers: what was not run, what failed, and what has no gap."""
+    yield from coverage_marks(summary, notes)
+    if summary.failed_solves:
+        yield notes.mark(failure_note(summary))
     if summary.undefined_gaps:
         yield notes.mark(
             f"Gap undefined on {summary.undefined_gaps} instances, whose reference is 0; left out of it."
