@@ -229,6 +229,8 @@ def _run(arguments: list[str]) -> int:
 
 def _nobody_reads() -> bool:
     """Whether standard output is a pipe whose reader has gone, as that of ``nco-bench report | head -1`` has."""
+    if sys.stdout is None or not hasattr(select, "poll"):  # Windows has none
+        return False
     poll = select.poll()
     poll.register(sys.stdout, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

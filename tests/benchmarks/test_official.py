@@ -66,7 +66,9 @@ def test_the_page_that_is_shipped_is_made_of_the_measurements_that_are_shipped(t
 
     write_page(BENCHMARKS / "official" / "measured", tmp_path / "speed.md")
     shipped = BENCHMARKS.parent / "docs" / "speed.md"
-    assert (tmp_path / "speed.md").read_text() == shipped.read_text(), "run `python benchmarks/official.py --page`"
+    assert (tmp_path / "speed.md").read_text() == shipped.read_text(), (
+        "run `python benchmarks/official.py --page`"
+    )
 
 
 def test_the_plain_peer_of_attend2pack_packs_alike() -> None:
