@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import keyword_file
 from nco_bench.datasets.formats.assemble import (
+    FileWarning,
     check_demand,
     from_routes,
     routes_of,
@@ -68,6 +70,7 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     """
     file = keyword_file.parse(read_bytes(path), str(path))
     _check_type(file)
+    _tell_of_fleet(file)
     name = name or stem(path)
     n = file.dimension()
     if n < 2:
@@ -114,6 +117,19 @@ def _check_type(file: KeywordFile) -> None:
     kind = file.text("TYPE", "CVRP").upper().split("(")[0].strip()
     if kind not in ("CVRP", "DCVRP"):
         raise BadInputError(f"{file.where('TYPE')}: TYPE is {kind[:40]!r}; expected CVRP here.")
+
+
+def _tell_of_fleet(file: KeywordFile) -> None:
+    """Warn of VEHICLES, which no file of CVRPLIB has; in those that LKH-3 and PyVRP read it limits the routes."""
+    fleet = file.text("VEHICLES")
+    if not fleet or (fleet.isdecimal() and float(fleet) >= file.dimension() - 1):
+        return  # a route for every customer
+    warnings.warn(
+        f"{file.where('VEHICLES')}: VEHICLES is {fleet[:40]!r}, but the number of routes has no limit here: "
+        "solutions and references may have more.",
+        FileWarning,
+        stacklevel=3,
+    )
 
 
 def _route_limit(file: KeywordFile) -> float | None:

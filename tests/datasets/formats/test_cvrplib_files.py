@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nco_bench.datasets.formats import read_file, write_file
+from nco_bench.datasets.formats import FileWarning, read_file, write_file
 from nco_bench.datasets.formats.cvrplib import convention_of, read_instance, read_solution
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import score, violations
@@ -167,3 +168,14 @@ def test_real_instances_survive_a_round_trip(shared: Path, tmp_path: Path, name:
 def test_a_dimension_beyond_all_memory_is_refused_before_anything_is_allocated(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="DIMENSION says 1000000000000000"):
         read_instance(write(tmp_path, TINY.replace("DIMENSION : 4", "DIMENSION : 1000000000000000")))
+
+
+def test_a_fleet_that_is_not_heeded_is_told(tmp_path: Path) -> None:
+    """Three customers: two vehicles are a limit, three are none."""
+    limited = write(tmp_path, TINY.replace("CAPACITY", "VEHICLES : 2\nCAPACITY"))
+    with pytest.warns(FileWarning, match=r"x\.vrp:5: VEHICLES is '2', but the number of routes has no limit"):
+        instance = read_instance(limited)
+    assert violations(instance, np.array([0, 1, 0, 2, 0, 3, 0])) == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_instance(write(tmp_path, TINY.replace("CAPACITY", "VEHICLES : 3\nCAPACITY")))
