@@ -44,6 +44,13 @@ from nco_bench.problems.cvrp import CVRPInstance
 
 UNROUNDED_NAMES = re.compile(r"(golden_|li_|cmt|tai)\d", re.IGNORECASE)
 """Names of the sets whose published values are for unrounded distances."""
+OTHER_PROBLEMS = (
+    "TIME_WINDOW_SECTION",
+    "PICKUP_AND_DELIVERY_SECTION",
+    "STANDTIME_SECTION",
+    "BACKHAUL_SECTION",
+)
+"""Sections whose rules the CVRP does not have; solutions would be judged without them."""
 
 
 def convention_of(name: str) -> str:
@@ -117,6 +124,11 @@ def _check_type(file: KeywordFile) -> None:
     kind = file.text("TYPE", "CVRP").upper().split("(")[0].strip()
     if kind not in ("CVRP", "DCVRP"):
         raise BadInputError(f"{file.where('TYPE')}: TYPE is {kind[:40]!r}; expected CVRP here.")
+    for key in OTHER_PROBLEMS:
+        if key in file.sections:
+            raise BadInputError(
+                f"{file.where(key)}: {key} belongs to another problem than the CVRP; remove it to solve that without."
+            )
 
 
 def _tell_of_fleet(file: KeywordFile) -> None:

@@ -133,6 +133,10 @@ def test_a_depot_that_is_not_node_one_is_moved_to_the_front(tmp_path: Path) -> N
             TINY.replace("CAPACITY", "SERVICE_TIME : 10\nCAPACITY"),
             r"x\.vrp:5: service times are not supported",
         ),
+        (
+            TINY.replace("EOF", "TIME_WINDOW_SECTION\n1 0 9\n2 0 9\n3 0 9\n4 0 9\nEOF"),
+            r"x\.vrp:19: TIME_WINDOW_SECTION belongs to another problem",
+        ),
         (TINY.replace("CAPACITY", "DISTANCE : -1\nCAPACITY"), r"x\.vrp:5: the route length limit is -1"),
     ],
 )
