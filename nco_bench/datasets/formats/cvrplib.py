@@ -88,8 +88,8 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     if rule == "tsplib-nint":
         rule = _rounding(file, name)
     capacity = _capacity(file)
-    node_demand, line_of = _demand_rows(file)
-    order = _depot_first(file, n)
+    node_demand, line_of, first = _demand_rows(file)
+    order = _depot_first(file, n, first)
     coords = None
     if rule != "explicit" or "NODE_COORD_SECTION" in file.sections:
         coords = coordinate_section(file, "NODE_COORD_SECTION")[order]
@@ -157,8 +157,8 @@ def _route_limit(file: KeywordFile) -> float | None:
     return limit
 
 
-def _depot_first(file: KeywordFile, n: int) -> NDArray[np.int64]:
-    """Node positions with the depot moved to the front, the others in file order."""
+def _depot_first(file: KeywordFile, n: int, first: int) -> NDArray[np.int64]:
+    """Node positions with the depot moved to the front, the others in file order; nodes count from `first`."""
     if "DEPOT_SECTION" not in file.sections:
         return np.arange(n)
     section = file.sections["DEPOT_SECTION"]
@@ -167,6 +167,8 @@ def _depot_first(file: KeywordFile, n: int) -> NDArray[np.int64]:
     depots = values[: ends[0]] if ends.size else values
     if depots.size != 1:
         raise BadInputError(f"{file.source}:{section.line}: {depots.size} depots; expected one node and -1.")
+    if depots[0] == first == 0:
+        return np.arange(n)
     # Some files count from 0 or give the depot's coordinates; only a node 1..n is unambiguous.
     if depots[0] != int(depots[0]) or not 1 <= depots[0] <= n:
         raise BadInputError(
@@ -187,13 +189,13 @@ def _capacity(file: KeywordFile) -> float | int:
     return int(limit) if limit == int(limit) else limit
 
 
-def _demand_rows(file: KeywordFile) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Demand and line of each node, in node order."""
+def _demand_rows(file: KeywordFile) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+    """Demand and line of each node, in node order, and the number of the first node, 0 or 1."""
     rows, lines = keyword_file.table(file.source, file.section("DEMAND_SECTION"), 2)
     positions = keyword_file.node_positions(file, file.section("DEMAND_SECTION"), rows[:, 0], lines)
     demand, line_of = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     demand[positions], line_of[positions] = rows[:, 1], lines
-    return demand, line_of
+    return demand, line_of, int(rows[:, 0].min())
 
 
 def _customer_demand(

@@ -98,6 +98,14 @@ def test_harmless_variants_are_accepted(tmp_path: Path, text: str) -> None:
     assert score(instance, SOLUTION) == 30
 
 
+def test_nodes_and_depot_may_count_from_0(tmp_path: Path) -> None:
+    rows = "NODE_COORD_SECTION\n0 0 0\n1 3 4\n2 6 8\n3 0 5\nDEMAND_SECTION\n0 0\n1 4\n2 6\n3 10\nDEPOT_SECTION\n0\n-1\n"
+    instance = read_instance(write(tmp_path, TINY.split("NODE_COORD_SECTION")[0] + rows))
+    assert score(instance, SOLUTION) == 30
+    with pytest.raises(BadInputError, match=r"x\.vrp:17: the depot is node 0; expected one of 1\.\.4"):
+        read_instance(write(tmp_path, TINY.replace("\n1\n-1", "\n0\n-1")))
+
+
 def test_a_depot_that_is_not_node_one_is_moved_to_the_front(tmp_path: Path) -> None:
     text = (
         TINY.replace("1 0 0\n2 3 4", "1 3 4\n2 0 0")
