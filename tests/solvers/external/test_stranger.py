@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -105,6 +106,16 @@ def test_who_takes_longer_than_the_limit_is_named_in_a_note() -> None:
     assert "of 3 instances took longer than the time limit of 0.3 s, up to " in note
     outcome("return None", "--time-limit", "30", "--fresh")
     assert find_runs(Path("runs"))[-1].cells()[0].notes == []
+
+
+@pytest.mark.parametrize("where", [[], ["--in-process"]])
+def test_what_a_solver_prints_is_no_part_of_the_document(
+    where: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome("print('found it')", "--json", *where)
+    told = capfd.readouterr()
+    assert json.loads(told.out)["cells"][0]["solves"] == 3
+    assert ("found it" in told.err) == bool(where)
 
 
 def test_the_clock_is_ours() -> None:
