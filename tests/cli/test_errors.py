@@ -362,3 +362,12 @@ def test_help_needs_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "generate" in done.stdout
+
+
+def test_a_name_that_is_not_utf8_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    """Names of old archives: é in Latin-1. Records could not hold it, and the run ended with a traceback."""
+    name = "caf\udce9.txt"
+    (tmp_path / name).write_text("0 0 1 0 0 1\n")
+    done = nco_bench("run", "nearest-neighbor", "--data", name)
+    assert_refused(done, r"caf\udce9.txt: the name is not UTF-8; rename the file or folder")
+    assert [one.name for one in tmp_path.iterdir()] == [name]
