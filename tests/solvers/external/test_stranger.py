@@ -156,7 +156,17 @@ BROKEN = {
     "from nco_bench.solvers import register\nregister('x', problems=('tsp',))(7)": "decorates a int, no class",
     "from nco_bench.solvers import register\n@register('x', problems=('tsp',))\nclass A: pass": "no method unsupported()",
     "from nco_bench.solvers import register\nregister(5, problems=('tsp',))": "printable text",
+    SOLVER.replace("{harm}", "pass").replace(
+        '("tsp",)', "5"
+    ): "problems is 5; expected a name or a list of names",
 }
+
+
+@pytest.mark.parametrize("problems", ['"tsp"', '("tsp")', '["tsp", "cvrp"]'])
+def test_problems_need_no_tuple(problems: str) -> None:
+    """A lost comma made three problems of it: t, s and p."""
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "pass").replace('("tsp",)', problems))
+    assert run(["run", "mine.py", "--data", "tsp9:count=1", "--results", "runs"]) == 0
 
 
 @pytest.mark.parametrize("text", BROKEN)
