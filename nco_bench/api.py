@@ -184,9 +184,12 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
         outcome.run_ids += done.run_ids
         outcome.cells += done.cells
         outcome.failed += done.failed
+        outcome.references |= done.references
         outcome.skipped += [line for line in done.skipped if line not in outcome.skipped]
     first = requests[0]
-    frame = frame_of_cells(first.results, outcome.cells, first.repeats, first.places.instances)
+    frame = frame_of_cells(
+        first.results, outcome.cells, first.repeats, first.places.instances, outcome.references
+    )
     return RunResult(tuple(outcome.run_ids), outcome.failed, tuple(outcome.skipped), frame)
 
 

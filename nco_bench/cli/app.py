@@ -181,6 +181,7 @@ def _run(arguments: list[str]) -> int:
 
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
+            _refuse_bytes(arguments)
             asked = command(commands_of(arguments), shown=only_shows(arguments))
             status = asked.main(arguments, prog_name="nco-bench", standalone_mode=False)
             if sys.stdout is not None:
@@ -240,6 +241,15 @@ def _drop_output() -> None:
     """Send what is left of standard output nowhere: at its end Python would complain of it once more."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _refuse_bytes(arguments: list[str]) -> None:
+    """Refuse the name of a file that is no UTF-8, as of an old archive: records are, and hold the command."""
+    for argument in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            from nco_bench.errors import BadInputError, shown
+
+            raise BadInputError(f"{shown(argument)}: the name is not UTF-8; rename the file or folder.")
 
 
 def _another_tells(arguments: list[str]) -> bool:

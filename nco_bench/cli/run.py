@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,7 +167,9 @@ def run(
             if json:
                 print_json({"submissions": sent.submissions, "skipped": sent.skipped})
             return 0
-        done = api.run_study(study, display, command=command_line())
+        # What a solver in this process prints is no part of the document.
+        with redirect_stdout(sys.stderr) if json else nullcontext():
+            done = api.run_study(study, display, command=command_line())
         if study.jobs > 1 and study.executor == "local":
             display.message(f"{study.jobs} jobs ran at once: their times are not those of an idle machine")
     if json:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.problems.distances import edge_rule, euclidean
+from nco_bench.problems.distances import coordinate_fault, edge_rule, euclidean
 
 NAME = "cvrp"
 VERSION = "1"
@@ -113,11 +113,12 @@ class CVRPInstance:
                 f"{self.name}: depot of shape {depot.shape} and customers of shape {customers.shape} for "
                 f"{self.n} demands; expected (2,) and ({self.n}, 2)."
             )
-        if not np.isfinite(depot).all():
-            raise BadInputError(f"{self.name}: the coordinates of the depot are not finite numbers.")
-        if not np.isfinite(customers).all():
-            row = int(np.flatnonzero(~np.isfinite(customers).all(-1))[0])
-            raise BadInputError(f"{self.name}: the coordinates of customer {row + 1} are not finite numbers.")
+        fault = coordinate_fault(depot[None])
+        if fault is not None:
+            raise BadInputError(f"{self.name}: the coordinates of the depot {fault[1]}.")
+        fault = coordinate_fault(customers)
+        if fault is not None:
+            raise BadInputError(f"{self.name}: the coordinates of customer {fault[0] + 1} {fault[1]}.")
 
     def _check_matrix(self) -> None:
         if self.matrix is None:

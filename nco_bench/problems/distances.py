@@ -7,6 +7,7 @@ carries the name of one, and every table prints it. TSPLIB's rules are those of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,19 @@ EARTH_RADIUS_KM = 6378.388
 
 TSPLIB_PI = 3.141592
 """TSPLIB truncates pi, and its optima depend on it."""
+
+LARGEST_COORDINATE = 1e150
+"""Squares of larger ones overflow: an edge would have no finite length, and a tour no cost."""
+
+
+def coordinate_fault(coords: FloatArray) -> tuple[int, str] | None:
+    """Return the first row of ``(N, 2)`` coordinates that no distance can be taken of, and why; None where all can."""
+    # Where this is finite, so is the square of every distance; one number is quick to check.
+    if isfinite(4.0 * np.vdot(coords, coords)):
+        return None
+    beyond = f"are beyond {LARGEST_COORDINATE:g}, where lengths overflow; scale them down"
+    faults = {"are not finite numbers": ~np.isfinite(coords), beyond: np.abs(coords) > LARGEST_COORDINATE}
+    return next(((int(bad.any(-1).argmax()), what) for what, bad in faults.items() if bad.any()), None)
 
 
 def euclidean(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.problems.distances import EdgeRule, cycle_length, edge_rule
+from nco_bench.problems.distances import EdgeRule, coordinate_fault, cycle_length, edge_rule
 
 NAME = "tsp"
 VERSION = "1"
@@ -89,10 +88,9 @@ class TSPInstance:
             raise BadInputError(
                 f"{self.name}: {len(coords)} coordinates for a matrix of {len(self.matrix)} nodes."
             )
-        # A finite sum has finite terms; the sum alone is quick to check.
-        if not isfinite(np.add.reduce(coords, axis=None)) and not np.isfinite(coords).all():
-            row = int(np.flatnonzero(~np.isfinite(coords).all(-1))[0])
-            raise BadInputError(f"{self.name}: the coordinates of node {row} are not finite numbers.")
+        fault = coordinate_fault(coords)
+        if fault is not None:
+            raise BadInputError(f"{self.name}: the coordinates of node {fault[0]} {fault[1]}.")
 
     @property
     def n(self) -> int:

@@ -195,6 +195,7 @@ def _merge(results: Iterator[Any]) -> RunOutcome:
             raise BadInputError(result)
         merged.run_ids += result.run_ids
         merged.failed += result.failed
+        merged.references |= result.references
         merged.skipped += [line for line in result.skipped if line not in merged.skipped]
         known = {(c.config_sha256, c.dataset_sha256) for c in merged.cells}
         merged.cells += [c for c in result.cells if (c.config_sha256, c.dataset_sha256) not in known]

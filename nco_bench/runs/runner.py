@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
@@ -40,13 +40,17 @@ FAILURES_TOLD = 20
 
 @dataclass
 class RunOutcome:
-    """Run folders written, cells in order, how many instances failed, and submissions to SLURM that have part of it."""
+    """Run folders written, cells in order, how many instances failed, and submissions to SLURM that have part of it.
+
+    `references` are those of the datasets, by the hash of the instance, where records of before may not know them.
+    """
 
     run_ids: list[str] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
     submissions: list[str] = field(default_factory=list)
+    references: dict[str, Reference] = field(default_factory=dict)
 
 
 def run(request: RunRequest, display: Display) -> RunOutcome:
@@ -78,7 +82,9 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
                     writer.describe({**info, "environment": facts})
 
             for index, (plan, solver) in enumerate(ready):
-                cell, failed = _run_cell(request, plan, solver, index, writer, display, when_ready)
+                cell, failed = _run_cell(
+                    request, plan, solver, index, writer, display, when_ready, outcome.references
+                )
                 outcome.cells.append(cell)
                 outcome.failed += failed
         if writer.folder.exists():  # where all was stored before, there is none
@@ -88,7 +94,7 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
 
 def _run_cell(
     request: RunRequest, plan: CellPlan, solver: Solver, index: int, writer: RunWriter, display: Display,
-    when_ready: Callable[[], None],
+    when_ready: Callable[[], None], references: dict[str, Reference],
 ) -> tuple[Cell, int]:  # fmt: skip
     dataset = plan.dataset
     held_before = resident_mb()
@@ -99,6 +105,8 @@ def _run_cell(
         if not request.fresh:
             stored = stored_before(request.results, cell.config_sha256, request.seed, dataset)
             done = {place: cost for place, cost in stored.items() if place[0] < request.repeats}
+        if done:  # perhaps from a copy of the set without references
+            references |= _costs_of_references(dataset)
         pending = list(_batches(request, cell, dataset, done))
         total = request.repeats * len(dataset)
         left = sum(len(indices) for _, indices in pending)
@@ -134,6 +142,12 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _costs_of_references(dataset: Dataset) -> dict[str, Reference]:
+    """Return the references of a dataset by the hash of the instance, without solutions: a process sends them to another."""
+    known = zip(dataset.instance_hashes, dataset.references, strict=True)
+    return {sha256: replace(one, solution=None) for sha256, one in known if one is not None}
 
 
 def _notes_on_limit(plan: CellPlan, limit: float, seconds: Sequence[float]) -> list[str]:

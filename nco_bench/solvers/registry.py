@@ -6,11 +6,12 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nco_bench.arguments import several
 from nco_bench.cards import ENTRY_POINTS, Card, card, cards
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.settings import pairs
@@ -44,12 +45,12 @@ _files: dict[str, list[str]] = {}
 def register(
     name: str,
     *,
-    problems: tuple[str, ...],
+    problems: str | Iterable[str],
     paper: str = "",
     version: str = "1",
-    decodings: tuple[str, ...] = (),
+    decodings: str | Iterable[str] = (),
 ) -> Callable[[C], C]:
-    """Register a class of a user's file as a solver.
+    """Register a class of a user's file as a solver; one problem or decoding needs no tuple, whose comma is easily lost.
 
     The version of a solver that is defined in a notebook or a script holds the hash of its class, so that an edited one is
     not answered with the records of the old one.
@@ -80,8 +81,8 @@ def register(
         # A file's solver gets the file's hash when it is loaded; that of a notebook or script has no file to load.
         mine = f"{version}-{_source_sha256(cls)[:8]}" if cls.__module__ == "__main__" else version
         info = Card(
-            name, f"{cls.__module__}:{cls.__qualname__}", tuple(problems), "external", paper,
-            decodings=decodings, version=mine,
+            name, f"{cls.__module__}:{cls.__qualname__}", several("problems", problems), "external", paper,
+            decodings=several("decodings", decodings), version=mine,
         )  # fmt: skip
         _registered[name] = info
         return cls

@@ -94,6 +94,13 @@ def test_a_format_that_cannot_hold_the_problem_is_told_with_the_file_and_those_t
     assert written >= set(names) - {"lehd-lib", "elg"}  # which are of rounded costs, and of libraries
 
 
+def test_where_no_other_format_holds_the_problem_only_ours_is_advised(
+    nco_bench: Callable[..., Done],
+) -> None:
+    save_dataset(generate("bpp3d", 5, 2, "uniform", 1), Path("b.npz"))
+    assert_refused(nco_bench("convert", "b.npz", "b.pkl"), "not bpp3d; choose a name ending in .npz.")
+
+
 def test_our_own_format_has_its_ending_or_is_not_written(nco_bench: Callable[..., Done]) -> None:
     """`t.other` was written as `t.npz`, over what stood there."""
     save_dataset(generate("tsp", 20, 2, "uniform", 1), Path("t.npz"))
@@ -395,3 +402,12 @@ def test_help_needs_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "generate" in done.stdout
+
+
+def test_a_name_that_is_not_utf8_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
+    """Names of old archives: é in Latin-1. Records could not hold it, and the run ended with a traceback."""
+    name = "caf\udce9.txt"
+    (tmp_path / name).write_text("0 0 1 0 0 1\n")
+    done = nco_bench("run", "nearest-neighbor", "--data", name)
+    assert_refused(done, r"caf\udce9.txt: the name is not UTF-8; rename the file or folder")
+    assert [one.name for one in tmp_path.iterdir()] == [name]

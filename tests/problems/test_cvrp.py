@@ -142,6 +142,7 @@ def test_route_length_is_limited_unrounded_whatever_the_convention():
         ({"capacity": 0}, "capacity is 0; expected a positive number"),
         ({"capacity": float("nan")}, "capacity is nan"),
         ({"depot": np.array([np.nan, 0])}, "coordinates of the depot are not finite"),
+        ({"depot": np.array([1e200, 0])}, r"coordinates of the depot are beyond 1e\+150, where lengths"),
         ({"depot": None}, "both the depot and the customers"),
         ({"depot": None, "customers": None}, "needs coordinates"),
         ({"customers": np.vstack([PLUS[:3], [[0, np.inf]]])}, "coordinates of customer 4 are not finite"),

@@ -87,6 +87,7 @@ def test_fixed_edge_must_be_in_the_tour_also_across_its_end():
         ({"coords": np.zeros((1, 2))}, "at least 2 nodes, this one has 1"),
         ({"coords": np.array([[0, 0], [np.nan, 1]])}, "coordinates of node 1 are not finite"),
         ({"coords": np.array([[0, np.inf], [0, 1]])}, "coordinates of node 0 are not finite"),
+        ({"coords": np.array([[0, 1], [0, -1e160]])}, r"coordinates of node 1 are beyond 1e\+150, where"),
         ({"coords": np.zeros((3, 3))}, r"expected \(N, 2\)"),
         ({"coords": None}, "needs coordinates"),
         ({"convention": "explicit"}, "needs a distance matrix"),

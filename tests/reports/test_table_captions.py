@@ -99,3 +99,11 @@ def test_what_makes_references_solves_no_more_than_was_run(
         f"; nco-bench reference {told} --solver lkh3 makes them."
         in build_table("main", load_frame(results.folder)).brief
     )
+
+
+def test_a_file_of_one_instance_needs_no_limit(results: Results) -> None:
+    origin = {"generator": "file", "params": {"format": "cvrplib"}}
+    cell = make_cell(0, "a", "mine", source="mine.vrp", asked=(0, 1), origin=origin)
+    results.run("r", (cell, make_records(cell, [8.0], [None])))
+    told = build_table("main", load_frame(results.folder)).brief
+    assert "nco-bench reference mine.vrp --solver lkh3 makes them." in told

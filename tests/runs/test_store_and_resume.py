@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nco_bench
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
@@ -233,3 +234,20 @@ def test_an_edited_solver_file_is_not_answered_with_the_records_of_the_old_one(
         )  # fmt: skip
         keys.append(len(done.stdout) > 0 and "stored before" in done.stderr.decode())
     assert keys == [False, False, True]
+
+
+def test_records_of_a_copy_without_references_have_the_gaps_of_the_set_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The square's boundary is 4 long, the order of the file crosses it. All is stored before the second run."""
+    monkeypatch.chdir(tmp_path)
+    Path("slow.py").write_text(SLOW_SOLVER)
+    np.savez("bare.npz", locs=np.array([[[0, 0], [1, 1], [0, 1], [1, 0]]], dtype=np.float64))
+    Path("solved.txt").write_text("0 0 1 1 0 1 1 0 output 1 3 2 4 1\n")
+    bare = nco_bench.run("slow.py", "bare.npz", results="runs").cells[0]
+    assert (bare["mean_reference"], bare["mean_gap_percent"]) == (None, None)
+    for jobs in (1, 2):
+        (cell,) = nco_bench.run("slow.py", "solved.txt", jobs=jobs, results="runs").cells
+        assert (cell["solves"], cell["mean_reference"]) == (1, 4)
+        assert cell["mean_gap_percent"] == pytest.approx(25 * (bare["mean_cost"] - 4), abs=1e-9)
+        assert cell["reference_solver"] == "file (concorde-line)"

@@ -256,9 +256,10 @@ def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
             for other in FORMATS.values()
             if other.read and other.write and other.name != "nco-bench" and dataset.problem in other.problems
         ]
+        more = f", or another format with --to: {', '.join(others)}" if others else ""
         raise BadInputError(
             f"{path}: format {entry.name!r} holds {' and '.join(entry.problems)}, not {dataset.problem}; "
-            f"choose a name ending in .npz, or another format with --to: {', '.join(others)}."
+            f"choose a name ending in .npz{more}."
         )
     if entry.name == "nco-bench" and path.suffix != ".npz":
         raise BadInputError(f"{path}: our own format needs a name ending in .npz.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.formats import keyword_file
 from nco_bench.datasets.formats.assemble import (
+    FileWarning,
     check_demand,
     from_routes,
     routes_of,
@@ -42,6 +44,13 @@ from nco_bench.problems.cvrp import CVRPInstance
 
 UNROUNDED_NAMES = re.compile(r"(golden_|li_|cmt|tai)\d", re.IGNORECASE)
 """Names of the sets whose published values are for unrounded distances."""
+OTHER_PROBLEMS = (
+    "TIME_WINDOW_SECTION",
+    "PICKUP_AND_DELIVERY_SECTION",
+    "STANDTIME_SECTION",
+    "BACKHAUL_SECTION",
+)
+"""Sections whose rules the CVRP does not have; solutions would be judged without them."""
 
 
 def convention_of(name: str) -> str:
@@ -68,6 +77,7 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     """
     file = keyword_file.parse(read_bytes(path), str(path))
     _check_type(file)
+    _tell_of_fleet(file)
     name = name or stem(path)
     n = file.dimension()
     if n < 2:
@@ -78,8 +88,8 @@ def read_instance(path: Path, name: str | None = None, convention: str | None = 
     if rule == "tsplib-nint":
         rule = _rounding(file, name)
     capacity = _capacity(file)
-    node_demand, line_of = _demand_rows(file)
-    order = _depot_first(file, n)
+    node_demand, line_of, first = _demand_rows(file)
+    order = _depot_first(file, n, first)
     coords = None
     if rule != "explicit" or "NODE_COORD_SECTION" in file.sections:
         coords = coordinate_section(file, "NODE_COORD_SECTION")[order]
@@ -114,6 +124,24 @@ def _check_type(file: KeywordFile) -> None:
     kind = file.text("TYPE", "CVRP").upper().split("(")[0].strip()
     if kind not in ("CVRP", "DCVRP"):
         raise BadInputError(f"{file.where('TYPE')}: TYPE is {kind[:40]!r}; expected CVRP here.")
+    for key in OTHER_PROBLEMS:
+        if key in file.sections:
+            raise BadInputError(
+                f"{file.where(key)}: {key} belongs to another problem than the CVRP; remove it to solve that without."
+            )
+
+
+def _tell_of_fleet(file: KeywordFile) -> None:
+    """Warn of VEHICLES, which no file of CVRPLIB has; in those that LKH-3 and PyVRP read it limits the routes."""
+    fleet = file.text("VEHICLES")
+    if not fleet or (fleet.isdecimal() and float(fleet) >= file.dimension() - 1):
+        return  # a route for every customer
+    warnings.warn(
+        f"{file.where('VEHICLES')}: VEHICLES is {fleet[:40]!r}, but the number of routes has no limit here: "
+        "solutions and references may have more.",
+        FileWarning,
+        stacklevel=3,
+    )
 
 
 def _route_limit(file: KeywordFile) -> float | None:
@@ -129,8 +157,8 @@ def _route_limit(file: KeywordFile) -> float | None:
     return limit
 
 
-def _depot_first(file: KeywordFile, n: int) -> NDArray[np.int64]:
-    """Node positions with the depot moved to the front, the others in file order."""
+def _depot_first(file: KeywordFile, n: int, first: int) -> NDArray[np.int64]:
+    """Node positions with the depot moved to the front, the others in file order; nodes count from `first`."""
     if "DEPOT_SECTION" not in file.sections:
         return np.arange(n)
     section = file.sections["DEPOT_SECTION"]
@@ -139,6 +167,8 @@ def _depot_first(file: KeywordFile, n: int) -> NDArray[np.int64]:
     depots = values[: ends[0]] if ends.size else values
     if depots.size != 1:
         raise BadInputError(f"{file.source}:{section.line}: {depots.size} depots; expected one node and -1.")
+    if depots[0] == first == 0:
+        return np.arange(n)
     # Some files count from 0 or give the depot's coordinates; only a node 1..n is unambiguous.
     if depots[0] != int(depots[0]) or not 1 <= depots[0] <= n:
         raise BadInputError(
@@ -159,13 +189,13 @@ def _capacity(file: KeywordFile) -> float | int:
     return int(limit) if limit == int(limit) else limit
 
 
-def _demand_rows(file: KeywordFile) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Demand and line of each node, in node order."""
+def _demand_rows(file: KeywordFile) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+    """Demand and line of each node, in node order, and the number of the first node, 0 or 1."""
     rows, lines = keyword_file.table(file.source, file.section("DEMAND_SECTION"), 2)
     positions = keyword_file.node_positions(file, file.section("DEMAND_SECTION"), rows[:, 0], lines)
     demand, line_of = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     demand[positions], line_of[positions] = rows[:, 1], lines
-    return demand, line_of
+    return demand, line_of, int(rows[:, 0].min())
 
 
 def _customer_demand(

@@ -32,6 +32,7 @@ SMALL_BYTES, MAX_SWELLING = 256 * MIB, 200
 """What is larger than this may not be more than so many times the file that it came from; coordinates shrink to a half."""
 
 GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
@@ -94,16 +95,22 @@ def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
 
 
 def iter_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number, stripped line)`` for the non-blank lines; one line is in memory at a time."""
+    """Yield ``(line number, stripped line)`` for the non-blank lines; one line is in memory at a time.
+
+    They end with LF, CRLF or CR; a byte-order mark before the first is no part of it.
+    """
     with open_plain(path) as stream:
         number = 0
-        while line := stream.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(line) > MAX_LINE_BYTES:
-                raise BadInputError(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES // MIB} MiB.")
-            text = line.decode("latin-1").strip()
-            if text:
-                yield number, text
+        while read := stream.readline(MAX_LINE_BYTES + 1):
+            if len(read) > MAX_LINE_BYTES:
+                raise BadInputError(
+                    f"{path}:{number + 1}: the line is longer than {MAX_LINE_BYTES // MIB} MiB."
+                )
+            for line in read.splitlines():
+                number += 1
+                text = line.removeprefix(BOM if number == 1 else b"").decode("latin-1").strip()
+                if text:
+                    yield number, text
 
 
 def read_npz(path: Path, only: Collection[str] | None = None, remedy: str = "") -> dict[str, NDArray[Any]]:

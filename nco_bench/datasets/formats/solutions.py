@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.datasets.formats.assemble import drop_closing_node, from_routes
+from nco_bench.datasets.formats.assemble import drop_closing_node, from_routes, routes_of
 from nco_bench.datasets.formats.cvrplib import read_solution as read_sol
 from nco_bench.datasets.formats.reading import read_bytes
 from nco_bench.datasets.formats.tsplib import read_tour
@@ -24,8 +24,8 @@ def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
     """Read a solution of `instance`.
 
     TSPLIB tours count from 1, everything else from 0. The closing node of a tour is dropped where its value says
-    so. For CVRP: CVRPLIB routes, a JSON list of routes, or a node sequence with 0 for each depot visit (a 0 is
-    added at either end where it is missing). The solution is not judged here.
+    so; a JSON list may hold a list that is the tour. For CVRP: CVRPLIB routes, a JSON list of routes, or a node sequence
+    with 0 for each depot visit (a 0 is added at either end where it is missing). The solution is not judged here.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
     if re.match(r"route\s*#?\s*\d*\s*:", text, re.IGNORECASE):
         _needs(path, instance, "cvrp", "CVRPLIB routes")
         return read_sol(path)[0]
-    nodes = _json(path, text) if text[0] in "[{" else _plain(path, text)
+    nodes = _json(path, text, instance) if text[0] in "[{" else _plain(path, text)
     return _close(nodes, instance)
 
 
@@ -70,7 +70,7 @@ def _close(nodes: NDArray[np.int64], instance: Instance) -> NDArray[np.int64]:
     return nodes
 
 
-def _json(path: Path, text: str) -> NDArray[np.int64]:
+def _json(path: Path, text: str, instance: Instance) -> NDArray[np.int64]:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -78,10 +78,12 @@ def _json(path: Path, text: str) -> NDArray[np.int64]:
     if isinstance(value, dict):
         value = next((value[key] for key in ("solution", "tour", "routes") if key in value), None)
     if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
-        if not all(type(node) is int for row in value for node in row):
-            raise BadInputError(f"{path}: routes must be lists of whole numbers.")
-        stripped = [[node for node in row if node != 0] for row in value]
-        return _integers(path, from_routes(stripped).tolist() if stripped else [])
+        rows = [_integers(path, row) for row in value]
+        if instance.problem == "tsp" and len(rows) == 1:  # a batch of one tour
+            return rows[0]
+        _needs(path, instance, "cvrp", "a list of routes")
+        # A 0 within a row ends a route.
+        return from_routes([route for row in rows for route in routes_of(row)])
     return _integers(path, value)
 
 

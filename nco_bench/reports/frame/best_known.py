@@ -1,4 +1,4 @@
-"""Gaps to the best references that are known when a table is made: the ledger's, or those that any run knew.
+"""Gaps to the best references known when a table is made: the ledger's, those that any run knew, those that came with a set.
 
 No solver is run again to fill a gap. A reference that was found after a run holds for its records too, by the hash of their
 instances, or where they do not know it by the place of the instance in its set.
@@ -6,7 +6,7 @@ instances, or where they do not know it by the place of the instance in its set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from nco_bench.datasets.places import has_ledger
 from nco_bench.errors import ResultsError
 
 if TYPE_CHECKING:
+    from nco_bench.datasets.dataset import Reference
     from nco_bench.datasets.ledger_file import Entry
     from nco_bench.reports.frame.load import Group
 
@@ -81,6 +82,7 @@ def hold_against_best(
     groups: Sequence[Group],
     sources: Mapping[tuple[int, int], Source],
     instances: Path | None,
+    given: Mapping[str, Reference] | None = None,
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """Give every record the best reference of its instance, and the gap to it, in place.
 
@@ -94,6 +96,8 @@ def hold_against_best(
         ``(run, group)`` to where the references that stand in their records come from.
     instances
         Folder that holds ``ledger/``, or None to do without.
+    given
+        References that come with datasets, by the hash of the instance; where records know one as good, that counts.
 
     Returns
     -------
@@ -116,8 +120,10 @@ def hold_against_best(
     best = places.sign * lowest
     known, origin = _sources(records, places, reference, best, sources)
     notes = _notes(groups, places, reference, best)
+    if given:
+        _lay_over(_given(places, given), places, best, origin, known)
     if instances is not None and has_ledger(instances):
-        _ask_ledger(places, groups, best, origin, known, instances)
+        _lay_over(_in_ledger(places, groups, instances), places, best, origin, known)
     cost, gaps = records["cost"].to_numpy(), np.empty(len(records))
     for part in _parts(len(records)):
         place = places.of_record[part]
@@ -222,27 +228,42 @@ def _notes(groups: Sequence[Group], places: Places, reference: Floats, best: Flo
     )
 
 
-def _ask_ledger(
+def _lay_over(
+    found: Iterable[tuple[int, float, Source]],
     places: Places,
-    groups: Sequence[Group],
     best: Floats,
     origin: NDArray[np.int32],
     known: list[Source],
-    instances: Path,
 ) -> None:
-    """Lay the ledger's references over what the records know; of equal costs the ledger's counts, which says more."""
+    """Lay references over what the records know; of equal costs the ledger's counts, which says more."""
     from nco_bench.datasets.ledger import COST_TOLERANCE
 
     codes = {source: code for code, source in enumerate(known)}
-    for place, entry in _entries(places, groups, instances):
-        sign, mine = places.sign[place], best[place]
-        if sign * (entry.cost - mine) > COST_TOLERANCE * max(1.0, abs(mine)):
+    for place, cost, source in found:
+        mine = best[place]
+        tolerance = COST_TOLERANCE * max(1.0, abs(mine))
+        if places.sign[place] * (cost - mine) > (tolerance if source.in_ledger else -tolerance):
             continue  # a cost that is not known compares as false
-        source = Source(entry.solver, entry.params, entry.date, in_ledger=True)
         if source not in codes:
             codes[source] = len(known)
             known.append(source)
-        best[place], origin[place] = entry.cost, codes[source]
+        best[place], origin[place] = cost, codes[source]
+
+
+def _given(places: Places, given: Mapping[str, Reference]) -> Iterator[tuple[int, float, Source]]:
+    """Find the references that come with datasets."""
+    for place in np.flatnonzero(places.content).tolist():
+        one = given.get(f"{places.content[place]:016x}")
+        if one is not None:
+            yield place, one.cost, Source(one.solver, one.params)
+
+
+def _in_ledger(
+    places: Places, groups: Sequence[Group], instances: Path
+) -> Iterator[tuple[int, float, Source]]:
+    """Find the references that the ledger has."""
+    for place, entry in _entries(places, groups, instances):
+        yield place, entry.cost, Source(entry.solver, entry.params, entry.date, in_ledger=True)
 
 
 def _entries(places: Places, groups: Sequence[Group], instances: Path) -> list[tuple[int, Entry]]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
@@ -219,7 +220,11 @@ def _answers(group: Group, names: Iterable[str]) -> bool:
     return any(fnmatchcase(one, name) if is_pattern(name) else one == name for name in names for one in own)
 
 
-def load_frame(results: Path | Sequence[Path], instances: Path | None = None) -> ResultFrame:
+def load_frame(
+    results: Path | Sequence[Path],
+    instances: Path | None = None,
+    given: Mapping[str, Reference] | None = None,
+) -> ResultFrame:
     """Read all runs below one or several results folders.
 
     Where the same thing was computed more than once (two processes at a time, or ``--fresh``), the record of the latest run
@@ -231,6 +236,8 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
         Folders that hold the runs' folders.
     instances
         Folder that holds the reference ledger, or None to do with what the records know.
+    given
+        References that are known beside these, by the hash of the instance.
 
     Raises
     ------
@@ -256,7 +263,7 @@ def load_frame(results: Path | Sequence[Path], instances: Path | None = None) ->
         for cell in of_run
         for code in [codes[number][cell.cell]]
     }
-    references, changed = hold_against_best(records, finished, sources, instances)
+    references, changed = hold_against_best(records, finished, sources, instances, given)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
         changed, tuple(sorted({cell.solver for of_run in cells for cell in of_run})),

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nco_bench.datasets.dataset import Reference
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.runs.records import Cell
 
 
 def frame_of_cells(
-    results: Path, cells: Sequence[Cell], repeats: int, instances: Path | None = None
+    results: Path,
+    cells: Sequence[Cell],
+    repeats: int,
+    instances: Path | None = None,
+    given: Mapping[str, Reference] | None = None,
 ) -> ResultFrame:
     """Read the records of what some cells asked for, whichever runs found them.
 
@@ -26,8 +31,10 @@ def frame_of_cells(
         Repeats ``0 .. repeats - 1``.
     instances
         Folder that holds the reference ledger.
+    given
+        References that came with the datasets, by the hash of the instance: the records may be of copies without them.
     """
-    frame = load_frame(results, instances)
+    frame = load_frame(results, instances, given)
     wanted = []
     for cell in cells:
         code = frame.code_of(cell)

@@ -12,6 +12,9 @@ from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
 from nco_bench.runs.records import Cell
 
+FORMATS_OF_ONE = ("tsplib", "cvrplib", "elg")
+"""File formats that hold one instance: all of it was run."""
+
 
 def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     """Put a caption together.
@@ -89,6 +92,8 @@ def _askable(cell: Cell) -> str:
 
 def _limit(named: str, column: list[CellSummary]) -> str:
     """Return the option that restricts a command to what was run of a set; empty for all of it or where nothing says it."""
+    if column[0].group.cell.origin.get("params", {}).get("format") in FORMATS_OF_ONE:
+        return ""
     asked = [bounds for summary in column for bounds in summary.group.asked]
     stream = stream_of(named)
     if not asked:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nco_bench.datasets.formats import read_file, write_file
+from nco_bench.datasets.formats import FileWarning, read_file, write_file
 from nco_bench.datasets.formats.cvrplib import convention_of, read_instance, read_solution
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import score, violations
@@ -97,6 +98,14 @@ def test_harmless_variants_are_accepted(tmp_path: Path, text: str) -> None:
     assert score(instance, SOLUTION) == 30
 
 
+def test_nodes_and_depot_may_count_from_0(tmp_path: Path) -> None:
+    rows = "NODE_COORD_SECTION\n0 0 0\n1 3 4\n2 6 8\n3 0 5\nDEMAND_SECTION\n0 0\n1 4\n2 6\n3 10\nDEPOT_SECTION\n0\n-1\n"
+    instance = read_instance(write(tmp_path, TINY.split("NODE_COORD_SECTION")[0] + rows))
+    assert score(instance, SOLUTION) == 30
+    with pytest.raises(BadInputError, match=r"x\.vrp:17: the depot is node 0; expected one of 1\.\.4"):
+        read_instance(write(tmp_path, TINY.replace("\n1\n-1", "\n0\n-1")))
+
+
 def test_a_depot_that_is_not_node_one_is_moved_to_the_front(tmp_path: Path) -> None:
     text = (
         TINY.replace("1 0 0\n2 3 4", "1 3 4\n2 0 0")
@@ -131,6 +140,10 @@ def test_a_depot_that_is_not_node_one_is_moved_to_the_front(tmp_path: Path) -> N
         (
             TINY.replace("CAPACITY", "SERVICE_TIME : 10\nCAPACITY"),
             r"x\.vrp:5: service times are not supported",
+        ),
+        (
+            TINY.replace("EOF", "TIME_WINDOW_SECTION\n1 0 9\n2 0 9\n3 0 9\n4 0 9\nEOF"),
+            r"x\.vrp:19: TIME_WINDOW_SECTION belongs to another problem",
         ),
         (TINY.replace("CAPACITY", "DISTANCE : -1\nCAPACITY"), r"x\.vrp:5: the route length limit is -1"),
     ],
@@ -167,3 +180,14 @@ def test_real_instances_survive_a_round_trip(shared: Path, tmp_path: Path, name:
 def test_a_dimension_beyond_all_memory_is_refused_before_anything_is_allocated(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="DIMENSION says 1000000000000000"):
         read_instance(write(tmp_path, TINY.replace("DIMENSION : 4", "DIMENSION : 1000000000000000")))
+
+
+def test_a_fleet_that_is_not_heeded_is_told(tmp_path: Path) -> None:
+    """Three customers: two vehicles are a limit, three are none."""
+    limited = write(tmp_path, TINY.replace("CAPACITY", "VEHICLES : 2\nCAPACITY"))
+    with pytest.warns(FileWarning, match=r"x\.vrp:5: VEHICLES is '2', but the number of routes has no limit"):
+        instance = read_instance(limited)
+    assert violations(instance, np.array([0, 1, 0, 2, 0, 3, 0])) == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_instance(write(tmp_path, TINY.replace("CAPACITY", "VEHICLES : 3\nCAPACITY")))

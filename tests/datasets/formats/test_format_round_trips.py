@@ -338,3 +338,19 @@ def test_a_file_without_instances_is_said_to_be_empty(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", locs=np.zeros((0, 5, 2)))
     with pytest.raises(BadInputError, match=r"'locs' is empty, of shape \(0, 5, 2\)"):
         read_file(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"0 0 1 0 0 1 output 1 2 3 1",
+        b"0,0 1,0 0,1",  # where all of the file was one line, two instances were one of six nodes
+        b"0,0 .|. 1,1 2,2 .|. 3 4 .|. 10",
+        b"depot,0,0,customer,1,1,2,2,capacity,10,demand,3,4,node_flag,1,2,1,0",
+    ],
+)
+def test_lines_end_as_they_like(tmp_path: Path, line: bytes, mark: bytes, end: bytes) -> None:
+    (tmp_path / "x.txt").write_bytes(mark + end.join([line, line]) + end)
+    assert len(read_file(tmp_path / "x.txt")) == 2

@@ -23,6 +23,7 @@ STAR = CVRPInstance("star", np.zeros(2), np.array([[1.0, 0], [2, 0], [-3, 0]]), 
         "[0, 2, 1, 3]",
         "[0, 2, 1, 3, 0]",
         '{"tour": [0, 2, 1, 3]}',
+        "[[0, 2, 1, 3]]",
         "0 2 1 3",
         "0\n2\n1\n3\n0\n",
         "0,2,1,3 4.83 0.01",
@@ -42,6 +43,7 @@ def test_tours(tmp_path: Path, text: str) -> None:
         "[1, 2, 0, 3]",
         "[[1, 2], [3]]",
         "[[0, 1, 2, 0], [0, 3, 0]]",
+        "[[0, 1, 2, 0, 0, 3, 0]]",
         '{"routes": [[1, 2], [3]], "cost": 10}',
         "0 1 2 0 3 0",
         "Route #1: 1 2\nRoute #2: 3\nCost 10\n",
@@ -59,6 +61,8 @@ def test_routes(tmp_path: Path, text: str) -> None:
         ("", "the file is empty"),
         ("[0, 1.5, 2]", "expected a list of whole numbers"),
         ("[0, 1, ", "not valid JSON"),
+        ("[[0, 1], [2, 3]]", "a list of routes, but square is a tsp instance"),
+        (f"[[{10**30}]]", "expected a list of whole numbers"),
         ('{"cost": 3}', "expected a list of whole numbers"),
         ("0 1\n2 x\n", r"s:2: 'x' is not a node number"),
         ("Route #1: 1 2", "CVRPLIB routes, but square is a tsp instance"),
@@ -69,6 +73,11 @@ def test_bad_solution_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "s").write_text(text)
     with pytest.raises(BadInputError, match=message):
         read_solution(tmp_path / "s", SQUARE)
+
+
+def test_a_tour_in_a_list_may_begin_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("[[2, 0, 1, 3]]")
+    assert read_solution(tmp_path / "s", SQUARE).tolist() == [2, 0, 1, 3]
 
 
 def test_tour_and_sol_files_that_we_write_read_back(tmp_path: Path) -> None:

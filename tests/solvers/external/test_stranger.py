@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -107,6 +108,16 @@ def test_who_takes_longer_than_the_limit_is_named_in_a_note() -> None:
     assert find_runs(Path("runs"))[-1].cells()[0].notes == []
 
 
+@pytest.mark.parametrize("where", [[], ["--in-process"]])
+def test_what_a_solver_prints_is_no_part_of_the_document(
+    where: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome("print('found it')", "--json", *where)
+    told = capfd.readouterr()
+    assert json.loads(told.out)["cells"][0]["solves"] == 3
+    assert ("found it" in told.err) == bool(where)
+
+
 def test_the_clock_is_ours() -> None:
     found = outcome("time.perf_counter = lambda: -1000.0; time.sleep(0.2)")
     assert [one.status for one in found] == ["ok"] * 3
@@ -145,7 +156,17 @@ BROKEN = {
     "from nco_bench.solvers import register\nregister('x', problems=('tsp',))(7)": "decorates a int, no class",
     "from nco_bench.solvers import register\n@register('x', problems=('tsp',))\nclass A: pass": "no method unsupported()",
     "from nco_bench.solvers import register\nregister(5, problems=('tsp',))": "printable text",
+    SOLVER.replace("{harm}", "pass").replace(
+        '("tsp",)', "5"
+    ): "problems is 5; expected a name or a list of names",
 }
+
+
+@pytest.mark.parametrize("problems", ['"tsp"', '("tsp")', '["tsp", "cvrp"]'])
+def test_problems_need_no_tuple(problems: str) -> None:
+    """A lost comma made three problems of it: t, s and p."""
+    Path("mine.py").write_text(SOLVER.replace("{harm}", "pass").replace('("tsp",)', problems))
+    assert run(["run", "mine.py", "--data", "tsp9:count=1", "--results", "runs"]) == 0
 
 
 @pytest.mark.parametrize("text", BROKEN)
