@@ -235,7 +235,8 @@ def score(
     instance
         A file or a name of a dataset with one instance, such a dataset, or an instance of one.
     solution
-        A ``.tour``, ``.sol`` or JSON file, or nodes: ``(n,)`` for a tour, with 0 for each depot visit for the CVRP.
+        A ``.tour``, ``.sol`` or JSON file, or nodes counted from 0: ``(n,)`` for a tour; for the CVRP with 0, the depot, at
+        the start, between routes and at the end.
     convention
         Another distance convention than the instance's own.
     instances

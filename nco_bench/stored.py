@@ -124,9 +124,19 @@ def compare(
     solver_a, solver_b
         Rows of the main table, or solvers' names.
     data
-        Dataset that both were run on.
+        One dataset that both were run on; ``nco-bench compare`` takes several.
     results, instances
         As `records`.
+
+    Returns
+    -------
+    Comparison
+        Its ``difference`` is in percentage points of gap, or in cost where references lack, as ``unit`` says.
+
+    Raises
+    ------
+    UnknownNameError, MissingRecordsError, BadInputError
+        For a name without records, or one that fits several rows or datasets.
     """
     from nco_bench.reports.frame import compare as comparing
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
+from nco_bench.cli.options import DEFAULT_RESULTS, Json, ResultsFolder
 
 group = typer.Typer(help="SLURM profiles: show one, check that it works.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def check(
     patience: Annotated[
         float, typer.Option("--patience", help="Seconds to wait for the job.", min=1)
     ] = 120.0,
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:
     """Submit a job of a minute with a profile; say in one line that it ran, or what is wrong."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_RESULTS, Json, Results
+from nco_bench.cli.options import DEFAULT_RESULTS, Json, ResultsFolder
 
 if TYPE_CHECKING:
     from nco_bench.runs.cluster.status import Status
@@ -17,7 +17,7 @@ Names = Annotated[
 ]
 
 
-def status(submission: Names = None, results: Results = DEFAULT_RESULTS, json: Json = False) -> None:
+def status(submission: Names = None, results: ResultsFolder = DEFAULT_RESULTS, json: Json = False) -> None:
     """Show the SLURM jobs of submissions: queued, running, done, failed or lost; what is solved, how fast, what is left."""
     from nco_bench.cli.output import say
     from nco_bench.runs.cluster.state import pick
@@ -35,7 +35,7 @@ def wait(
         float | None,
         typer.Option("--timeout", help="Seconds after which to return whatever still runs.", min=0),
     ] = None,
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     json: Json = False,
 ) -> int:
     """Wait until the jobs of submissions are over; those that die are submitted again, as often as the profile says.

@@ -49,6 +49,11 @@ ResultFolders = Annotated[
         show_default=True,
     ),
 ]
+ResultsFolder = Annotated[
+    Path,
+    typer.Option("--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs.", show_default=True),
+]
+"""Of commands that bring or remove runs, or look for those of jobs: an archive holds none of these."""
 Instances = Annotated[
     Path,
     typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True),

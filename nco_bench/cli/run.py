@@ -56,9 +56,15 @@ def _typed(value: Any) -> Any:
 def run(
     context: typer.Context,
     solvers: Annotated[
-        list[str], typer.Argument(help="Solver names, with options like lkh3:runs=10, or FILE.py.")
+        list[str],
+        typer.Argument(
+            help="Solver names, with options like lkh3:runs=10, FILE.py or FILE.toml; may stand in --config instead."
+        ),
     ],
-    data: Annotated[list[str], typer.Option("--data", help="Dataset name or file; repeatable.")],
+    data: Annotated[
+        list[str],
+        typer.Option("--data", help="Dataset name or file; repeatable; may stand in --config instead."),
+    ],
     config: Annotated[
         Path | None,
         typer.Option(

@@ -14,7 +14,7 @@ from nco_bench.cli.options import (
     Instances,
     Json,
     ResultFolders,
-    Results,
+    ResultsFolder,
 )
 
 group = typer.Typer(help="Stored runs: list, show, remove, merge, pack, export.", no_args_is_help=True)
@@ -73,7 +73,7 @@ def show(
 def remove(
     runs: Annotated[list[str], typer.Argument(help="Run ids, their beginnings, or patterns like '2026*'.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:
     """Remove whole runs, after asking; a name that is unknown, or a run in progress, and none is removed."""
@@ -99,7 +99,7 @@ def remove(
 @group.command(short_help="Copy the runs of other folders here.")
 def merge(
     sources: Annotated[list[Path], typer.Argument(help="Folders of runs, single runs, or archives.")],
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:
     """Copy the runs of other folders into --results; nothing is lost, nothing is there twice.
@@ -154,7 +154,7 @@ def pack(
 @group.command(short_help="Make folders of the runs in archives.")
 def unpack(
     sources: Annotated[list[Path], typer.Argument(metavar="ARCHIVE...", help="Archives of 'runs pack'.")],
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     json: Json = False,
 ) -> None:
     """Make folders of the runs in archives; a run that is there as a folder stays, or is replaced by a longer copy."""

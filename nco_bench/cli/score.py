@@ -14,7 +14,11 @@ def score(
     instance_file: Annotated[Path, typer.Argument(help="An instance file of any supported format.")],
     solution_file: Annotated[Path, typer.Argument(help="A .tour, .sol or JSON list.")],
     convention: Annotated[
-        str | None, typer.Option("--convention", help="Score under another convention.")
+        str | None,
+        typer.Option(
+            "--convention",
+            help="Score under another one: euclidean, tsplib-nint, cvrplib-nint, ceil, att, geo, manhattan, maximum.",
+        ),
     ] = None,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,

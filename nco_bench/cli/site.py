@@ -14,7 +14,7 @@ from nco_bench.cli.options import (
     Instances,
     Json,
     ResultFolders,
-    Results,
+    ResultsFolder,
 )
 
 group = typer.Typer(help="Make the leaderboard, and verify what others add to it.", no_args_is_help=True)
@@ -63,7 +63,7 @@ def build(
 @group.command(short_help="Verify records of others, and add those that hold.")
 def add(
     sources: Annotated[list[Path], typer.Argument(help="Folders of runs, single runs, or archives.")],
-    results: Results = DEFAULT_RESULTS,
+    results: ResultsFolder = DEFAULT_RESULTS,
     instances: Instances = DEFAULT_INSTANCES,
     json: Json = False,
 ) -> int:

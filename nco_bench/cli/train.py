@@ -58,7 +58,11 @@ def train(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Weights to write, .safetensors; folder of a campaign.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Weights to write; default: MODEL.safetensors. Of a campaign its folder; default: FILE without .toml.",
+        ),
     ] = None,
     validation: Annotated[
         list[Path] | None,

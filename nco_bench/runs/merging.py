@@ -48,6 +48,7 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
     ResultsError
         For a source without runs, or two runs of one id that say different things; then nothing is copied.
     """
+    refuse_file(results)
     found = [run for source in sources for run in _runs_in(source, results)]
     known = {} if unpack else {run.run_id: run for run in find_runs(results) if isinstance(run, ArchivedRun)}
     added: dict[str, Run] = {}
@@ -69,6 +70,12 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
         _bring(run, results)
     unchanged = dict.fromkeys(one for one in present if one not in added and one not in extended)
     return Merged(tuple(added), tuple(extended), tuple(unchanged))
+
+
+def refuse_file(results: Path) -> None:
+    """Refuse a file as the place that runs go to; raises `ResultsError`."""
+    if results.is_file():
+        raise ResultsError(f"{results}: is a file, and runs go to a folder; name one with --results.")
 
 
 def _runs_in(source: Path, results: Path) -> list[Run]:

@@ -18,6 +18,7 @@ from nco_bench.datasets.load import Places
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame import best_known
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.site.adding import add
 from nco_bench.runs import folders, packing
 from nco_bench.runs.archives import archived_runs, facts_of_archive
 from nco_bench.runs.finding import find_runs
@@ -258,6 +259,11 @@ def test_nothing_is_removed_from_or_added_to_an_archive(packed: Path) -> None:
     before = packed.read_bytes()
     with pytest.raises(ResultsError, match="never added to"):
         write(packed)
+    write(packed.parent / "more")
+    with pytest.raises(ResultsError, match="is a file, and runs go to a folder"):
+        merge([packed.parent / "more"], packed)
+    with pytest.raises(ResultsError, match="is a file, and runs go to a folder"):
+        add([packed.parent / "more"], packed, Places(packed.parent))
     assert packed.read_bytes() == before
 
 

@@ -108,6 +108,17 @@ def test_a_name_that_fits_two_rows_must_be_made_clear(results: Results) -> None:
     assert compare(frame, "net beam:16", "net greedy", "tsp100").ties == 1
 
 
+def test_a_pattern_that_fits_two_sets_is_no_damage(results: Results) -> None:
+    """It said that one set stands for different data, and to move a run away."""
+    for name in ("tsp100", "tsp200"):
+        cells = [make_cell(i, solver, name) for i, solver in enumerate("ab")]
+        results.run(name, *((c, make_records(c, [8.0], [8.0])) for c in cells))
+    frame = load_frame(results.folder)
+    with pytest.raises(BadInputError, match=r"'tsp\*' fits several datasets: tsp100.*, tsp200.*name one"):
+        compare(frame, "a", "b", "tsp*")
+    assert compare(frame, "a", "b", "tsp1*").ties == 1
+
+
 def test_unknown_names_are_suggested(results: Results) -> None:
     paired(results, [11.0], [12.0])
     frame = load_frame(results.folder)

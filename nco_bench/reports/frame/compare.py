@@ -74,7 +74,7 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     MissingRecordsError
         For a solver without records of the dataset.
     BadInputError
-        Where a name fits several rows.
+        Where a name fits several rows, or a pattern several datasets.
     ResultsError
         Where there is no instance that both solved.
     """
@@ -127,7 +127,12 @@ def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:
     ------
     UnknownNameError
         When no record is of this dataset.
+    BadInputError
+        For a pattern that fits several.
     """
+    fitting = frame.meant([dataset])
+    if len(fitting) > 1:
+        raise BadInputError(f"{dataset!r} fits several datasets: {', '.join(fitting)}; name one of them.")
     try:
         return frame.select(datasets=[dataset])
     except ResultsError:

@@ -19,7 +19,7 @@ from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site import receipts
 from nco_bench.runs.archives import ArchivedRun, facts_of_archive
 from nco_bench.runs.finding import find_runs
-from nco_bench.runs.merging import merge
+from nco_bench.runs.merging import merge, refuse_file
 from nco_bench.runs.packing import write_folder
 from nco_bench.runs.records import Cell, Record
 from nco_bench.runs.stored_run import Run
@@ -65,6 +65,7 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
         For a source without runs, a run whose id stands for something else in `results`, or an archive that is damaged
         or was packed from a changed checkout.
     """
+    refuse_file(results)
     with tempfile.TemporaryDirectory(prefix="nco-bench-site-") as scratch:
         runs = [run for i, source in enumerate(sources) for run in _runs_in(source, Path(scratch) / str(i))]
         return _add(runs, results, places)
