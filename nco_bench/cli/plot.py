@@ -50,7 +50,10 @@ def tour(
 @group.command()
 def packing(
     data: Annotated[str, typer.Option("--data", help="Dataset name or file of bpp3d instances.")],
-    solver: Annotated[str, typer.Option("--solver", help="Draw this solver's stored packing.")],
+    solver: Annotated[
+        str,
+        typer.Option("--solver", help="Draw this solver's stored packing; 'reference' draws the reference."),
+    ],
     out: Out,
     decoding: Annotated[str | None, typer.Option("--decoding", help="Of this decoding.")] = None,
     instance: Annotated[int, typer.Option("--instance", help="Which instance, counted from 1.", min=1)] = 1,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.figures.solutions import draw_solution
 from nco_bench.runs.display import QuietDisplay
@@ -56,3 +58,20 @@ def test_a_reference_names_who_found_it(tmp_path: Path) -> None:
         dataset.with_references([tour] * 2), 1, "reference", None, tmp_path / "runs", tmp_path / "tour.svg"
     )
     assert "reference of lkh3 on " in title(drawn)
+
+
+def test_a_reference_packing_is_drawn_as_a_packing(tmp_path: Path) -> None:
+    boxes = generate("bpp3d", 1, 1)
+    packed = Reference(10.0, "extreme-point", solution=np.zeros(4, dtype=np.int64))
+    drawn = draw_solution(
+        boxes.with_references([packed]), 0, "reference", None, tmp_path / "runs", tmp_path / "packing.svg"
+    )
+    assert "reference of extreme-point on " in title(drawn)
+    assert "load rate" in title(drawn)
+
+
+def test_the_command_that_makes_what_is_missing_names_the_decoding(tmp_path: Path) -> None:
+    """Without it the command made another decoding's solution, and the same advice came again."""
+    dataset, _ = solved(tmp_path)
+    with pytest.raises(ResultsError, match="run lehd --decoding rrc:10 --data "):
+        draw_solution(dataset, 0, "lehd", "rrc:10", tmp_path / "runs", tmp_path / "tour.svg")

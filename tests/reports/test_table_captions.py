@@ -31,6 +31,17 @@ def test_the_terminal_has_a_short_caption_and_the_whole_one_on_request(results: 
     assert "Hardware: Test CPU" in printed(notes=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "timed"), [("main", True), ("times", True), ("gaps", False), ("instances", False)]
+)
+def test_only_a_table_with_times_says_what_they_are_of(results: Results, name: str, timed: bool) -> None:
+    cell = make_cell(0, "a", "tsp100")
+    results.run("r", (cell, make_records(cell, [8.0], [7.0])))
+    table = build_table(name, load_frame(results.folder))
+    assert ("Time in seconds" in table.caption) == timed
+    assert ("Time:" in (table.brief or "Time:" * timed)) == timed
+
+
 def test_a_set_without_references_is_told_what_makes_them(results: Results) -> None:
     """A column of dashes names the command that fills it; a set with a reference needs none."""
     bare, known = make_cell(0, "a", "tsp20"), make_cell(1, "a", "tsp100")

@@ -25,7 +25,8 @@ def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
 
     TSPLIB tours count from 1, everything else from 0. The closing node of a tour is dropped where its value says
     so; a JSON list may hold a list that is the tour. For CVRP: CVRPLIB routes, a JSON list of routes, or a node sequence
-    with 0 for each depot visit (a 0 is added at either end where it is missing). The solution is not judged here.
+    with 0 for each depot visit (a 0 is added at either end where it is missing). For packings: x, y, z and orientation of
+    each box, in one list or a list per box. The solution is not judged here.
 
     Parameters
     ----------
@@ -81,6 +82,8 @@ def _json(path: Path, text: str, instance: Instance) -> NDArray[np.int64]:
         rows = [_integers(path, row) for row in value]
         if instance.problem == "tsp" and len(rows) == 1:  # a batch of one tour
             return rows[0]
+        if instance.problem == "bpp3d":  # a row per box
+            return np.array([number for row in rows for number in row], dtype=np.int64)
         _needs(path, instance, "cvrp", "a list of routes")
         # A 0 within a row ends a route.
         return from_routes([route for row in rows for route in routes_of(row)])

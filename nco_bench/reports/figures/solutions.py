@@ -59,6 +59,8 @@ def draw_solution(
         if reference is None or reference.solution is None:
             raise BadInputError(f"{dataset.name}: no reference solution of {instance.name} is stored.")
         author = f"reference of {reference.solver}"
+        if dataset.problem == "bpp3d":
+            return packing_pictures.draw_packing(instance, out, reference.solution, author=author)
         return pictures.draw(instance, out, reference.solution, author=author, size_inches=size_inches)
     solution, author, known = _stored(dataset, index, solver, decoding, results)
     if dataset.problem == "bpp3d":
@@ -87,7 +89,8 @@ def _stored(
                     else Reference(record.reference, cell.reference_solver or "the record's reference")
                 )
                 return run.solution(record), method_name(cell), known
+    asked = f" --decoding {decoding}" if decoding else ""
     raise ResultsError(
-        f"{results}: no stored solution of {solver} for instance {index + 1} of {dataset.name}; "
-        f"make one with: nco-bench run {solver} --data {dataset.name}"
+        f"{results}: no stored solution of {solver}{asked} for instance {index + 1} of {dataset.name}; "
+        f"make one with: nco-bench run {solver}{asked} --data {dataset.name}"
     )

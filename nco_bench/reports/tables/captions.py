@@ -16,7 +16,7 @@ FORMATS_OF_ONE = ("tsplib", "cvrplib", "elg")
 """File formats that hold one instance: all of it was run."""
 
 
-def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
+def caption(title: str, summaries: list[CellSummary], gap: str, *, timed: bool = True) -> str:
     """Put a caption together.
 
     Parameters
@@ -27,6 +27,8 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
         The cells of the table.
     gap
         A gap definition, or empty where the columns name it.
+    timed
+        Whether a column holds times.
     """
     sentences = [f"{title}; instances in brackets"]
     if gap and any(s.gap_instances for s in summaries):
@@ -36,7 +38,8 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     found = references(summaries)
     sentences.append(_fact("Reference", summaries, lambda s: found[by_dataset(s)], by_dataset))
     sentences.append(_fact("Scoring", summaries, lambda s: s.group.cell.convention, by_dataset))
-    sentences.append("Time in seconds for one pass over the instances in brackets")
+    if timed:
+        sentences.append("Time in seconds for one pass over the instances in brackets")
     sentences.append(_fact("Hardware", summaries, lambda s: s.hardware, by_method))
     sentences.append(_fact("Seed", summaries, lambda s: str(s.group.cell.seed), by_method))
     repeats = {s.repeats for s in summaries}
@@ -48,7 +51,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str) -> str:
     return ". ".join(sentences) + "."
 
 
-def brief(summaries: list[CellSummary], gap: str) -> str:
+def brief(summaries: list[CellSummary], gap: str, *, timed: bool = True) -> str:
     """Say in one line what a reader must know; `caption` says the rest."""
     parts = []
     if any(s.gap_instances for s in summaries):
@@ -58,7 +61,7 @@ def brief(summaries: list[CellSummary], gap: str) -> str:
         parts.append(f"Gap: {how}to {to}")
     if gap:
         parts += _without_gaps(summaries)
-    parts += ["Time: for the instances in brackets", "Best in bold, second underlined"]
+    parts += ["Time: for the instances in brackets"] * timed + ["Best in bold, second underlined"]
     return ". ".join(parts) + ". More: --notes."
 
 

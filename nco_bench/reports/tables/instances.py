@@ -46,7 +46,7 @@ def instances_table(frame: ResultFrame, *, gap: str) -> Table:
     title = "Cost and gap per instance, means over repeats; best and second per row"
     return Table(
         name="instances",
-        caption=caption(title, summaries, ""),
+        caption=caption(title, summaries, "", timed=False),
         columns=tuple(columns),
         rows=tuple(rows),
         notes=notes.finish(remarks(summaries, frame.notes)),

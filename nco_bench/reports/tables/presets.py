@@ -79,7 +79,7 @@ def gaps_table(frame: ResultFrame, *, gap: str) -> Table:
         Quantity("ratio", "Of means", lambda s: s.gap_of_means_percent, "%", "min", gap_decimals),
     )
     title = "Gaps: mean of per-instance gaps with 95 % bootstrap interval and standard deviation, and gap of means"
-    return _table("gaps", title, summaries, lambda _: columns, frame, "")
+    return _table("gaps", title, summaries, lambda _: columns, frame, "", timed=False)
 
 
 def times_table(frame: ResultFrame, *, gap: str) -> Table:
@@ -140,6 +140,8 @@ def _table(
     quantities: Callable[[Sequence[CellSummary]], Sequence[Quantity]],
     frame: ResultFrame,
     gap: str,
+    *,
+    timed: bool = True,
 ) -> Table:
     rows, datasets = arrange(summaries)
     notes = Notes()
@@ -164,12 +166,12 @@ def _table(
                 body.append(_value(dataset.cells.get(row.key), quantity, decimals, notes))
     return Table(
         name=name,
-        caption=caption(title, summaries, gap),
+        caption=caption(title, summaries, gap, timed=timed),
         columns=tuple(columns),
         rows=tuple(Row(tuple(body), row.section) for row, body in zip(rows, bodies, strict=True)),
         notes=notes.finish(remarks(summaries, frame.notes)),
         data=tuple(s.as_dict() for s in summaries),
-        brief=brief(summaries, gap),
+        brief=brief(summaries, gap, timed=timed),
     )
 
 

@@ -115,9 +115,9 @@ def tasks_table(frame: ResultFrame, *, gap: str) -> Table:
     else:
         columns, table_rows = _below(by_cell, rows, datasets, notes)
     found = {name for g in groups for name in METRICS if g.values(name)}
-    text = caption("Algorithmic tasks, metrics pooled over all answers of a set", summaries, "")
-    # Nothing here is timed or held against a reference.
-    kept = [part for part in text.split(". ") if not part.startswith(("Time in seconds", "Reference: none"))]
+    text = caption("Algorithmic tasks, metrics pooled over all answers of a set", summaries, "", timed=False)
+    # Nothing here is held against a reference.
+    kept = [part for part in text.split(". ") if part != "Reference: none"]
     meanings = [MEANING[name] for name in METRICS if name in found]
     if any(len(g.cells) > 1 for g in groups):
         seeds = sorted({len(g.cells) for g in groups if len(g.cells) > 1})

@@ -6,6 +6,7 @@ without ``--weights`` the shipped ``attend2pack-120x100`` (or another base's), e
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.device import on_cpu
+from nco_bench.nn.logit_scale import none
 from nco_bench.problems import Instance
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.network import Family, NetworkSolver
@@ -78,7 +80,9 @@ class Attend2packSolver(NetworkSolver):
         """Compile the convolutions, or load them, before a clock runs."""
         if on_cpu(self.options.device):
             boxes = np.sort(dataset.instances[0].arrays()["boxes"][None, :2], axis=2)
-            decode_packing(self.policy, torch.from_numpy(boxes), torch.arange(1), None)
+            unscaled = copy.copy(self.policy)  # logit scales such as EIE's refuse two boxes
+            unscaled.logit_scale = none
+            decode_packing(unscaled, torch.from_numpy(boxes), torch.arange(1), None)
 
     def cost(self, dataset: Dataset) -> int:
         """Cells of the height maps of an instance."""

@@ -10,10 +10,12 @@ import pytest
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.formats import read_solution, write_file
 from nco_bench.errors import BadInputError
+from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 
 SQUARE = TSPInstance("square", np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]))
+LOAD = BPP3DInstance("load", np.array([[1, 2, 3], [3, 3, 3]]), np.array([9, 9]))
 STAR = CVRPInstance("star", np.zeros(2), np.array([[1.0, 0], [2, 0], [-3, 0]]), np.array([1, 1, 2]), 2)
 
 
@@ -53,6 +55,12 @@ def test_tours(tmp_path: Path, text: str) -> None:
 def test_routes(tmp_path: Path, text: str) -> None:
     (tmp_path / "s").write_text(text)
     assert read_solution(tmp_path / "s", STAR).tolist() == [0, 1, 2, 0, 3, 0]
+
+
+@pytest.mark.parametrize("text", ["[0, 0, 0, 5, 3, 3, 0, 0]", "[[0, 0, 0, 5], [3, 3, 0, 0]]"])
+def test_packings_may_have_a_row_per_box(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s").write_text(text)
+    assert read_solution(tmp_path / "s", LOAD).tolist() == [0, 0, 0, 5, 3, 3, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,15 @@ def test_solvers_pack_what_the_registry_offers(name):
         assert bpp3d.score(instance, packing) == pytest.approx(rate, rel=1e-12)
 
 
+def test_attend2pack_gets_ready_where_a_scale_refuses_few_boxes():
+    """It warms up on two boxes; those of the data are still refused where the scale does not hold for so few."""
+    data = generate("bpp3d", 8, 1)
+    solver = create(choose("attend2pack", SolverOptions(weights="random", logit_scale="eie-exact")))
+    solver.prepare(data)
+    with pytest.raises(BadInputError, match="asked for n=8"):
+        solver.solve(data.instances, seed=1, time_limit=None, progress=lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [
