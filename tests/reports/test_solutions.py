@@ -66,8 +66,8 @@ def test_a_reference_packing_is_drawn_as_a_packing(tmp_path: Path) -> None:
     drawn = draw_solution(
         boxes.with_references([packed]), 0, "reference", None, tmp_path / "runs", tmp_path / "packing.svg"
     )
-    assert "reference of extreme-point on " in title(drawn)
-    assert "load rate" in title(drawn)
+    assert "reference of extreme-point on " in drawn.read_text()
+    assert "load rate" in drawn.read_text()
 
 
 def test_the_command_that_makes_what_is_missing_names_the_decoding(tmp_path: Path) -> None:
