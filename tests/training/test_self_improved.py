@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from nco_bench.cards import card
+from nco_bench.datasets.names import parse_generated
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
@@ -175,12 +176,19 @@ def test_segments_of_the_improvement_are_no_longer_than_l_max(problem: str) -> N
         (1000, 250),
         (5000, 500),
         (10_000, 1000),
-        (10_001, 2000),
+        (50_000, 2000),
     ],
 )
 def test_cvrps_have_the_capacities_of_the_literature(size: int, capacity: int) -> None:
     """SIT, section 5, and 100 for 300 to 700 customers (appendix H)."""
     assert draw_instances("cvrp", size, 1, 5, 3).capacity.tolist() == [capacity]
+
+
+@pytest.mark.parametrize("size", [10, 15, 50, 250, 700, 2000, 7000, 20_000])
+def test_cvrps_have_the_capacity_of_the_dataset_of_their_size(size: int) -> None:
+    """Otherwise what is trained at `size=2000` would be another problem than `--data cvrp2000`."""
+    named = dict(parse_generated(f"cvrp{size}").params)
+    assert draw_instances("cvrp", size, 1, 5, 3).capacity.tolist() == [int(named["capacity"])]
 
 
 def test_a_round_ends_with_the_best_of_its_weights() -> None:

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.datasets.routing import default_capacity
 from nco_bench.errors import BadInputError
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
 from nco_bench.solvers.path.construct import greedy
@@ -36,9 +37,8 @@ from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe
 
 METHODS = ("prc", "samples")
-CAPACITIES = {20: 30, 50: 40, 100: 50, 200: 80, 700: 100, 1000: 250, 5000: 500, 10_000: 1000}
-"""CVRP: the literature's capacities; 100 for 300, 500 and 700 (SIT, appendix H), 2000 above (section 5), the next larger
-size's between."""
+SMALL_CAPACITIES = {300: 100}
+"""CVRP: the size whose capacity in SIT (appendix H) is not that of its dataset name, `cvrp300`."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class Instances:
 
 
 def draw_instances(problem: str, size: int, count: int, seed: int, stream: int) -> Instances:
-    """Draw uniform instances; demands 1..9 with the literature's capacities."""
+    """Draw uniform instances; demands 1..9 with the capacity that the dataset `cvrpSIZE` has."""
     rng = np.random.default_rng([seed, stream])
     if problem == "tsp":
         return Instances(torch.from_numpy(rng.random((count, size, 2), dtype=np.float32)))
     coords = torch.from_numpy(rng.random((count, size + 1, 2), dtype=np.float32))
     demand = torch.from_numpy(rng.integers(1, 10, (count, size + 1)))
     demand[:, 0] = 0
-    capacity = next((c for n, c in CAPACITIES.items() if size <= n), 2000)
+    capacity = SMALL_CAPACITIES.get(size) or default_capacity(size)
     return Instances(coords, demand, torch.full((count,), capacity))
 
 
