@@ -49,6 +49,22 @@ def test_an_inner_loop_moves_the_share_of_the_outer_one_by_the_work_of_its_item(
     assert not root.within
 
 
+def test_parts_within_a_step_move_no_share() -> None:
+    """A network passes over them once a layer; taken for units of work they promised millions of hours."""
+    nodes = torch.rand(1, 1200, 2, generator=torch.Generator().manual_seed(1))
+    policy = build_path_policy("sit", "tsp", width=16, heads=2, ffn=32, layers=2, repeats=2).eval()
+    seen = []
+
+    def look() -> None:
+        if "1/2 parts" in root.place():
+            seen.append(root.share())
+            raise TimeoutError
+
+    with Level("", 1, changed=look) as root, pytest.raises(TimeoutError):
+        decode_path(policy, nodes, decoding=parse_decoding("greedy"))
+    assert seen == [0.0]
+
+
 def test_a_loop_that_ends_when_all_is_done_says_where_it_is_and_the_next_begins_anew() -> None:
     with Level() as root:
         for _ in tracked(range(2), "group"):

@@ -216,9 +216,13 @@ def beam_search(
 
 @contextmanager
 def _told(work: Sequence[float]) -> Iterator[Callable[[], None]]:
-    """Give a function to call after every move, so that whoever listens knows how far a construction is."""
+    """Give a function to call after every move, so that whoever listens knows how far a construction is.
+
+    What is counted within a step moves no share: a network passes over its parts more than once.
+    """
     reached = list(accumulate(work))
     with opened("step", len(reached), reached[-1] if reached else 0.0) as level:
+        level.item = 0.0
 
         def moved() -> None:
             count = min(level.count + 1, len(reached))
