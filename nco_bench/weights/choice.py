@@ -136,6 +136,11 @@ def lra_training(model: str, task: str) -> str:
     return f"nco-bench train {model} --data {task} {steps} --out {_kept(f'{model}-{task}')}"
 
 
+def packing_training(model: str, base: str) -> str:
+    """The command that trains a packing network for the bin ``LENGTHxWIDTH`` into the cache, where its solver finds it."""
+    return f"nco-bench train {model} --config bin={base} --budget 1h --out {_kept(f'{model}-{base}')}"
+
+
 def _kept(name: str) -> str:
     path = cache_folder() / f"{name}{SUFFIX}"
     home = Path.home()

@@ -23,7 +23,7 @@ from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.network import Family, NetworkSolver
 from nco_bench.solvers.packing.decode import CELLS_AT_A_TIME, decode_packing, to_solutions
 from nco_bench.solvers.protocol import Outcome, SolverOptions
-from nco_bench.weights.choice import how_to_get
+from nco_bench.weights.choice import packing_training
 from nco_bench.weights.store import WeightsFile, files_called, resolve
 
 MODEL = "attend2pack"
@@ -59,7 +59,7 @@ class Attend2packSolver(NetworkSolver):
     def find_weights(self, dataset: Dataset) -> WeightsFile:
         """Return the weights named, or those for the dataset's base; refuse those of another base."""
         length, width = base_of(dataset.instances[0])
-        remedy = f"make some with '{how_to_get(MODEL, 'bpp3d').command}'"
+        remedy = f"make some for this base with '{packing_training(MODEL, f'{length}x{width}')}'"
         weights = resolve(
             self.options.weights or default_weights(length, width), MODEL, "bpp3d", remedy=remedy
         )
@@ -67,7 +67,7 @@ class Attend2packSolver(NetworkSolver):
         if made_for != (length, width):
             raise BadWeightsError(
                 f"{weights.path}: made for the base {made_for[0]} x {made_for[1]}, {dataset.name} has "
-                f"{length} x {width}; choose others with --weights."
+                f"{length} x {width}; choose others with --weights, or {remedy}."
             )
         return weights
 
@@ -108,6 +108,6 @@ def base_of(instance: Instance) -> tuple[int, int]:
 
 
 def default_weights(length: int, width: int) -> str:
-    """Name the weights for a base: those that are cached or shipped for it, else the model's own."""
+    """Name the weights for a base: its own, but the model's where only those are cached."""
     name = f"{MODEL}-{length}x{width}"
-    return name if files_called(name) else MODEL
+    return MODEL if files_called(MODEL) and not files_called(name) else name

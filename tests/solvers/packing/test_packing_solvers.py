@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.generate import generate
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.problems import bpp3d
 from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.packing.extreme_points import pack_at_extreme_points
@@ -151,3 +151,12 @@ def test_attend2pack_refuses_several_bases():
     reason = create(choose("attend2pack", SolverOptions(weights="random"))).unsupported(data)
     assert reason is not None
     assert "several" in reason
+
+
+@pytest.mark.parametrize("own", [None, "attend2pack-120x100"], ids=["none", "another base's"])
+def test_what_attend2pack_advises_trains_for_the_base_at_hand(tmp_path, monkeypatch, own):
+    """A network is made for one base; the default recipe's would be refused again."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    solver = create(choose("attend2pack", SolverOptions(weights=own)))
+    with pytest.raises(BadWeightsError, match="config bin=140x110 .*attend2pack-140x110.safetensors"):
+        solver.prepare(generate("bpp3d", 5, 1, "140x110", 1))
