@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -65,6 +66,7 @@ class WeightsFile:
             "imported": manifest.imported,
             "training_size": manifest.data.size or None,
             "training_distribution": manifest.data.distribution,
+            "training_params": _drawn_with(manifest),
             "training_seeds": list(manifest.data.seeds),
         }
 
@@ -85,6 +87,17 @@ class WeightsFile:
             "hides": hidden_by(self.path),
             "path": str(self.path),
         }
+
+
+def _drawn_with(manifest: Manifest) -> dict[str, str]:
+    """Return parameters of the training instances, as datasets name them, where they were drawn on the way."""
+    sides = re.search(r"sides (\d+\.\.\d+) drawn", manifest.data.label_params)
+    if manifest.problem == "bpp3d" and sides:
+        return {"sides": sides[1]}
+    recipe = manifest.recipe
+    if manifest.problem == "cvrp" and {"capacity", "demand"} <= recipe.keys():
+        return {"capacity": f"{recipe['capacity']:g}", "demand": str(recipe["demand"])}
+    return {}
 
 
 @cache

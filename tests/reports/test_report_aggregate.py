@@ -93,6 +93,26 @@ def test_distribution_label(results: Results, weights: dict[str, Any] | None, la
     assert summary_of(results, [8.0], [8.0], weights=weights).distribution_label == label
 
 
+@pytest.mark.parametrize(
+    ("params", "label"),
+    [
+        ({"capacity": "10", "demand": "unit", "range": "-1..1"}, "in-distribution"),
+        ({"capacity": "20", "demand": "unit", "range": "-1..1"}, "distribution-OOD"),
+        ({"capacity": "10", "demand": "integer", "range": "0..1"}, "distribution-OOD"),
+        ({}, "in-distribution"),  # a file: nothing is known of how it was drawn
+    ],
+)
+def test_instances_drawn_with_other_parameters_are_of_another_distribution(
+    results: Results, params: dict[str, str], label: str
+) -> None:
+    origin = {"generator": "nco-bench", "distribution": "uniform", "seed": 1, "params": params}
+    weights = {"training_size": 100, "training_distribution": "uniform"}
+    drawn = {"training_params": {"capacity": "10", "demand": "unit"}}
+    assert (
+        summary_of(results, [8.0], [8.0], weights=weights | drawn, origin=origin).distribution_label == label
+    )
+
+
 def test_training_on_the_test_set_is_found_by_its_hash(results: Results) -> None:
     weights = {"name": "w", "sha256": "0", "trained_on": ["sha-tsp100"]}
     assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test

@@ -174,6 +174,20 @@ def test_shipped_weights_are_whole_and_fit_their_model() -> None:
         assert made.validation or "On fresh instances" in made.notes  # an F1 is no gap
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "params"),
+    [
+        ("am-eie-cvrp100", "am", {"capacity": "10", "demand": "unit"}),
+        ("attend2pack-120x100", "attend2pack", {"sides": "10..50"}),
+        ("am-eie-tsp100", "am", {}),  # nothing but the distribution
+    ],
+)
+def test_records_say_what_training_instances_were_drawn_with(
+    name: str, model: str, params: dict[str, str]
+) -> None:
+    assert resolve(name, model).facts()["training_params"] == params
+
+
 def test_a_manifest_older_than_a_choice_of_the_model_says_what_was_so_before(file: WeightsFile) -> None:
     """PENS had an output projection before it was a choice."""
     old = _manifest(model="pens-a", config={"layers": 8})

@@ -241,7 +241,8 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     Parameters
     ----------
     group
-        Its weights' ``training_size`` is a number or a (smallest, largest) pair, ``training_distribution`` a name.
+        Its weights' ``training_size`` is a number or a (smallest, largest) pair, ``training_distribution`` a name,
+        ``training_params`` what its instances were drawn with (CVRP: capacity and demands; packing: sides), where known.
     sizes
         Smallest and largest n of the test set.
 
@@ -259,7 +260,9 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     if sizes[0] < min(trained) or sizes[1] > max(trained):
         labels.append("size-OOD")
     tested = (group.cell.origin.get("distribution") or "").lower()
-    if ONLY_LONGER.get(tested, tested) != str(distribution).lower():
+    given, drawn = group.cell.origin.get("params") or {}, weights.get("training_params") or {}
+    other_draws = any(given.get(name, value) != value for name, value in drawn.items())
+    if other_draws or ONLY_LONGER.get(tested, tested) != str(distribution).lower():
         labels.append("distribution-OOD")
     return ", ".join(labels) or "in-distribution"
 

@@ -158,5 +158,5 @@ def test_what_attend2pack_advises_trains_for_the_base_at_hand(tmp_path, monkeypa
     """A network is made for one base; the default recipe's would be refused again."""
     monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
     solver = create(choose("attend2pack", SolverOptions(weights=own)))
-    with pytest.raises(BadWeightsError, match="config bin=140x110 .*attend2pack-140x110.safetensors"):
+    with pytest.raises(BadWeightsError, match=r"config bin=140x110 .*attend2pack-140x110\.safetensors"):
         solver.prepare(generate("bpp3d", 5, 1, "140x110", 1))
