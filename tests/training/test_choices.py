@@ -99,6 +99,14 @@ def test_every_mark_is_a_number_of_the_recipe_that_moves_weights_or_a_known_choi
     assert seen >= CHOICES
 
 
+@pytest.mark.parametrize("model", ["pens-a", "pens-r", "pens-ar", "coordns", "decoder-6x128"])
+def test_learning_whole_tours_is_said_to_be_ours(model: str) -> None:
+    """Neither paper says whether origin and destination may be one city, whose next city is either neighbour."""
+    paper = load_course(COURSES["supervised"]).papers(model)["paper"]
+    assert paper.recipe.longest == paper.nodes + 1
+    assert "both neighbours" in paper.ours["longest"]
+
+
 def test_a_number_that_is_ours_stays_marked_when_it_is_changed() -> None:
     """A recipe that departs in a marked and in a stated number: both are told, and which the paper states."""
     paper = load_course(COURSES["supervised"]).papers("pens-a")["paper"]
