@@ -176,8 +176,8 @@ def beam_search(
 ) -> Trajectories:
     """Keep the `width` most probable partial solutions of each instance at every move.
 
-    All continuations of one instance compete by their summed log-probability, and beams are never merged: BQ-NCO, the
-    decoder-scaling paper, DGL and the official AM do it alike.
+    All continuations of one instance compete by their summed log-probability, and beams are never merged: BQ-NCO, DGL and
+    the official AM do it alike. The decoder-scaling paper gives the width alone.
 
     Parameters
     ----------

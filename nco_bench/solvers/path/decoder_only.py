@@ -6,6 +6,10 @@ the counts do not fix: ReLU in the feed-forward layers (as in LEHD, which the pa
 plays the role of the destination in segment re-construction, as in LEHD; four heads in the networks of width 64 and 32
 (24x64, 96x32; LEHD of width 64 too), for Table 2 and appendix I give depth and width alone.
 
+Open in the decoding: tours begin at node 0; a beam search returns the shortest tour of its last beam, as BQ-NCO's does; n of
+log(n) stays that of the instance where RRC rebuilds a segment; TSPLIB's coordinates are shifted to 0 and divided by the
+longer side.
+
 Letters in shapes: B batch, M candidates, T = M + 2 tokens, W width, H heads, K head width.
 """
 
