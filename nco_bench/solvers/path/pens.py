@@ -22,6 +22,8 @@ The paper has no public code. What it leaves open is chosen as follows, and the 
   layers, from the fixed ones on, never decayed. The regularisation that they needed against slopes of 0 is not given; here
   it is `slope_penalty` times the mean of (1 - m / m_fixed)^2.
 - Node vectors are drawn anew at every forward pass (`noise`), as in training; ``solve`` draws them once per solve.
+- Tours begin at node 0 in each of the five solves of an instance (Section 5.1), which differ in their node vectors alone.
+- TSPLIB's coordinates are shifted to 0 and divided by the longer side, before they are stretched.
 
 Letters in shapes: B batch, N nodes, M candidates, T tokens, W width, H heads, K head width.
 """
