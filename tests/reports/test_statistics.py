@@ -112,6 +112,18 @@ def test_without_references_costs_are_compared(results: Results) -> None:
     assert (found.unit, found.difference) == ("cost", pytest.approx(0.5))
 
 
+def test_scores_are_compared_as_tables_print_them(results: Results) -> None:
+    """Load rates 0.7 and 0.8 against 0.6 and 0.6: a is better by 0.15, and no mean is below 0."""
+    facts = {"problem": "bpp3d", "objective": "max", "convention": "load"}
+    one, two = (make_cell(i, solver, "bpp3d20", **facts) for i, solver in enumerate("ab"))
+    refs = [None, None]
+    results.run("r1", (one, make_records(one, [0.7, 0.8], refs)), (two, make_records(two, [0.6, 0.6], refs)))
+    found = compare(load_frame(results.folder), "a", "b", "bpp3d20")
+    assert (found.unit, found.wins, found.losses) == ("score", 2, 0)
+    assert (found.mean_a, found.mean_b, found.difference) == pytest.approx((0.75, 0.6, 0.15))
+    assert "a 0.7500, b 0.6000; difference +0.1500, higher is better" in sentence(found)
+
+
 def test_a_name_that_fits_two_rows_must_be_made_clear(results: Results) -> None:
     cells = [make_cell(i, "net", "tsp100", decoding=d) for i, d in enumerate(("greedy", "beam:16"))]
     results.run("r1", *((c, make_records(c, [8.0], [8.0])) for c in cells))

@@ -86,9 +86,9 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     _, at, bt = np.intersect1d(a.instance, b.instance, return_indices=True)
     if not len(at):
         raise ResultsError(f"{dataset}: there is no instance that both {one} and {two} solved.")
-    sign = -1.0 if rows[one].group.cell.objective == "max" else 1.0
-    cost_a, cost_b = sign * a.cost[at], sign * b.cost[bt]
-    winner = winners(cost_a, cost_b)
+    higher = rows[one].group.cell.objective == "max"
+    cost_a, cost_b = a.cost[at], b.cost[bt]
+    winner = winners(cost_b, cost_a) if higher else winners(cost_a, cost_b)
     tied = winner == 0
     has_gaps = not (np.isnan(a.gap_percent[at]).any() or np.isnan(b.gap_percent[bt]).any())
     first, second = (a.gap_percent[at], b.gap_percent[bt]) if has_gaps else (cost_a, cost_b)
@@ -98,7 +98,7 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
         solver_a=one,
         solver_b=two,
         dataset=dataset,
-        unit="gap percent" if has_gaps else "cost",
+        unit="gap percent" if has_gaps else "score" if higher else "cost",
         instances=len(at),
         only_a=len(a.instance) - len(at),
         only_b=len(b.instance) - len(bt),
@@ -222,7 +222,7 @@ def outliers_of(frame: ResultFrame, comparison: Comparison) -> dict[str, list[Ou
 def sentence(comparison: Comparison) -> str:
     """Say the result in words, for the terminal."""
     c = comparison
-    unit = " percentage points of gap" if c.unit == "gap percent" else ""
+    unit = {"gap percent": " percentage points of gap", "score": ", higher is better"}.get(c.unit, "")
     interval = "" if c.low is None or c.high is None else f" (95 % interval {c.low:+.4f} to {c.high:+.4f})"
     p = "" if c.p_value is None else f", Wilcoxon p = {c.p_value:.3g}"
     left = (

@@ -86,14 +86,14 @@ class Comparison:
     solver_a, solver_b, dataset
         Labels.
     unit
-        What is compared: ``gap percent`` where every instance has a reference, else ``cost``. Smaller is better
-        (for scores where higher is better the sign is turned).
+        What is compared: ``gap percent`` where every instance has a reference, else ``cost``, or ``score`` where higher
+        is better.
     instances
         How many both solved.
     only_a, only_b
         Instances that only one of them solved; not compared.
     mean_a, mean_b, difference
-        Means and mean of (a - b); negative where a is better.
+        Means and mean of (a - b); negative where a is better, for a ``score`` positive.
     low, high
         95 % bootstrap interval of the difference; None for one instance.
     wins, ties, losses
@@ -142,13 +142,14 @@ def wilcoxon_p(differences: FloatArray) -> float | None:
 
     if np.count_nonzero(differences) > SIGNS_UP_TO:
         return float(wilcoxon(differences, zero_method="pratt").pvalue)
-    ranks = np.rint(2 * rankdata(np.abs(differences))).astype(np.int64)  # doubled, so that means of ties are whole
-    chances = np.zeros(1 + int(ranks[differences != 0].sum()))  # of each sum of the ranks of positive differences
+    doubled = np.rint(2 * rankdata(np.abs(differences))).astype(np.int64)  # means of ties are whole, too
+    ranks = doubled[differences != 0]
+    chances = np.zeros(1 + int(ranks.sum()))  # of each sum of the ranks of positive differences
     chances[0] = 1.0
-    for rank in ranks[differences != 0].tolist():
+    for rank in ranks.tolist():
         chances[rank:] += chances[:-rank].copy()
         chances /= 2
-    seen = int(ranks[differences > 0].sum())
+    seen = int(doubled[differences > 0].sum())
     return float(min(1.0, 2 * min(chances[: seen + 1].sum(), chances[seen:].sum())))
 
 
