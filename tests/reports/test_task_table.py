@@ -11,6 +11,7 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.datasets.load import Places
 from nco_bench.problems.tasks import generate
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.render.csv import render
 from nco_bench.reports.tables.table import build_table
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
@@ -59,6 +60,14 @@ def test_mean_is_that_of_the_training_distribution(runs: Path) -> None:
 def test_intervals_hold_the_metric_between_them(runs: Path) -> None:
     f1 = metrics(runs, CLASSES)["all-positive"]["f1"]
     assert f1["low"] < f1["mean"] < f1["high"]
+
+
+def test_no_two_columns_have_one_name(runs: Path) -> None:
+    """Bounds say of which metric they are: pandas would rename the second ``low (%)`` of a CSV to ``low (%).1``."""
+    [header, *_] = render(build_table("tasks", load_frame(runs / "runs"))).splitlines()
+    names = header.split(",")
+    assert len(names) == len(set(names))
+    assert any("F1 low (%)" in name for name in names)
 
 
 def test_an_untouched_run_verifies_and_changed_counts_are_named(runs: Path, tmp_path: Path) -> None:

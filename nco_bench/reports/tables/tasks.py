@@ -122,7 +122,7 @@ def tasks_table(frame: ResultFrame, *, gap: str) -> Table:
     if any(len(g.cells) > 1 for g in groups):
         seeds = sorted({len(g.cells) for g in groups if len(g.cells) > 1})
         meanings.append(
-            f"Std: sample standard deviation over {' or '.join(map(str, seeds))} training seeds, beside their mean"
+            f"std: sample standard deviation over {' or '.join(map(str, seeds))} training seeds, beside their mean"
         )
     meanings.append(
         "low, high: 95 % bootstrap interval over instances, for methods with one weights file or none"
@@ -229,14 +229,14 @@ def _quantities(column: list[SeedGroup]) -> list[tuple[str, str, str, str | None
     for name, metric in METRICS.items():
         if not any(g.values(name) for g in column):
             continue
-        found.append((name, metric.header, metric.unit, metric.better, lambda g, m=name: g.mean(m)))  # type: ignore[misc]
+        header, unit = metric.header, metric.unit
+        found.append((name, header, unit, metric.better, lambda g, m=name: g.mean(m)))  # type: ignore[misc]
         if any(g.std(name) is not None for g in column):
-            found.append((f"{name}-std", "Std", metric.unit, None, lambda g, m=name: g.std(m)))  # type: ignore[misc]
+            found.append((f"{name}-std", f"{header} std", unit, None, lambda g, m=name: g.std(m)))  # type: ignore[misc]
         for side in ("low", "high"):
             if any(g.bound(name, side) is not None for g in column):
-                found.append(
-                    (f"{name}-{side}", side, metric.unit, None, lambda g, m=name, s=side: g.bound(m, s))  # type: ignore[misc]
-                )
+                key, title = f"{name}-{side}", f"{header} {side}"
+                found.append((key, title, unit, None, lambda g, m=name, s=side: g.bound(m, s)))  # type: ignore[misc]
     return found
 
 
