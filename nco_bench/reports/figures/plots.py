@@ -274,7 +274,7 @@ def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out:
                 markerfacecolor="none" if same and won == -1 else style.colour,
                 label=f"{name} better: {int(here.sum()):,}",
             )  # fmt: skip
-        unit = "gap (%)" if use_gap else "cost"
+        unit = "gap (%)" if use_gap else result.unit
         axes[0].set(xlabel=f"{result.solver_b}, {unit}", ylabel=f"{result.solver_a}, {unit}", aspect="equal")
         axes[0].set(xlim=span, ylim=span, title=f"{result.dataset}, {len(x):,} instances")
         legend(fig, axes)
