@@ -30,7 +30,9 @@ def report(
         list[str] | None,
         typer.Option("--alias", help="Short name of a dataset in the table, NAME=SHORT; repeatable."),
     ] = None,
-    gap: Annotated[str, typer.Option("--gap", help="mean-of-gaps or gap-of-means.")] = "mean-of-gaps",
+    gap: Annotated[
+        str, typer.Option("--gap", help="Of main and --html: mean-of-gaps or gap-of-means.")
+    ] = "mean-of-gaps",
     notes: Annotated[
         bool, typer.Option("--notes", help="In the terminal: the whole caption, as papers need it.")
     ] = False,
@@ -58,6 +60,7 @@ def report(
     from nco_bench.cli.options import form_of, one_of, parse_aliases
     from nco_bench.cli.output import console, say
     from nco_bench.datasets.places import Places
+    from nco_bench.errors import BadInputError
     from nco_bench.files import READABLE, write
     from nco_bench.reports.render.terminal import show
     from nco_bench.reports.render.writing import render
@@ -67,6 +70,8 @@ def report(
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
     if chosen is None and out is not None:
         chosen = form_of(out)
+    if chosen == "html" and table != "main":
+        raise BadInputError(f"--table {table}: a page holds every table but instances; leave --table out.")
     aliases = parse_aliases(alias)
     for text in (one for folder in results for one in incomplete(folder).values()):
         say(f"warning: left out {text}.")

@@ -232,6 +232,7 @@ def test_debug_shows_where_a_solver_crashed(
         (["reference", "tsp9:count=2", "--solver", "two-opt", "--jobs", "0"], ["--jobs"]),
         (["reference", "tsp9:count=2", "--solver", "hgs", "--jobs", "2"], ["hgs on tsp9", "solves cvrp"]),
         (["report", "--out", "x.xyz"], ["x.xyz", ".tex"]),
+        (["report", "--html", "--table", "instances"], ["--table instances", "leave --table out"]),
         (
             ["reproduce", "eie", "--table", "1", "--out", "/proc/tables"],
             ["/proc/tables", "cannot be written"],
