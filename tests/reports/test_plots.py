@@ -101,6 +101,7 @@ def test_scatter_names_who_is_better_and_on_how_many(results: Results, tmp_path:
         assert all(f">{words}<" in tours for words in ("two better: 2", "one better: 0", "neither better: 1"))
         assert all(f">{words}<" in boxes for words in ("one better: 2", "two better: 0", "neither better: 1"))
     assert "tsp100, 3 instances" in tours
+    assert ">two, score<" in boxes
 
 
 def test_a_solver_has_one_colour_in_every_plot_whatever_is_selected(results: Results, tmp_path: Path) -> None:
