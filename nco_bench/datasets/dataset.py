@@ -155,6 +155,11 @@ class Dataset:
         """Return the same instances with other references."""
         return self._with_known_hashes(replace(self, references=tuple(references)), 0, len(self))
 
+    def costs_of_references(self) -> dict[str, Reference]:
+        """Return the references that are known by the hash of the instance, without solutions."""
+        known = zip(self.instance_hashes, self.references, strict=True)
+        return {sha256: replace(one, solution=None) for sha256, one in known if one is not None}
+
     def _with_known_hashes(self, other: Dataset, start: int, stop: int) -> Dataset:
         """Give another set of these instances the hashes that are known here."""
         for name, known in self.__dict__.items():

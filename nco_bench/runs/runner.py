@@ -10,7 +10,7 @@ import itertools
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
@@ -106,7 +106,7 @@ def _run_cell(
             stored = stored_before(request.results, cell.config_sha256, request.seed, dataset)
             done = {place: cost for place, cost in stored.items() if place[0] < request.repeats}
         if done:  # perhaps from a copy of the set without references
-            references |= _costs_of_references(dataset)
+            references |= dataset.costs_of_references()
         pending = list(_batches(request, cell, dataset, done))
         total = request.repeats * len(dataset)
         left = sum(len(indices) for _, indices in pending)
@@ -142,12 +142,6 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
-
-
-def _costs_of_references(dataset: Dataset) -> dict[str, Reference]:
-    """Return the references of a dataset by the hash of the instance, without solutions: a process sends them to another."""
-    known = zip(dataset.instance_hashes, dataset.references, strict=True)
-    return {sha256: replace(one, solution=None) for sha256, one in known if one is not None}
 
 
 def _notes_on_limit(plan: CellPlan, limit: float, seconds: Sequence[float]) -> list[str]:

@@ -251,3 +251,23 @@ def test_records_of_a_copy_without_references_have_the_gaps_of_the_set_that_was_
         assert (cell["solves"], cell["mean_reference"]) == (1, 4)
         assert cell["mean_gap_percent"] == pytest.approx(25 * (bare["mean_cost"] - 4), abs=1e-9)
         assert cell["reference_solver"] == "file (concorde-line)"
+    for name in ("solved.txt", "bare"):
+        stored = nco_bench.records(data=name, results="runs")
+        assert stored["gap_percent"].tolist() == [pytest.approx(cell["mean_gap_percent"], abs=1e-9)]
+        assert stored["reference_solver"].tolist() == ["file (concorde-line)"]
+    Path("solved.txt").unlink()
+    assert nco_bench.records(results="runs")["reference_solver"].isna().all()
+
+
+def test_a_file_that_gets_references_gives_its_stored_records_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is known already; what the second run stores is that it has references now, once."""
+    monkeypatch.chdir(tmp_path)
+    Path("slow.py").write_text(SLOW_SOLVER)
+    for text in ("0 0 1 1 0 1 1 0\n", "0 0 1 1 0 1 1 0 output 1 3 2 4 1\n", None):
+        if text is not None:
+            Path("set.txt").write_text(text)
+        nco_bench.run("slow.py", "set.txt", results="runs")
+    assert len(find_runs(Path("runs"))) == 2
+    assert nco_bench.records(results="runs")["reference"].tolist() == [4]

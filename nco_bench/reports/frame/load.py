@@ -18,6 +18,7 @@ from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
+from nco_bench.reports.frame.renamed import references_of_sets
 from nco_bench.reports.frame.wholes import Set, Whole, wholes
 from nco_bench.runs.finding import runs_of
 from nco_bench.runs.records import STATUSES, Cell
@@ -237,7 +238,8 @@ def load_frame(
     instances
         Folder that holds the reference ledger, or None to do with what the records know.
     given
-        References that are known beside these, by the hash of the instance.
+        References that are known beside these, by the hash of the instance; None for those of the sets that runs were
+        given and found solved as copies without references.
 
     Raises
     ------
@@ -263,6 +265,10 @@ def load_frame(
         for cell in of_run
         for code in [codes[number][cell.cell]]
     }
+    if given is None and instances is not None:
+        bare = set(records["group"].to_numpy()[records["reference"].isna()].tolist())
+        pairs = zip(cells, codes, strict=True)
+        given = references_of_sets((c for of, code in pairs for c in of if code[c.cell] in bare), instances)
     references, changed = hold_against_best(records, finished, sources, instances, given)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
