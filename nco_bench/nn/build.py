@@ -11,9 +11,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.cards import network_card
-from nco_bench.errors import MOST_SHOWN, BadInputError, BadWeightsError, UnknownNameError, shown
+from nco_bench.errors import (
+    MOST_SHOWN,
+    BadInputError,
+    BadWeightsError,
+    NcoBenchError,
+    UnknownNameError,
+    shown,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor, nn
 
     from nco_bench.nn.logit_scale import LogitScale
@@ -73,6 +82,36 @@ def build_path_policy(
 
         logit_scale = scale_called(resolved(logit_scale, glimpse=network_card(name).glimpse, model=name))
     return importlib.import_module(network_card(name).network).build(config, logit_scale).eval()
+
+
+def refused_sizes(
+    name: str, problem: str, logit_scale: str, sizes: Iterable[int], /, **overrides: Any
+) -> dict[int, NcoBenchError]:
+    """Return the sizes that a logit scale does not take in a model of a configuration, each with what it says of it.
+
+    Parameters
+    ----------
+    name, problem, logit_scale, overrides
+        As `build_path_policy` takes them.
+    sizes
+        n of instances.
+    """
+    from nco_bench.nn.logit_scale import PLACES, ScaleContext, resolved
+    from nco_bench.nn.logit_scale import logit_scale as scale_called
+
+    config = model_config(name, problem, **overrides)
+    if not hasattr(config, "training_size"):  # no scale acts on it
+        return {}
+    scale = scale_called(resolved(logit_scale, glimpse=network_card(name).glimpse, model=name))
+    head_dim = getattr(config, "head_dim", None) or config.width // config.heads
+    found: dict[int, NcoBenchError] = {}
+    for n in sorted(set(sizes)):
+        try:
+            for place in PLACES[:2]:
+                scale(ScaleContext(n, n, head_dim, config.training_size, place=place))
+        except NcoBenchError as error:
+            found[n] = error
+    return found
 
 
 def count_parameters(policy: nn.Module) -> int:

@@ -10,14 +10,21 @@ from nco_bench.solvers.protocol import Begins, Failure, Solver
 from nco_bench.solvers.registry import create, is_strange
 
 
-def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
+def usable(plans: list[CellPlan], *, whole: bool = True) -> tuple[list[tuple[CellPlan, Solver]], list[str]]:
     """Return the cells that can run, each with its solver, and a line for each that cannot.
+
+    Parameters
+    ----------
+    plans
+        The cells.
+    whole
+        Whether their datasets are all that was asked for, not the share of one job.
 
     Raises
     ------
     NcoBenchError
         When weights of any network are missing or unfit, with what gets them all: nobody wants to learn of the last one
-        after the hours that the solvers before it take.
+        after the hours that the solvers before it take. So, too, when a logit scale takes no instance of a whole dataset.
     """
     ready, skipped = [], []
     for plan in plans:
@@ -32,21 +39,34 @@ def usable(plans: list[CellPlan]) -> tuple[list[tuple[CellPlan, Solver]], list[s
             skipped.append(f"{plan.choice.label} on {plan.dataset.name}: {reason}")
     if len(ready) > 1:  # one alone finds its weights next
         refuse_without_weights(ready)
+    if whole:
+        refuse_unfit_sizes(ready)
     return ready, skipped
 
 
 def refuse_without_weights(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
     """Raise for the networks whose weights are missing or unfit, for all of them in one line."""
-    searches = [(getattr(solver, "weights_to_load", None), plan.dataset) for plan, solver in ready]
-    if not any(search for search, _ in searches):
+    _ask_all("weights_to_load", ready, "weights are missing or unfit")
+
+
+def refuse_unfit_sizes(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
+    """Raise for the networks whose logit scale takes no instance of their dataset, for all of them in one line."""
+    scaled = [one for one in ready if one[0].choice.options.logit_scale is not None]
+    _ask_all("check_sizes", scaled, "a logit scale takes no instance")
+
+
+def _ask_all(question: str, ready: Sequence[tuple[CellPlan, Solver]], wrong: str) -> None:
+    """Call a method of all solvers that have it with their datasets; raise what they raise, in one line."""
+    asked = [(getattr(solver, question, None), plan.dataset) for plan, solver in ready]
+    if not any(ask for ask, _ in asked):
         return
     from nco_bench.weights.packed import forget
 
     errors: dict[str, NcoBenchError] = {}
-    for search, dataset in searches:
+    for ask, dataset in asked:
         try:
-            if search is not None:
-                search(dataset)
+            if ask is not None:
+                ask(dataset)
         except NcoBenchError as error:
             errors.setdefault(str(error), error)
     forget()  # else a file's content would count as memory of whatever solves first
@@ -54,9 +74,7 @@ def refuse_without_weights(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
         raise next(iter(errors.values()))
     if errors:
         told = " ".join(f"({number}) {message}" for number, message in enumerate(errors, 1))
-        raise BadWeightsError(
-            f"Nothing was solved: weights are missing or unfit in {len(errors)} cases. {told}"
-        )
+        raise BadWeightsError(f"Nothing was solved: {wrong} in {len(errors)} cases. {told}")
 
 
 def unsupported(plan: CellPlan, solver: Solver) -> str | None:

@@ -64,7 +64,7 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
     guard(request.results, request.places.instances)
     with Capture() as environment:
         datasets = load_datasets(request)
-        ready, skipped = usable(plan_cells(request, datasets))
+        ready, skipped = usable(plan_cells(request, datasets), whole=request.asked is None)
         if not ready:
             raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
         for line in skipped:

@@ -19,18 +19,18 @@ from torch import Tensor, nn
 
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
-from nco_bench.nn.build import build_path_policy
+from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
+from nco_bench.nn.build import build_path_policy, refused_sizes
 from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
-from nco_bench.solvers.protocol import Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions, read_params
 from nco_bench.weights.choice import at_hand, default_weights, find, how_to_get
 from nco_bench.weights.store import WeightsFile, load_into
 
 SMALL = 100
-"""Nodes: what networks are trained on, so that no logit scale refuses so few."""
+"""Nodes: what networks are trained on, so that no logit scale refuses so few, as it may those of a set."""
 RANDOM_WEIGHTS = "random"
 RANDOM_SEED = 1234
 """Of untrained networks, which are the same everywhere."""
@@ -142,6 +142,8 @@ class NetworkSolver:
                 raise BadInputError(f"{self.name}: {why.format(option)}")
         self.policy: Any = None  # each family knows its own
         self.weights: WeightsFile | None = None
+        self.refused: dict[int, NcoBenchError] = {}
+        """Sizes that the logit scale does not take."""
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return why the network cannot take a dataset, or None."""
@@ -151,6 +153,7 @@ class NetworkSolver:
         """Find weights, build the network around them, move it to the device and make it ready."""
         self.weights = self.weights_to_load(dataset)
         config = {} if self.weights is None else dict(self.weights.manifest.config)
+        self.refused = self._refused_sizes(dataset, config)
         policy = built(lambda: self.build(dataset, config), self.weights)
         self.policy = self.adapted(policy.to(self.options.device), dataset).eval()
         with torch.inference_mode():
@@ -159,6 +162,28 @@ class NetworkSolver:
     def weights_to_load(self, dataset: Dataset) -> WeightsFile | None:
         """Return what `prepare` loads, None for an untrained network; a run asks all its networks before it solves."""
         return None if self.options.weights == RANDOM_WEIGHTS else self.find_weights(dataset)
+
+    def check_sizes(self, dataset: Dataset) -> None:
+        """Refuse a dataset whose every instance is of a size that the logit scale does not take.
+
+        Where only some are, those fail. A run asks before it solves, and of the whole set: a part may have only such.
+
+        Raises
+        ------
+        NcoBenchError
+            With what the scale says of the first instance.
+        """
+        if self.options.logit_scale is not None:
+            weights = self.weights_to_load(dataset)
+            refused = self._refused_sizes(dataset, {} if weights is None else weights.manifest.config)
+            if all(instance.n in refused for instance in dataset):
+                raise refused[dataset.instances[0].n]
+
+    def _refused_sizes(self, dataset: Dataset, config: Mapping[str, Any]) -> dict[int, NcoBenchError]:
+        if self.options.logit_scale is None:
+            return {}
+        sizes = {instance.n for instance in dataset}
+        return refused_sizes(self.model, dataset.problem, self.options.logit_scale, sizes, **config)
 
     def find_weights(self, dataset: Dataset) -> WeightsFile:
         """Return the weights that were asked for, or those that suit the dataset.
@@ -223,8 +248,12 @@ class NetworkSolver:
         outcomes: list[Outcome] = []
         size = self.together(batch)
         for first in tracked(range(0, len(batch), size), "instance" if size == 1 else "group"):
-            with torch.inference_mode():
-                outcomes += self.decode(batch[first : first + size], seed + first, time_limit)
+            group, error = batch[first : first + size], self.refused.get(batch[first].n)
+            if error is not None:  # then all of them are of this size
+                outcomes += [Failure("failed", str(error))] * len(group)
+            else:
+                with torch.inference_mode():
+                    outcomes += self.decode(group, seed + first, time_limit)
             progress(len(outcomes))
         return outcomes
 
@@ -285,10 +314,9 @@ def to_tensors(
 
 
 def small_problem(dataset: Dataset) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return one instance of at most `SMALL` nodes as `to_tensors` does, to compile on what is compiled at first use."""
-    size = min(dataset.sizes[0], SMALL)
-    coords = torch.rand(1, size + (dataset.problem == "cvrp"), 2, generator=torch.Generator().manual_seed(0))
+    """Return one instance of `SMALL` nodes as `to_tensors` does, to compile on what is compiled at first use."""
+    coords = torch.rand(1, SMALL + (dataset.problem == "cvrp"), 2, generator=torch.Generator().manual_seed(0))
     if dataset.problem == "tsp":
         return coords, None, None
-    demand = torch.arange(size + 1).remainder(9)[None]
+    demand = torch.arange(SMALL + 1).remainder(9)[None]
     return coords, demand, torch.tensor([20.0], dtype=torch.float64)

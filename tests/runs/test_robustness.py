@@ -192,6 +192,31 @@ def test_bad_weights_leave_no_folder_of_results(weights: str, tmp_path: Path) ->
     assert list((tmp_path / "a").iterdir()) == []
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_scale_that_takes_no_instance_is_refused_before_others_solve(
+    data: Path, jobs: int, tmp_path: Path
+) -> None:
+    """EIE's lambda begins at the training size, 100; the set has 8 nodes."""
+    asked = RunRequest(
+        ("nearest-neighbor", "am:weights=random"), (str(data),), tmp_path / "runs", Places(tmp_path),
+        logit_scale="eie-exact", jobs=jobs,
+    )  # fmt: skip
+    with pytest.raises(BadInputError, match="n=8, below the training size N=100"):
+        execute(asked, QuietDisplay())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_instances_that_a_scale_does_not_take_fail_alone(tmp_path: Path) -> None:
+    coords = np.random.default_rng(1).random((100, 2)).ravel()
+    lines = (" ".join(f"{x:.6f}" for x in part) for part in (coords[:16], coords))
+    (tmp_path / "mixed.txt").write_text("".join(f"{line}\n" for line in lines))
+    asked = request("am:weights=random", tmp_path / "mixed.txt", tmp_path, logit_scale="eie-exact")
+    assert run(asked, QuietDisplay()).failed == 1
+    records = sorted(find_runs(tmp_path / "runs")[0].records(), key=lambda record: record.instance)
+    assert [record.status for record in records] == ["failed", "ok"]
+    assert "n=8, below the training size N=100" in records[0].message
+
+
 def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         RunWriter(tmp_path, {"not": {"json": object()}})

@@ -263,7 +263,7 @@ def _first_left(request: RunRequest, dataset: Dataset) -> int | None:
 
 def _cell_of(request: RunRequest, dataset: Dataset) -> Cell:
     """Return the facts of a share's cell."""
-    plan, solver = usable(plan_cells(request, [dataset]))[0][0]
+    plan, solver = usable(plan_cells(request, [dataset]), whole=False)[0][0]
     if isinstance(solver, Begins):
         solver.launch(dataset)
         solver.ready()

@@ -60,9 +60,7 @@ class EncodeOnceSolver(NetworkSolver):
         """Compile the loops of `rollout`, or load them, before a clock runs."""
         if on_cpu(self.options.device):
             floats = self.params["loads"] == "float32"
-            with suppress(
-                BadInputError
-            ):  # of a logit scale that is not for so few nodes: solving says it where it is so
+            with suppress(BadInputError):  # of a logit scale of weights for more nodes
                 tensors = small_problem(dataset)
                 decode_encode_once(
                     self.policy, *tensors, decoding=parse_decoding("greedy"), float32_loads=floats

@@ -17,7 +17,7 @@ from nco_bench.problems.bpp3d import BPP3DInstance
 from nco_bench.solvers.packing.extreme_points import pack_at_extreme_points
 from nco_bench.solvers.packing.greedy import best_of
 from nco_bench.solvers.packing.height_map import pack_deepest_bottom_left, sliding_max
-from nco_bench.solvers.protocol import SolverOptions
+from nco_bench.solvers.protocol import Failure, SolverOptions
 from nco_bench.solvers.registry import choose, create
 
 RULES = {"extreme-point": pack_at_extreme_points, "deepest-bottom-left": pack_deepest_bottom_left}
@@ -126,7 +126,10 @@ def test_attend2pack_gets_ready_where_a_scale_refuses_few_boxes():
     solver = create(choose("attend2pack", SolverOptions(weights="random", logit_scale="eie-exact")))
     solver.prepare(data)
     with pytest.raises(BadInputError, match="asked for n=8"):
-        solver.solve(data.instances, seed=1, time_limit=None, progress=lambda _: None)
+        solver.check_sizes(data)
+    (outcome,) = solver.solve(data.instances, seed=1, time_limit=None, progress=lambda _: None)
+    assert isinstance(outcome, Failure)
+    assert "asked for n=8" in outcome.message
 
 
 @pytest.mark.parametrize(
