@@ -130,6 +130,17 @@ def train(
                 raise BadInputError(
                     f"{option} {value}: belongs to one model; a campaign continues its own weights."
                 )
+        said = {
+            "--config": config,
+            "--validation": validation,
+            "--problem": problem,
+            "--tensorboard": tensorboard,
+        }
+        for option, given in said.items():
+            if given:
+                raise BadInputError(
+                    f"{option}: belongs to one model; {campaign} says it for each of its own."
+                )
         if dry_run:
             from nco_bench.training.campaign import chosen_stages
             from nco_bench.training.campaign_file import describe_plan, planned, read_campaign

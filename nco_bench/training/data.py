@@ -139,6 +139,7 @@ class LabelStream:
             "shard": self.shard,
             "offset": self.offset,
             "shards": fingerprint(self.shards),
+            "held_out": self._hold_out,
             "facts": {source: dataclasses.asdict(facts) for source, facts in self.facts.items()},
         }
 
@@ -150,12 +151,12 @@ class LabelStream:
         position
             From `position`.
         adopt
-            Other data is welcome: begin it at the next epoch.
+            Other data, or others held out of the same, are welcome: begin them at the next epoch.
 
         Raises
         ------
         BadInputError
-            When the shards are not those that the position was taken from.
+            When the shards are not those that the position was taken from, or others were held out of them.
         """
         self.facts = {source: ShardFacts(**facts) for source, facts in position.get("facts", {}).items()}
         same = position["shards"] == fingerprint(self.shards)
@@ -164,7 +165,13 @@ class LabelStream:
                 "The labelled data is not what this run was started with; resume with the same --data, "
                 "or start anew without --resume."
             )
-        if same:
+        held = position.get("held_out", self._hold_out)
+        if held != self._hold_out and not adopt:
+            raise BadInputError(
+                f"This run was started {'without' if held else 'with'} --validation; resume it so, for what was held out "
+                "to judge by would be learned from, or the other way round."
+            )
+        if same and held == self._hold_out:
             self.epoch, self.shard, self.offset = position["epoch"], position["shard"], position["offset"]
         else:
             self.epoch, self.shard, self.offset = position["epoch"] + 1, 0, 0

@@ -167,13 +167,13 @@ def train(
     TrainingStopped
         When the loss is no number any more, or the device is lost; the message names the last checkpoint.
     """
-    values, options, course, recipe = checked(model, data, config, budget_s)
+    judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
+    values, options, course, recipe = checked(model, data, config, budget_s, judges or ())
     if branch is not None and (resume or start is not None):
         raise BadInputError(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
     weights = weights_path(out, model)
-    judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
     with joined(device) as mine:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
@@ -200,7 +200,11 @@ def train(
 
 
 def checked(
-    model: str, data: Sequence[str | Path], config: Mapping[str, str] | None, budget_s: float | None
+    model: str,
+    data: Sequence[str | Path],
+    config: Mapping[str, str] | None,
+    budget_s: float | None,
+    validation: Sequence[str | Path] = (),
 ) -> tuple[dict[str, str], dict[str, str], Course, LoopRecipe]:
     """Return the recipe's overrides, the model's options, the course and the recipe of a training.
 
@@ -213,6 +217,10 @@ def checked(
     name, course = course_for(model, values, has_data=bool(data))
     if not data and COURSES[name].needs_data:
         raise BadInputError(f"{model} learns from labelled instances: name them with --data.")
+    if validation and not COURSES[name].needs_data:
+        raise BadInputError(
+            f"--validation {validation[0]}: {model} ({name}) is validated on instances of its own; leave it out."
+        )
     recipe = course.recipe(model, {k: v for k, v in values.items() if k != "learner"}, data)
     recipe = dataclasses.replace(recipe, learner=name)
     _refuse_impossible(model, recipe, budget_s)
@@ -272,13 +280,18 @@ def refuse_taken(weights: Path) -> None:
         raise BadInputError(
             f"{folder} holds the checkpoint of an earlier run: continue it with --resume, or choose another --out."
         )
-    if weights.exists():
-        raise BadInputError(f"{weights} is there already: choose another --out, or move it away.")
+    for path in (weights, manifest_path(weights), weights.with_suffix(".csv")):
+        if path.exists():
+            raise BadInputError(f"{path} is there already: choose another --out, or move it away.")
 
 
 def weights_path(out: Path | None, model: str) -> Path:
-    """Return the weights file of a run, with its suffix."""
+    """Return the weights file of a run, with its suffix; raises `BadInputError` for a folder's name."""
     path = Path(out) if out else Path(f"{model}{SUFFIX}")
+    if path.name in ("", ".."):
+        raise BadInputError(
+            f"--out {path}: is a folder; name the weights file, such as {path / model}{SUFFIX}."
+        )
     return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
 
 

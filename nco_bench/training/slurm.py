@@ -64,7 +64,7 @@ def train_on_slurm(
     """
     model, out = arguments["model"], weights_path(arguments["out"], arguments["model"])
     budget = arguments["budget_s"]
-    _, _, _, recipe = checked(model, arguments["data"], arguments["config"], budget)
+    _, _, _, recipe = checked(model, arguments["data"], arguments["config"], budget, arguments["validation"])
     call, gpu = _for_device(arguments["device"], profile)
     launch = {"processes": profile.processes or max(1, profile.gpus if gpu else 1), "nodes": profile.nodes}
     values = {**arguments, "out": str(out.resolve()), "places": as_document(arguments["places"]), **call}

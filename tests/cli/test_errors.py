@@ -188,6 +188,7 @@ def test_debug_shows_where_a_solver_crashed(
         (["report"], ["nco-bench run"]),
         (["train", "decoder-6x129", "--data", "tsp20"], ["decoder-6x128"]),
         (["train", "decoder-6x128", "--data", "tsp20", "--budget", "soon"], ["--budget"]),
+        (["train", "--campaign", "a.toml", "--config", "lr=1"], ["--config", "a.toml says it"]),
         (["generat"], ["generat"]),
         (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--batch-size", "\u00b2"], ["--batch-size"]),
         (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--time-limit", "0"], ["--time-limit 0"]),

@@ -154,6 +154,43 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path: Path, shards: list[Path]
         _train(shards, tmp_path / "w", steps="1")
 
 
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
+def test_files_of_that_name_are_not_overwritten_either(
+    suffix: str, tmp_path: Path, shards: list[Path]
+) -> None:
+    """`lab.json` is what describes the dataset `lab.npz`."""
+    told = tmp_path / f"lab{suffix}"
+    told.write_text("other work", encoding="utf-8")
+    with pytest.raises(BadInputError, match=rf"lab\{suffix} is there already"):
+        _train(shards, tmp_path / "lab", steps="1")
+    assert told.read_text(encoding="utf-8") == "other work"
+    assert list(tmp_path.glob("lab.*")) == [told]
+
+
+@pytest.mark.parametrize("out", ["", ".", "/", ".."])
+def test_an_out_that_is_a_folder_is_refused(out: str, shards: list[Path]) -> None:
+    with pytest.raises(BadInputError, match="is a folder; name the weights file, such as"):
+        _train(shards, Path(out), steps="1")
+
+
+def test_what_was_held_out_stays_so(tmp_path: Path, shards: list[Path]) -> None:
+    """A run with `--validation` learns from all labels: those it would hold out without are no longer unseen."""
+    config = CONFIG | {"steps": "2"}
+    train(MODEL, shards, config, out=tmp_path / "w", validation=shards[0], until_step=1, progress="silent")
+    with pytest.raises(BadInputError, match="was started with --validation; resume it so"):
+        _train(shards, tmp_path / "w", resume=True, steps="2")
+    _train(shards, tmp_path / "v", steps="2")
+    with pytest.raises(BadInputError, match="was started without --validation"):
+        train(MODEL, shards, config, out=tmp_path / "v", resume=True, validation=shards[0], progress="silent")
+
+
+def test_a_validation_that_nothing_reads_is_refused(tmp_path: Path, shards: list[Path]) -> None:
+    with pytest.raises(
+        BadInputError, match=r"--validation .*: am \(policy-gradient\) is validated on instances"
+    ):
+        train("am", config={"steps": "1"}, out=tmp_path / "w", validation=shards[0], progress="silent")
+
+
 def test_resuming_nothing_and_resuming_damage_are_refused(tmp_path: Path, shards: list[Path]) -> None:
     with pytest.raises(ResultsError, match="no checkpoint to resume from"):
         _train(shards, tmp_path / "w", resume=True)
