@@ -108,4 +108,8 @@ def test_two_files_make_a_solver_that_is_listed_shown_trained_and_run(installed:
     run = ("run", "nearer", "--data", "tsp20:seed=5:count=2", "--json")
     for options in (("--weights", "w.safetensors"), ("--weights", "random", "--decoding", "beam:4")):
         nco_bench(installed, *run, *options)
+    cells = (line for path in (installed / "results").rglob("cells.jsonl") for line in path.open())
+    seeds = [w["training_seeds"] for c in cells if (w := json.loads(c)["weights"])["name"] == "w"]
+    assert seeds
+    assert all(of == ["3"] for of in seeds)  # not a text of a list
     assert "nearer" in nco_bench(installed, "report", "--csv")

@@ -260,8 +260,9 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     if sizes[0] < min(trained) or sizes[1] > max(trained):
         labels.append("size-OOD")
     tested = (group.cell.origin.get("distribution") or "").lower()
-    given, drawn = group.cell.origin.get("params") or {}, weights.get("training_params") or {}
-    other_draws = any(given.get(name, value) != value for name, value in drawn.items())
+    given, drawn = group.cell.origin.get("params") or {}, weights.get("training_params")
+    known = drawn.items() if isinstance(drawn, dict) else ()  # an own solver says what it likes
+    other_draws = any(given.get(name, value) != value for name, value in known)
     if other_draws or ONLY_LONGER.get(tested, tested) != str(distribution).lower():
         labels.append("distribution-OOD")
     return ", ".join(labels) or "in-distribution"

@@ -111,7 +111,7 @@ class Guarded:
         return [text_of(note) for note in found]
 
     def weights_facts(self) -> dict[str, Any] | None:
-        """Return what it says of its weights: texts and numbers, with a ``sha256``."""
+        """Return what it says of its weights: texts, numbers, and lists and tables of such, with a ``sha256``."""
         found = self._ask("weights_facts", None)
         if found is None:
             return None
@@ -162,6 +162,10 @@ class Guarded:
 
 
 def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
     return (
         value is None
         or isinstance(value, str | bool | int)
