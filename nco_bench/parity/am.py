@@ -8,10 +8,10 @@ from torch import Tensor
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import LOGIT_TOLERANCE, Checks, Fixture, ParityResult, result
-from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.parity.trajectories import compare_gradients, lengths_of, replay, shared_demand
 from nco_bench.solvers.decoding.search import Trajectories, beam_search
 from nco_bench.solvers.stepwise.am import Am, AmConfig, build, from_official
-from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
+from nco_bench.solvers.stepwise.problem import RoutingProblem
 from nco_bench.solvers.stepwise.steps import EncodeOnce, begin
 
 PRETRAINED_SHARE = 0.95
@@ -72,10 +72,6 @@ def _cut(moves: Tensor, like: Tensor) -> Tensor:
     return moves[..., : like.shape[-1]] if extra == 1 and not moves[..., -1].any() else moves
 
 
-def _lengths(problem: RoutingProblem, nodes: Tensor) -> Tensor:
-    return trajectory_lengths(problem.coords.double(), nodes, cvrp=problem.demands is not None)
-
-
 def _check_encoder(fixture: Fixture, policy: Am, checks: Checks) -> None:
     problem = problem_of(fixture)
     x = policy.embed(problem.nodes())
@@ -100,7 +96,7 @@ def _check_decoding(fixture: Fixture, policy: Am, checks: Checks) -> None:
         name = f"{group}greedy"
         pi = fixture.expected(f"{name}.pi")
         checks.same(f"{name}.pi", _cut(done.nodes[:, 0], pi), pi)
-        checks.close(f"{name}.cost", _lengths(problem, done.nodes)[:, 0], fixture.wanted(f"{name}.cost"))
+        checks.close(f"{name}.cost", lengths_of(problem, done.nodes)[:, 0], fixture.wanted(f"{name}.cost"))
         checks.close(f"{name}.ll", done.log_prob[:, 0], fixture.wanted(f"{name}.ll"))
         if not group:
             rows = done.log_probs[: pi.shape[1], :, 0].transpose(0, 1)
@@ -113,7 +109,7 @@ def _check_decoding(fixture: Fixture, policy: Am, checks: Checks) -> None:
     rows = done.log_probs[: moves.shape[1], :, 0].transpose(0, 1)
     checks.close("forced.log_p", rows, fixture.wanted("forced.log_p"))
     checks.close("forced.ll", done.log_prob[:, 0], fixture.wanted("forced.ll"))
-    checks.close("forced.cost", _lengths(problem, done.nodes)[:, 0], fixture.wanted("forced.cost"))
+    checks.close("forced.cost", lengths_of(problem, done.nodes)[:, 0], fixture.wanted("forced.cost"))
 
 
 @torch.inference_mode()
@@ -131,7 +127,7 @@ def _check_beams(fixture: Fixture, policy: Am, checks: Checks) -> None:
         pi = fixture.expected(f"{name}.pi")
         checks.same(f"{name}.pi", _cut(beams.nodes.flatten(0, 1), pi), pi)
         checks.close(f"{name}.score", beams.log_prob.flatten(), fixture.wanted(f"{name}.score"))
-        cost = _lengths(problem, beams.nodes).flatten()
+        cost = lengths_of(problem, beams.nodes).flatten()
         checks.close(f"{name}.cost", cost, fixture.wanted(f"{name}.cost"))
 
 
@@ -147,7 +143,9 @@ def _check_pretrained(fixture: Fixture, policy: Am, checks: Checks) -> None:
     for name in fixture.groups(r"beam\d+"):
         best = fixture.expected(f"{name}.best_cost")
         part, width = problem.take(slice(0, len(best))), int(name.removeprefix("beam"))
-        checks.close(f"{name}.best_cost", _lengths(part, _beams(policy, part, width).nodes).amin(dim=1), best)
+        checks.close(
+            f"{name}.best_cost", lengths_of(part, _beams(policy, part, width).nodes).amin(dim=1), best
+        )
 
 
 def _check_pretrained_tours(fixture: Fixture, policy: Am, checks: Checks, problem: RoutingProblem) -> None:
@@ -160,7 +158,7 @@ def _check_pretrained_tours(fixture: Fixture, policy: Am, checks: Checks, proble
     checks.identical["greedy.pi"] = bool(same.all())
     if same.double().mean() < PRETRAINED_SHARE:
         checks.failed.append("greedy.pi")
-    cost, log_prob = _lengths(problem, done.nodes)[:, 0], done.log_prob[:, 0]
+    cost, log_prob = lengths_of(problem, done.nodes)[:, 0], done.log_prob[:, 0]
     for name, ours, tolerance in (("cost", cost, LOGIT_TOLERANCE), ("ll", log_prob, 5e-4)):
         expected = fixture.wanted(f"greedy.{name}")
         if expected is not None:
@@ -178,7 +176,7 @@ def _check_training(fixture: Fixture, policy: Am, checks: Checks) -> None:
     done = replay(policy, problem, 1, moves=fixture.input("forced_pi")[:, None])
     ll = done.log_prob[:, 0]
     checks.close("train.ll", ll, fixture.wanted("train.ll"))
-    cost = _lengths(problem, done.nodes)[:, 0].float()
+    cost = lengths_of(problem, done.nodes)[:, 0].float()
     loss = ((cost - fixture.input("baseline")) * ll).mean()
     checks.close("train.loss", loss[None], fixture.wanted("train.loss"))
     loss.backward()

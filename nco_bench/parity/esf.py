@@ -17,8 +17,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import load_official
 from nco_bench.nn.logit_scale import ScaleContext, esf
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.parity.pomo import lengths_of, official_rows
-from nco_bench.parity.trajectories import replay
+from nco_bench.parity.pomo import official_rows
+from nco_bench.parity.trajectories import lengths_of, replay
 from nco_bench.solvers.stepwise.glimpse import Glimpse
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 from nco_bench.solvers.stepwise.pomo import InstanceNorm, Pomo, PomoConfig, build

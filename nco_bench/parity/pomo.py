@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from nco_bench.nn.build import load_official
 from nco_bench.parity.fixture import Checks, Fixture, ParityResult, result
-from nco_bench.parity.trajectories import compare_gradients, replay, shared_demand
+from nco_bench.parity.trajectories import compare_gradients, lengths_of, replay, shared_demand
 from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 from nco_bench.solvers.stepwise.pomo import Pomo, PomoConfig, build, from_official
-from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
+from nco_bench.solvers.stepwise.problem import RoutingProblem
 
 OFFICIAL_ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 """POMO's eight transforms as numbers of ours."""
@@ -61,11 +61,6 @@ def _starts(fixture: Fixture, size: str) -> Tensor:
 def official_rows(problem: RoutingProblem, nodes: Tensor) -> Tensor:
     """Put the depot before the moves of the CVRP, as the official code does."""
     return nodes if problem.demands is None else F.pad(nodes, (1, 0))
-
-
-def lengths_of(problem: RoutingProblem, nodes: Tensor) -> Tensor:
-    """Lengths of all trajectories, ``(B, P)`` float64."""
-    return trajectory_lengths(problem.coords.double(), nodes, cvrp=problem.demands is not None)
 
 
 def _check_encoder(fixture: Fixture, policy: Pomo, checks: Checks) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nco_bench.parity.fixture import Checks, Fixture
 from nco_bench.solvers.decoding.search import Choose, construct, forced, greedy_choice
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
-from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, float32_demands
+from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, float32_demands, trajectory_lengths
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 GRADIENT_TOLERANCE = 1e-3
@@ -59,6 +59,11 @@ def replay(
     done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
     assert done.log_prob is not None
     return Replay(done.nodes, torch.stack(answers), done.log_prob)
+
+
+def lengths_of(problem: RoutingProblem, nodes: Tensor) -> Tensor:
+    """Lengths of all trajectories, ``(B, P)`` float64."""
+    return trajectory_lengths(problem.coords.double(), nodes, cvrp=problem.demands is not None)
 
 
 def shared_demand(demand: Tensor) -> Demands:
