@@ -73,7 +73,8 @@ def verify(
     """Check stored datasets, or the files of a library, against their hashes; status 1 if one is not whole."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets import lra
-    from nco_bench.datasets.checking import verify_library, verify_stored
+    from nco_bench.datasets.checking import verify_stored
+    from nco_bench.datasets.pull import verify as verify_library
 
     if library is None:
         states = verify_stored(instances)

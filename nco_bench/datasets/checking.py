@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nco_bench.datasets import pull
 from nco_bench.datasets.storage import load_saved
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.progress import tracked
@@ -26,11 +25,6 @@ def verify_stored(instances: Path) -> dict[str, str]:
     return {
         path.name: _state(path) for path in tracked(paths, "file", [path.stat().st_size for path in paths])
     }
-
-
-def verify_library(name: str, instances: Path) -> dict[str, str]:
-    """Check a library's files; return instance name to ``ok``, ``missing`` or what is wrong."""
-    return pull.verify(name, instances)
 
 
 def _state(path: Path) -> str:

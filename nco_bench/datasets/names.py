@@ -148,20 +148,8 @@ def _check_seed(name: str, seed: int) -> None:
         raise BadInputError(f"{name}: seed is {seed}; expected a whole number in [0, {LARGEST_SEED}].")
 
 
-def canonical_name(
-    problem: str,
-    n: int,
-    count: int | None = None,
-    distribution: str = "uniform",
-    seed: int = DEFAULT_SEED,
-    params: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the one name of the set that `generate` makes of these arguments; raises as it does."""
-    return specify(problem, n, count, distribution, seed, params).name
-
-
 def parse_generated(name: str) -> GenerationSpec | None:
-    """Read the name of a generated set; the inverse of `canonical_name`, which also takes parts in any order.
+    """Read the name of a generated set; the inverse of `GenerationSpec.name`, which also takes parts in any order.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nco_bench.datasets.generate import GENERATOR_VERSION, generate, generate_spec
 from nco_bench.datasets.generators import GENERATORS, default_count, generator
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
-from nco_bench.datasets.names import canonical_name, generated_aliases, parse_generated, specify
+from nco_bench.datasets.names import generated_aliases, parse_generated, specify
 from nco_bench.datasets.packing import BINS
 from nco_bench.datasets.routing import default_capacity
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
@@ -257,7 +257,7 @@ def descriptions(draw):
 @given(description=descriptions(), count=st.integers(1, 10**6), seed=st.integers(0, 2**32 - 1))
 def test_names_parse_back_to_what_they_were_made_of(description, count, seed):
     problem, n, distribution, params = description
-    name = canonical_name(problem, n, count, distribution, seed, params)
+    name = specify(problem, n, count, distribution, seed, params).name
     spec = parse_generated(name)
     assert (spec.problem, spec.n, spec.count, spec.distribution, spec.seed) == (
         problem,

@@ -6,7 +6,7 @@ import pytest
 
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, load_dataset, stored_path
-from nco_bench.datasets.names import canonical_name, parse_generated
+from nco_bench.datasets.names import parse_generated, specify
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.tasks import VARIANTS
@@ -59,7 +59,7 @@ def test_settings_are_different_sets_and_noise_is_not():
 
 
 def test_the_usual_distribution_of_other_problems_means_the_training_distribution():
-    assert canonical_name("knapsack", 8, 100) == "knapsack:count=100"
+    assert specify("knapsack", 8, 100).name == "knapsack:count=100"
 
 
 @pytest.mark.parametrize(
