@@ -17,24 +17,12 @@ BRUTE_FORCE_NODES = 7
 """Up to here all tours are compared (360 at most)."""
 
 
-def distance_matrix(
-    instance: TSPInstance | CVRPInstance, nodes: NDArray[np.integer] | None = None
-) -> NDArray[np.float64]:
-    """Return the ``(N, N)`` distances of an instance's nodes (depot first), diagonal zero; for small N only.
-
-    Parameters
-    ----------
-    instance
-        The instance.
-    nodes
-        Only these nodes; all by default.
-    """
+def distance_matrix(instance: TSPInstance | CVRPInstance) -> NDArray[np.float64]:
+    """Return the ``(N, N)`` distances of an instance's nodes (depot first), diagonal zero; for small N only."""
     if instance.matrix is not None and instance.convention == "explicit":
-        matrix = instance.matrix if nodes is None else instance.matrix[np.ix_(nodes, nodes)]
-        matrix = matrix.copy()
+        matrix = instance.matrix.copy()
     else:
         points = all_points(instance)
-        points = points if nodes is None else points[nodes]
         rule = edge_rule(instance.convention)
         matrix = np.stack([rule(points, point) for point in points])
     np.fill_diagonal(matrix, 0.0)

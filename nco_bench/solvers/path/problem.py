@@ -95,7 +95,7 @@ class Path:
         return torch.zeros_like(self.order, dtype=torch.bool) if self.via is None else self.via
 
 
-def tsp_problem(coords: Tensor, start: int | Tensor = 0, *, instance_size: int | None = None) -> PathProblem:
+def tsp_problem(coords: Tensor, start: int | Tensor = 0) -> PathProblem:
     """Make the path problem of whole TSP instances, ``(B, N, 2)``: from a start node through all others back to it.
 
     Parameters
@@ -104,14 +104,12 @@ def tsp_problem(coords: Tensor, start: int | Tensor = 0, *, instance_size: int |
         ``(B, N, 2)``.
     start
         Start node, one for all or ``(B,)``.
-    instance_size
-        Size that logit scales see; N if None.
     """
     batch, count, _ = coords.shape
     first = torch.as_tensor(start, device=coords.device).expand(batch)[:, None]
     others = torch.arange(count - 1, device=coords.device).expand(batch, -1)
     rows = torch.cat([first, others + (others >= first), first], dim=1)
-    return PathProblem(PathNodes(coords, None, instance_size or count), rows, closed=True)
+    return PathProblem(PathNodes(coords, None, count), rows, closed=True)
 
 
 def cvrp_problem(coords: Tensor, demand: Tensor, capacity: Tensor) -> PathProblem:

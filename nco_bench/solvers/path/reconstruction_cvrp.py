@@ -123,7 +123,6 @@ def prc_cvrp_step(
     flip: bool | Tensor,
     flip_routes: tuple[Tensor, Tensor],
     shift: Tensor,
-    common_count: bool = False,
     knn: int | None = None,
     deadline: float | None = None,
 ) -> tuple[Routes, Rebuilt]:
@@ -143,8 +142,6 @@ def prc_cvrp_step(
         after the rotation.
     shift
         ``(B,)`` number of routes to rotate by.
-    common_count
-        Rebuild the same number of segments in every instance (the official code; ours need not).
     knn, deadline
         As in `greedy`, which may raise `TimeIsUpError`.
     """
@@ -152,8 +149,6 @@ def prc_cvrp_step(
     routes = reverse_routes(reverse_all(routes, flip), flip_routes[0])
     routes = reverse_routes(rotate_routes(routes, shift), flip_routes[1])
     starts, count = segment_layout(routes[1], length)
-    if common_count:
-        count = count.clamp(max=int(count.min()))
     return rebuild_segments(policy, instance, routes, starts, count, length, knn, deadline)
 
 

@@ -40,10 +40,8 @@ def score_of(task: Task, answers: np.ndarray, targets: np.ndarray) -> TaskScore:
 
 
 @torch.inference_mode()
-def score_network(
-    name: str, task: Task, batch: TaskBatch, weights: str | None = None, device: str = "cpu"
-) -> TaskScore:
-    """Run a network on a set.
+def score_network(name: str, task: Task, batch: TaskBatch, weights: str | None = None) -> TaskScore:
+    """Run a network on a set, on the CPU.
 
     Parameters
     ----------
@@ -51,11 +49,11 @@ def score_network(
         As `nco_bench.solvers.sequences.task_solver.load_network`, which see for what it raises.
     """
     _, network = load_network(name, task, weights)
-    network = network.to(device).eval()
+    network = network.eval()
     tokens = batch.inputs.shape[1]
-    each = max(1, min(LARGEST_BATCH, SCORES_PER_BATCH.on(device) // tokens**2))
+    each = max(1, min(LARGEST_BATCH, SCORES_PER_BATCH.cpu // tokens**2))
     parts = torch.from_numpy(batch.inputs).split(each)
-    answers = torch.cat([network(part.to(device)).float().cpu() for part in parts])
+    answers = torch.cat([network(part).float() for part in parts])
     return score_of(task, answers.numpy(), batch.targets)
 
 
