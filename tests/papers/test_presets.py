@@ -132,6 +132,21 @@ def test_gaps_of_sit_on_published_cvrp_sets_are_to_the_means_that_it_prints() ->
     assert means["fu_tsp500"] != pytest.approx(printed, abs=0.02)
 
 
+@pytest.mark.parametrize(("number", "sizes"), [(1, 5), (9, 3)])
+def test_hgs_gets_the_times_that_sit_prints(number: int, sizes: int) -> None:
+    """Table 1 prints means over instances, as its Table 4 does for the same rows; Table 9 totals, of 128 instances here."""
+    table, preset = load_table("sit", number), load_preset("sit", number)
+    times = [cell for cell in numeric_cells(table) if cell.row == "HGS" and cell.column.endswith("Time")]
+    assert len(times) == sizes
+    for cell in times:
+        found = preset.cell(cell, "full")
+        assert found.time_limit == pytest.approx(cell.seconds / (1 if number == 1 else 128), rel=0.01)
+    if number == 1:
+        for size in ("1K", "5K", "10K", "100K"):
+            mean = load_table("sit", 4).cell("Ours", f"TSP{size} | Time").seconds
+            assert table.cell("Ours greedy", f"TSP{size} | Time").seconds == pytest.approx(mean, rel=0.06)
+
+
 def test_one_supervised_model_stands_for_every_size_of_sit_table_3() -> None:
     table, preset = load_table("sit", 3), load_preset("sit", 3)
     for size in ("1K", "5K", "10K"):
