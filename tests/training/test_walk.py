@@ -116,7 +116,6 @@ def test_pieces_of_routes_have_four_customers_or_more_in_the_papers_that_say_so(
     model: str, options: dict[str, str]
 ) -> None:
     """`torch.randint(low=4, ...)` in the codes of LEHD and SIT, Uniform[4, l_max] in SIT's Algorithms 3 and 4."""
-    name = options.get("learner", "supervised")
     recipe: Any = course_for(model, options, has_data=True)[1].recipe(model, options)
     coords = np.random.default_rng(0).random((7, 2))
     packed = pack_routes(coords, np.arange(7), 20, np.array([0, 1, 2, 3, 0, 4, 5, 6, 0]))[None]
