@@ -310,3 +310,28 @@ def test_gaps_of_decoder_scaling_table_4_are_asked_of_the_instances_of_table_18(
         assert gap.number == same.number
         found, other = (load_preset("decoder-scaling", n).cell(c, "full") for n, c in ((4, gap), (18, same)))
         assert (found.data, found.count) == (other.data, other.count)
+
+
+@pytest.mark.parametrize(
+    ("paper", "number", "said"),
+    [
+        ("pens", 1, ("node 0",)),
+        ("pens", 2, ("node 0", "longer side")),
+        ("pens", 3, ("node 0", "longer side")),
+        ("pens", "figure-4", ("node 0", "longer side")),
+        ("decoder-scaling", 4, ("node 0", "shortest tour")),
+        ("decoder-scaling", 5, ("node 0", "shortest tour")),
+        ("decoder-scaling", 6, ("node 0", "longer side")),
+        ("decoder-scaling", 18, ("node 0", "shortest tour")),
+        ("decoder-scaling", 19, ("node 0", "log(n)")),
+        ("eie", 3, ("the depot counts",)),
+        ("eie", 6, ("the depot counts",)),
+        ("sit", 7, ("1,000 nearest",)),
+    ],
+)
+def test_notes_of_a_table_say_what_was_chosen_where_the_paper_is_silent(
+    paper: str, number: int | str, said: tuple[str, ...]
+) -> None:
+    """Readers of a table see the choices that docstrings of the networks state."""
+    notes = " ".join(load_preset(paper, number).notes)
+    assert all(word in notes for word in said)

@@ -4,9 +4,9 @@ The paper calls all its scores of classification micro-F1. Its public script com
 per token, F1 of the positive class, without tokens whose features are all zero (the point (0, 0) of a convex hull, the first
 entry of a matrix of SCC); where there is one answer per instance, scikit-learn's ``average="micro"``, which for two classes
 is the accuracy. So 3SUM is held against accuracies, which its printed numbers read as, too. SubsetSum is not: under noise
-printed are 3.75 and 3.00, and answering alike throughout has an accuracy of 18 % or more there, whichever way the targets are
-drawn. Ours counts all tokens, in training too, as nothing in the paper speaks of leaving any out; on networks that ship the
-script's rule lowers F1 by up to 0.4 (ConvexHull) and 1.6 (SCC).
+printed are 3.75 and 3.00, and answering alike throughout has an accuracy of 18 % or more there, whatever the targets.
+Ours counts all tokens, in training too, as the paper leaves none out; on networks that ship the script's
+rule lowers F1 by up to 0.4 (ConvexHull) and 1.6 (SCC).
 """
 
 from __future__ import annotations
