@@ -3,6 +3,7 @@
 python benchmarks/eie_lambda.py                   # published | paper's recipe | learned | exact, and entropies
 python benchmarks/eie_lambda.py --figures FOLDER  # also figures and CSV files
 python benchmarks/eie_lambda.py --paper           # train the paper's own recipe too (a minute each)
+python benchmarks/eie_lambda.py --paper-seeds 8   # how far the paper's 500 updates bring it, seed by seed
 python benchmarks/eie_lambda.py --train           # train all of CURVES into the package (a minute each on a free core)
 python benchmarks/eie_lambda.py --train 16,20     # only that of head width 16 and training size 20
 python benchmarks/eie_lambda.py --shipped         # largest error of every shipped curve against the exact solution
@@ -75,6 +76,18 @@ def paper_column(number: int) -> dict[int, dict[str, float]]:
     return found
 
 
+def print_seeds(number: int, count: int) -> None:
+    """Train by the paper's recipe from several seeds, n entering as n / N_max, and print lambda."""
+    head_dim, size = SETTINGS[number]
+    lengths = torch.tensor([size * 2.0**k for k in range(5)], dtype=torch.float64)
+    print(f"\nTable {number}, the paper's recipe: seed, lambda at {[int(n) for n in lengths.tolist()]}")
+    for seed in range(1, count + 1):
+        config = EieConfig(head_dim, size, 16 * size, input="share")
+        network = train_curve(config, RECIPES["paper"], seed).double()
+        with torch.inference_mode():
+            print(seed, *(f"{scale:.3f}" for scale in network(lengths).tolist()), sep="  ", flush=True)
+
+
 def print_lambdas(number: int, paper: dict[int, dict[str, float]], folder: Path | None) -> None:
     """Print one table, and write it where a folder is given."""
     head_dim, size = SETTINGS[number]
@@ -123,6 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", type=Path)
     parser.add_argument("--paper", action="store_true")
+    parser.add_argument("--paper-seeds", type=int, default=0, metavar="K")
     parser.add_argument("--train", nargs="?", const="all", metavar="D,N")
     parser.add_argument("--shipped", action="store_true")
     arguments = parser.parse_args()
@@ -131,6 +145,10 @@ def main() -> None:
         train(arguments.train)
     if arguments.train or arguments.shipped:
         print_shipped()
+        return
+    if arguments.paper_seeds:
+        for number in SETTINGS:
+            print_seeds(number, arguments.paper_seeds)
         return
     for number in SETTINGS:
         paper = paper_column(number) if arguments.paper else {}

@@ -154,8 +154,8 @@ the best row has about 0 by definition, and true gaps are larger at 10,000 and a
 the optimum. One instance tells whole percents from each other, not tenths.
 
 Where the processor seconds are well above the limit, the solver could not be stopped before: it fills a matrix of distances
-(HGS, PyVRP, fast-tsp and OR-Tools, which end at 10,000 to 20,000 nodes for that), makes a first population, or had its limit
-in wall time while the machine became less busy (AILS-II). LKH-3 for the CVRP is the package LKHpy, which bears 5,000
+(HGS, and PyVRP, fast-tsp and OR-Tools, which end at 10,000 to 20,000 nodes for that), makes a first population, or had its
+limit in wall time while the machine became less busy (AILS-II). LKH-3 for the CVRP is the package LKHpy, which bears 5,000
 customers and vehicles together; for the TSP it has quadrant candidates from 10,000 cities on. A solver without a row was not
 run at that size.
 

@@ -291,6 +291,17 @@ def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
     return (coords - low) / (side if side > 0 else 1.0)
 
 
+def to_unit_square_by_one_range(coords: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shift both axes by the least coordinate of either and scale by their common range, as LEHD's and SIT's codes do.
+
+    Coordinates are ``(N, 2)``; in the unit square they stay as they are, as those codes scale instances of libraries only.
+    """
+    low, high = coords.min(), coords.max()
+    if low >= 0.0 and high <= 1.0:
+        return coords
+    return (coords - low) / (high - low if high > low else 1.0)
+
+
 def to_tensors(
     batch: Sequence[Instance], scaled: Callable[[NDArray[np.float64]], NDArray[np.float64]] = to_unit_square
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:

@@ -108,7 +108,10 @@ class Recipe(LoopRecipe):
     Attributes
     ----------
     shortest, longest
-        Rows of a sub-path, ends included; N + 1 stands for the whole closed tour.
+        Rows of a sub-path, ends included; N + 1 stands for the whole closed tour. CVRP: the depot at the end is a row, so
+        that a piece has `shortest` - 1 customers or more, the one where the vehicle stands included.
+    fewest_customers
+        CVRP: fewest customers of a piece, where it is not that (0).
     lengths
         How the rows of a sub-path are drawn: ``uniform``; ``seconds`` in proportion to 1 / rows, so that every length gets
         the same time and short ones more samples.
@@ -142,6 +145,7 @@ class Recipe(LoopRecipe):
     auxiliary_half: int = 0
     symmetries: bool = True
     walk: bool = False
+    fewest_customers: int = 0
 
 
 def recipes_of(model: str, learner: str, kind: type[R]) -> dict[str, R]:
@@ -242,6 +246,11 @@ def check_pieces(recipe: Recipe) -> None:
         raise BadInputError(
             f"--config shortest={recipe.shortest} longest_start={recipe.longest_start} longest={recipe.longest}: "
             "expected 3 <= shortest <= longest_start <= longest."
+        )
+    if recipe.fewest_customers and not 2 <= recipe.fewest_customers <= recipe.longest_start:
+        raise BadInputError(
+            f"--config fewest_customers={recipe.fewest_customers} longest_start={recipe.longest_start}: "
+            "expected 0, or 2 <= fewest_customers <= longest_start."
         )
     if recipe.lengths not in LENGTHS:
         raise UnknownNameError("--config lengths", recipe.lengths, LENGTHS)

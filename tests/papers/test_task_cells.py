@@ -34,24 +34,30 @@ def test_a_single_seed_has_no_deviation(tmp_path: Path, monkeypatch: pytest.Monk
         over_training_seeds(load_table("tropical", 1), "smoke")
 
 
-def test_cells_are_means_and_deviations_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("row", "task", "metric"), [("3SUM", "three-sum", "accuracy"), ("SubsetSum", "subset-sum", "f1")]
+)
+def test_cells_are_means_and_deviations_over_seeds(
+    row: str, task: str, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3SUM's printed numbers are accuracies, as the public script's of one answer per instance."""
     for seed in (0, 1):
-        train_member(Member("three-sum", "vanilla", seed), 500, tmp_path, float("inf"))
+        train_member(Member(task, "vanilla", seed), 500, tmp_path, float("inf"))
     monkeypatch.setattr(store, "SHIPPED", tmp_path / "round-500")
     monkeypatch.setattr("nco_bench.weights.store.cache_folder", lambda: tmp_path / "none")
     monkeypatch.setitem(COUNTS, "smoke", 50)
     cells = over_training_seeds(load_table("tropical", 1), "smoke")
-    batch = generate("three-sum", "length-ood", count=50)
-    values = [score_network("vanilla", TASKS["three-sum"], batch, f"seed{s}").main for s in (0, 1)]
+    batch = generate(task, "length-ood", count=50, variant=TASKS[task].variant)
+    values = [getattr(score_network("vanilla", TASKS[task], batch, f"seed{s}"), metric) for s in (0, 1)]
     numbers = {key: cell[0] for key, cell in cells.items() if isinstance(cell, tuple)}
     assert numbers == {
-        ("3SUM", "Vanilla | Mean"): pytest.approx(np.mean(values)),
-        ("3SUM", "Vanilla | Std"): pytest.approx(np.std(values, ddof=1)),
+        (row, "Vanilla | Mean"): pytest.approx(np.mean(values)),
+        (row, "Vanilla | Std"): pytest.approx(np.std(values, ddof=1)),
     }
-    _, verdict = cells["3SUM", "Vanilla | Mean"]  # type: ignore[misc]
+    _, verdict = cells[row, "Vanilla | Mean"]  # type: ignore[misc]
     assert verdict.reason == "2 training seeds, each on 500 samples, 0.005 % of the paper's"
-    assert cells["3SUM", "Tropical | Std"] == Verdict("weights missing", "one training seed only")
-    assert ("3SUM", "Tropical | Mean") not in cells  # a run measures it
+    assert cells[row, "Tropical | Std"] == Verdict("weights missing", "one training seed only")
+    assert (row, "Tropical | Mean") not in cells  # a run measures it
 
 
 def test_trainings_of_different_length_are_not_pooled(

@@ -44,6 +44,7 @@ def test_unknown_keys_get_the_nearest_name(key: str) -> None:
         ("shortest", "2", "expected 3 <= shortest"),
         ("longest", "10", "expected 3 <= shortest"),
         ("grow", "2", "expected 0 to 1"),
+        ("fewest_customers", "1", "expected 0, or 2 <= fewest_customers"),
     ],
 )
 def test_impossible_values_are_named(key: str, value: str, cause: str) -> None:

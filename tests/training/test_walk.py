@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from nco_bench.solvers.path.policy import PathPolicy, PathState
+from nco_bench.training.courses import course_for
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe
@@ -97,6 +99,33 @@ def test_loads_along_a_walk_are_those_of_the_routes() -> None:
         assert lefts == _lefts(lefts[0], served)
     assert any(walk[0].closed for walk in walks)
     assert {len(walk) for walk in walks} == {2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("lehd", {"recipe": "paper-cvrp"}),
+        ("sit", {"recipe": "paper"}),
+        ("sit", {"recipe": "paper-without-sit"}),
+        ("sit", {"learner": "self-improved", "recipe": "paper"}),
+        ("sit", {"learner": "self-improved", "recipe": "paper-100k"}),
+        ("bq", {"learner": "self-improved", "recipe": "paper-5k"}),
+    ],
+)
+def test_pieces_of_routes_have_four_customers_or_more_in_the_papers_that_say_so(
+    model: str, options: dict[str, str]
+) -> None:
+    """`torch.randint(low=4, ...)` in the codes of LEHD and SIT, Uniform[4, l_max] in SIT's Algorithms 3 and 4."""
+    recipe: Any = course_for(model, options, has_data=True)[1].recipe(model, options)
+    coords = np.random.default_rng(0).random((7, 2))
+    packed = pack_routes(coords, np.arange(7), 20, np.array([0, 1, 2, 3, 0, 4, 5, 6, 0]))[None]
+    policy = Watch("cvrp")
+    own = dataclasses.replace(recipe, batch=1, longest=6, longest_start=6)
+    learner = Supervised(policy, Routes(packed), own, 1, torch.device("cpu"))  # type: ignore[arg-type]
+    for step in range(60):
+        learner.loss(step, 0.0)
+    # The vehicle stands at the first customer: a piece of four has three decisions.
+    assert {len(walk) for walk in list(_walks(policy.states))[:-1]} == {3, 4, 5}
 
 
 def _lefts(first: int, served: list[int]) -> list[int]:

@@ -9,6 +9,9 @@ HGS wants edges between 0.1 and 100,000. Coordinates of unrounded instances are 
 its float64 costs need no rounding; rounded ones are passed as they are and HGS rounds by floor(d + 0.5). Other
 rules, and matrices, go in as a distance matrix. Limits on route lengths become its duration constraint (it measures
 durations in its own distances, so under a rounding rule the limit holds for rounded lengths).
+
+HGS keeps all distances: 20,000 customers take 4 GB, 50,000 take 23 GB and 100,000 take 90 GB. What the machine's memory
+cannot hold is refused before anything is solved; it was tried up to 20,000 customers.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
@@ -37,6 +41,10 @@ LARGEST_DEMAND = 10_000
 ROUNDED = ("tsplib-nint", "cvrplib-nint")
 NO_IMPROVEMENT = 20_000
 NEVER = 2**31 - 1
+BYTES_PER_PAIR = 9
+"""Of customers, measured at 5,000: distances and little else, where vehicles are few."""
+COPIES = 4
+"""Where distances go in as a matrix, there are some more of it on the way."""
 
 
 class HGS(ChildSolver):
@@ -50,18 +58,24 @@ class HGS(ChildSolver):
         "population": (int, 25),
         "generation": (int, 40),
     }
-    # HGS keeps a dense matrix: 20,000 customers are 3.2 GB.
-    MAX_N: ClassVar[dict[str, int]] = {"cvrp": 20_000}
     GRACE = (
         4.0,
         8.0,
     )  # HGS looks at its clock between iterations only, and where nobody counts waiting it lags
 
     def check(self, dataset: Dataset, backend: Backend) -> str | None:
-        """Refuse limits on route lengths under a rule that HGS would apply to them too."""
+        """Refuse limits on route lengths under a rule that HGS would apply to them too, and more than memory holds."""
         limited = [i for i in dataset if getattr(i, "max_route_length", None) is not None]
         if any(i.convention != "euclidean" for i in limited):
             return f"{self.NAME} limits rounded route lengths, but {dataset.name} limits unrounded ones"
+        largest = dataset.sizes[1]
+        by_matrix = any(i.convention not in ("euclidean", *ROUNDED) for i in dataset)
+        needed = BYTES_PER_PAIR * largest**2 * (COPIES if by_matrix else 1)
+        if needed > (memory := psutil.virtual_memory().total):
+            return (
+                f"{self.NAME} keeps all distances: the {largest:,} customers of {dataset.name} need "
+                f"{needed / 2**30:,.0f} GiB of memory, this machine has {memory / 2**30:,.0f}"
+            )
         return super().check(dataset, backend)
 
 

@@ -13,7 +13,14 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import count_parameters
 from nco_bench.nn.device import PerDevice, check_graphs
 from nco_bench.problems import Instance
-from nco_bench.solvers.network import RANDOM_WEIGHTS, Family, NetworkSolver, to_tensors
+from nco_bench.solvers.network import (
+    RANDOM_WEIGHTS,
+    Family,
+    NetworkSolver,
+    to_tensors,
+    to_unit_square,
+    to_unit_square_by_one_range,
+)
 from nco_bench.solvers.path.decode import Trace, decode_path
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.step import TimeIsUpError
@@ -26,13 +33,20 @@ ANYTIME = ("rrc", "prc")
 AUTO, EXTRAPOLATE = "auto", "extrapolate"
 """Coordinate scales from the calibration: within its sizes, and beyond them too."""
 ATTENTIONS = ("blocks", "flex")
+AXES = {"together": to_unit_square, "common": to_unit_square_by_one_range}
+"""How coordinates come into the unit square: each axis shifted by itself, or both by one; one scale in either way."""
 
 
 class PathSolver(NetworkSolver):
     """Any path policy with any decoding that fits it."""
 
     family = Family(
-        params={"precision": (str, "fp32"), "attention": (str, "blocks"), "graphs": (str, "off")},
+        params={
+            "precision": (str, "fp32"),
+            "attention": (str, "blocks"),
+            "graphs": (str, "off"),
+            "axes": (str, "together"),
+        },
         budget=PerDevice(cpu=20_000, gpu=400_000),  # keeps the device busy, fits its memory
         largest_batch=1024,
     )
@@ -44,6 +58,8 @@ class PathSolver(NetworkSolver):
             raise BadInputError(
                 f"--param attention={self.attention}: expected one of {', '.join(ATTENTIONS)}."
             )
+        if self.params["axes"] not in AXES:
+            raise BadInputError(f"--param axes={self.params['axes']}: expected one of {', '.join(AXES)}.")
         calibrated = options.coordinate_scale in (AUTO, EXTRAPOLATE)
         self.scale = None if calibrated else _coordinate_scale(options.coordinate_scale)
         self.calibration: list[Calibrated] = []
@@ -133,7 +149,7 @@ class PathSolver(NetworkSolver):
 
     def _decoded(self, batch: Sequence[Instance], seed: int, time_limit: float | None) -> list[Outcome]:
         trace = Trace() if self.decoding.name in ANYTIME else None
-        coords, demand, capacity = to_tensors(batch)
+        coords, demand, capacity = to_tensors(batch, AXES[self.params["axes"]])
         solutions = decode_path(
             self.policy,
             coords.float(),

@@ -86,9 +86,9 @@ def training_seeds(name: str, task: Task) -> TrainingSeeds | None:
 
 
 def over_seeds(
-    name: str, task: Task, setting: str, count: int, seeds: Sequence[int]
+    name: str, task: Task, setting: str, count: int, seeds: Sequence[int], metric: str = "main"
 ) -> tuple[float, float | None]:
-    """Return mean and sample deviation of the main score over training seeds; one seed has no deviation.
+    """Return mean and sample deviation of a score over training seeds; one seed has no deviation.
 
     Parameters
     ----------
@@ -96,8 +96,10 @@ def over_seeds(
         Which instances, and how many; the same for all seeds.
     seeds
         Training seeds whose weights are at hand, at least one.
+    metric
+        An attribute of `TaskScore` that the task has.
     """
     batch = generate(task.name, setting, None, count, variant=task.variant)
-    values = [score_network(name, task, batch, f"seed{seed}").main for seed in seeds]
+    values = [float(getattr(score_network(name, task, batch, f"seed{seed}"), metric)) for seed in seeds]
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return float(np.mean(values)), deviation

@@ -256,7 +256,8 @@ class Supervised:
         """Draw one number of customers for the batch; the longest is the whole solution, from the depot."""
         count = packed.shape[1] - 1
         longest = min(longest_now(self.recipe, fraction), count + 1)
-        customers = draw_length(min(self.recipe.shortest - 1, longest - 1), longest, self.recipe.lengths, rng)
+        fewest = min(self.recipe.fewest_customers or self.recipe.shortest - 1, longest - 1)
+        customers = draw_length(fewest, longest, self.recipe.lengths, rng)
         closed = customers > count
         coords, demand, remaining, via, capacity = draw_route_pieces(
             packed, min(customers, count), rng, self.recipe.symmetries

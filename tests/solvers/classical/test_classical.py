@@ -6,8 +6,10 @@ import hashlib
 import os
 import stat
 import sys
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -275,6 +277,19 @@ def test_hgs_with_a_time_limit_stops_by_itself():
     outcome = solve("hgs", instances, time_limit=0.5, iterations="1000000000")[0]
     costs(instances, [outcome])  # it was not killed, and a billion iterations would take days
     assert outcome.seconds > 0.4
+
+
+@pytest.mark.parametrize(
+    ("convention", "memory", "refused"),
+    [("euclidean", 4, ""), ("euclidean", 3, "20,000 customers of test need 3 GiB of memory, this machine has 3"),
+     ("ceil", 4, "20,000 customers of test need 13 GiB of memory, this machine has 4")],
+)  # fmt: skip
+def test_hgs_is_refused_where_its_distances_do_not_fit_into_memory(convention, memory, refused, monkeypatch):
+    """Nine bytes a pair: 20,000 customers need 3.4 GiB, and four times that where a matrix goes in."""
+    many = replace(random_cvrp(20_000, 1, 500), convention=convention)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=memory * 2**30))
+    said = solver_for("hgs", "cvrp").unsupported(dataset("cvrp", [many]))
+    assert (refused in said) if refused else said is None
 
 
 def test_concorde_is_killed_at_the_time_limit():

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nco_bench.datasets.generate import generate
-from nco_bench.errors import BadWeightsError
+from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.nn.logit_scale import esf
+from nco_bench.problems.tsp import TSPInstance
 from nco_bench.runs.conformance import check_solver
+from nco_bench.solvers.network import to_unit_square_by_one_range
 from nco_bench.solvers.path.solver import PathSolver
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose
@@ -48,3 +51,33 @@ def test_bq_esf_runs_with_weights_of_bq_and_its_own_scale(
         PathSolver(SolverOptions(solver="lehd", weights=str(file.path))).prepare(
             generate("tsp", 8, 1, "uniform", 3)
         )
+
+
+@pytest.mark.parametrize(
+    ("axes", "seen"),
+    [
+        ("together", [[0, 0], [1, 0.25], [0.5, 1]]),  # each axis by its own least value, over the longer side
+        ("common", [[0, 1 / 3], [2 / 3, 1 / 2], [1 / 3, 1]]),  # all less 10, over 160 - 10
+    ],
+)
+def test_axes_say_how_a_library_instance_comes_into_the_unit_square(
+    axes: str, seen: list[list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sides of 100, least 10 and 60; the codes have `(problems - min) / (max - min)` over both coordinates at once."""
+    points = np.array([[10.0, 60.0], [110.0, 85.0], [60.0, 160.0]])
+    got = []
+    monkeypatch.setattr(
+        "nco_bench.solvers.path.solver.decode_path",
+        lambda policy, coords, *rest, **named: got.append(coords) or [np.arange(3)],
+    )
+    solver = PathSolver(SolverOptions(solver="sit", params={"axes": axes}))
+    solver.policy = object()  # type: ignore[assignment]
+    solver.decode([TSPInstance("three", points)], 1, None)
+    assert got[0][0].tolist() == [pytest.approx(row) for row in seen]
+
+
+def test_axes_of_another_name_are_refused_and_the_unit_square_is_left_alone() -> None:
+    with pytest.raises(BadInputError, match="axes=apart: expected one of together, common"):
+        PathSolver(SolverOptions(solver="sit", params={"axes": "apart"}))
+    inside = np.array([[0.2, 0.3], [0.9, 0.4]])
+    assert to_unit_square_by_one_range(inside) is inside
