@@ -14,9 +14,13 @@ import pytest
 import torch
 
 from nco_bench.datasets.generate import generate
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.runs.calibrating import HELD_OUT_SEED, calibrate, search
+from nco_bench.runs.display import QuietDisplay
+from nco_bench.runs.executors import execute
+from nco_bench.runs.request import RunRequest
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration
@@ -150,6 +154,21 @@ def test_a_run_takes_the_calibrated_scale_and_refuses_sizes_beyond_it(weights: W
     with pytest.raises(BadInputError, match="12 to 20 nodes, and an instance has 30"):
         prepared("auto", 30)
     assert prepared("extrapolate", 30)._factor(30) == pytest.approx(1.55)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_size_without_calibration_is_refused_before_another_set_is_solved(
+    weights: WeightsFile, jobs: int, tmp_path: Path
+) -> None:
+    """The first set was solved for nothing, and its records said nothing of the second."""
+    write_calibration(weights, [made(12, 1.1), made(20, 1.3)])
+    asked = RunRequest(
+        (f"pens-a:weights={weights.path}",), ("tsp12:count=2", "tsp30:count=2"), tmp_path / "runs",
+        Places(tmp_path), coordinate_scale="auto", jobs=jobs,
+    )  # fmt: skip
+    with pytest.raises(BadInputError, match="12 to 20 nodes, and an instance has 30"):
+        execute(asked, QuietDisplay())
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
