@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from nco_bench.reports.render import latex as render_latex
 from nco_bench.reports.render import markdown as render_markdown
 from nco_bench.reports.render import terminal as render_terminal
 from nco_bench.reports.tables.table import (
+    DASH,
     Number,
+    Row,
     Table,
     Text,
     Value,
@@ -382,6 +385,10 @@ def test_a_cut_table_leaves_out_rows_that_are_empty_on_a_page(results: Results) 
     assert [line.split()[0] for line in tours.splitlines()[-1:]] == ["lkh3"]
     whole = render_terminal.render(table, 120).split("\n\n")[0]
     assert [line.split()[0] for line in whole.splitlines()[-3:]] == ["a", "b", "lkh3"]
+    empty = replace(table, rows=(*table.rows, Row((Text("c"), *[DASH] * (len(table.columns) - 1)), "classical")))
+    first, second = render_terminal.render(empty, 60).split("\n\n")[:2]
+    assert "\nc " in first
+    assert "\nc " not in second  # it stood on every page
 
 
 def test_classical_rows_stand_above_neural_ones_under_named_rules(results: Results) -> None:
