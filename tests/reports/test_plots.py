@@ -162,7 +162,9 @@ def test_pareto_tells_more_settings_of_a_solver_apart_than_there_are_markers(
     results.run("r1", *parts)
     drawn = plots.pareto(load_frame(results.folder), tmp_path / "p.svg").read_text()
     colour = SOLVER_COLOURS[0].lower()
-    points = [re.findall(r'href="#(m\w+)"[^>]*fill: ([^;"]+)', part) for part in drawn.split('<g id="line2d_')]
+    points = [
+        re.findall(r'href="#(m\w+)"[^>]*fill: ([^;"]+)', part) for part in drawn.split('<g id="line2d_')
+    ]
     assert len({tuple(point) for point in points if colour in [fill for _, fill in point]}) == 12
 
 

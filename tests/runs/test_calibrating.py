@@ -243,7 +243,7 @@ def test_what_has_no_coordinates_to_scale_is_told_what_has(name: str, what: str)
     """LKH3 was "Unknown model"; AM was told to pull weights, and then that its option is not for it."""
     with pytest.raises(BadInputError, match=rf"{what} without coordinates.*decoder-\*, .*pens-a, pens-ar"):
         calibrate(name, [12])
-    with pytest.raises(UnknownNameError, match="Unknown model 'pens'. Did you mean 'pens-r'"):
+    with pytest.raises(UnknownNameError, match=r"Unknown model 'pens'\. Did you mean 'pens-r'"):
         calibrate("pens", [12])
 
 
