@@ -30,12 +30,14 @@ def calibrate(
     from nco_bench.cli.options import factors, whole_numbers
     from nco_bench.cli.output import print_json, say
     from nco_bench.runs.calibrating import calibrate as fit
+    from nco_bench.runs.calibrating import refuse_unscaled
     from nco_bench.runs.devices import resolve_device
     from nco_bench.weights.calibration import calibration_path, write_calibration
     from nco_bench.weights.choice import find
 
     wanted = whole_numbers("--sizes", sizes, least=2)
     tried = None if grid is None else factors("--grid", grid)
+    refuse_unscaled(model)
     file = find(weights or model, model, "tsp")
     on = resolve_device(device)
     found = fit(
@@ -44,7 +46,8 @@ def calibrate(
     )  # fmt: skip
     path = calibration_path(file)
     if json:
-        print_json({"weights": file.manifest.name, "path": str(path), "sizes": [asdict(c) for c in found]})
+        sizes_found = [{**asdict(c), "differs_from_1": c.differs_from_1} for c in found]
+        print_json({"weights": file.manifest.name, "path": str(path), "sizes": sizes_found})
     else:
         say(f"written to {path}")
 

@@ -152,14 +152,21 @@ FORMS = {".tex": "latex", ".md": "markdown", ".csv": "csv", ".html": "html", ".j
 """Ending of a report's file to its format; None is plain text."""
 
 
-def form_of(out: Path) -> str | None:
-    """Return the format that the ending of a report's file stands for.
+def form_of(out: Path, asked: str | None = None) -> str | None:
+    """Return the format that was asked for, or that the ending of a report's file stands for.
 
     Raises
     ------
     BadInputError
-        For an ending that stands for none.
+        For an ending that stands for none, or for another than was asked for; ``.txt`` holds any.
     """
+    meant = FORMS.get(out.suffix)
+    if asked is not None:
+        if meant not in (None, asked):
+            raise BadInputError(
+                f"--out {out}: the ending stands for {meant}, and {asked} was asked for; change one of them."
+            )
+        return asked
     if out.suffix not in FORMS:
         raise BadInputError(
             f"--out {out}: end the name in {', '.join(FORMS)}, or name a format, such as --latex."

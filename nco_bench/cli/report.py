@@ -31,8 +31,9 @@ def report(
         typer.Option("--alias", help="Short name of a dataset in the table, NAME=SHORT; repeatable."),
     ] = None,
     gap: Annotated[
-        str, typer.Option("--gap", help="Of main and --html: mean-of-gaps or gap-of-means.")
-    ] = "mean-of-gaps",
+        str | None,
+        typer.Option("--gap", help="Of main and --html: mean-of-gaps (default) or gap-of-means."),
+    ] = None,
     notes: Annotated[
         bool, typer.Option("--notes", help="In the terminal: the whole caption, as papers need it.")
     ] = False,
@@ -60,7 +61,6 @@ def report(
     from nco_bench.cli.options import form_of, one_of, parse_aliases
     from nco_bench.cli.output import console, say
     from nco_bench.datasets.places import Places
-    from nco_bench.errors import BadInputError
     from nco_bench.files import READABLE, write
     from nco_bench.reports.render.terminal import show
     from nco_bench.reports.render.writing import render
@@ -68,10 +68,10 @@ def report(
     from nco_bench.runs.finding import incomplete
 
     chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
-    if chosen is None and out is not None:
-        chosen = form_of(out)
-    if chosen == "html" and table != "main":
-        raise BadInputError(f"--table {table}: a page holds every table but instances; leave --table out.")
+    if out is not None:
+        chosen = form_of(out, chosen)
+    _refuse_what_means_nothing(table, chosen, gap, notes)
+    gap = gap or "mean-of-gaps"
     aliases = parse_aliases(alias)
     for text in (one for folder in results for one in incomplete(folder).values()):
         say(f"warning: left out {text}.")
@@ -87,6 +87,34 @@ def report(
     else:
         write(out, text, sync=False, mode=READABLE)
         say(f"written to {out}")
+
+
+def _refuse_what_means_nothing(table: str, form: str | None, gap: str | None, notes: bool) -> None:
+    """Refuse tables and options that would be ignored, before records are read.
+
+    Raises
+    ------
+    BadInputError, UnknownNameError
+        With what to give instead.
+    """
+    from nco_bench.errors import BadInputError, UnknownNameError
+    from nco_bench.papers.published import list_tables
+    from nco_bench.reports.tables.table import PRESETS
+
+    if table not in PRESETS:
+        for one in list_tables():
+            if f"{one.paper} {one.label}".lower() == " ".join(table.lower().split()):
+                raise BadInputError(
+                    f"--table {table!r}: a published table; 'nco-bench reproduce {one.paper} --table {one.number} "
+                    "--stored' makes it from stored records."
+                )
+        raise UnknownNameError("table", table, PRESETS)
+    if form == "html" and table != "main":
+        raise BadInputError(f"--table {table}: a page holds every table but instances; leave --table out.")
+    if gap is not None and table != "main":
+        raise BadInputError(f"--gap is of the table main; {table} does not change with it: leave it out.")
+    if notes and form in ("csv", "html"):
+        raise BadInputError(f"--notes: {form.upper()} has no other caption; leave it out.")
 
 
 def add_to(app: typer.Typer) -> None:

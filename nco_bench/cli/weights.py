@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
+from nco_bench.cli.options import DEFAULT_INSTANCES, Json
 
 group = typer.Typer(help="Weights: shipped, official, imported.", no_args_is_help=True)
 
 
 @group.command("list")
-def listing(instances: Instances = DEFAULT_INSTANCES, json: Json = False) -> None:
+def listing(json: Json = False) -> None:
     """List cached and shipped weights with what their manifests say.
 
     Of several of one name, the cached ones are used.
     """
     from nco_bench.cli.listing import listing as list_command
 
-    list_command("weights", instances, json)
+    list_command("weights", DEFAULT_INSTANCES, json)  # no weights are there
 
 
 @group.command(short_help="Check every weights file against its manifest.")

@@ -118,10 +118,11 @@ def _cells(entry: Entry) -> tuple[Value, ...]:
 
 
 def printed_number(cell: PublishedCell) -> Value:
-    """The paper's entry, with as many decimals as it prints."""
+    """The paper's entry, with as many decimals as it prints; a bound such as ``<1s`` stays one."""
     if cell.number is None:
         return Text(cell.value)
-    return Number(cell.number, _printed_decimals(cell.value), SYMBOLS.get(cell.unit, ""), compete=False)
+    number = Number(cell.number, _printed_decimals(cell.value), SYMBOLS.get(cell.unit, ""), compete=False)
+    return Text(f"<{number.text}{number.suffix}") if "upper-bound" in cell.marks else number
 
 
 def _printed_decimals(value: str) -> int | None:

@@ -9,12 +9,16 @@ than with the best factor that was tried.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from nco_bench.cards import card, network_card, networks
+from nco_bench.cards import find as find_card
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
@@ -90,13 +94,13 @@ def calibrate(
     """
     if grid is not None and len(grid) < 3:
         raise BadInputError("calibrate: a parabola needs at least three factors in the grid.")
+    refuse_unscaled(model)
     _refuse_trained_on(find(weights or model, model, "tsp").manifest, sizes, seed)
     found = []
     for n in tracked(sizes, "size", [float(n) ** 2 for n in sizes]):
         lengths = _MeanLength(model, n, weights, device, instances, seed)
         best = search(lengths, grid)
         gain, width = lengths.shorter_percent(best.factor)
-        say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}{_gained(best.factor, gain, width)}")
         found.append(
             Calibrated(
                 n, best.factor, best.length, best.fitted, best.window,
@@ -104,8 +108,28 @@ def calibrate(
                 gain, width,
             )
         )  # fmt: skip
+        say(f"{model} at n = {n}: factor {best.factor:.2f}, {_told(best)}; {_gained(found[-1])}")
         keep(found[-1])
     return found
+
+
+def refuse_unscaled(model: str) -> None:
+    """Refuse what has no coordinates to scale, naming what has: the path models for the TSP.
+
+    Raises
+    ------
+    BadInputError, UnknownNameError
+        For another model or solver, and for a name that nothing answers to.
+    """
+    able = {name for name, known in networks().items() if known.family == "path" and "tsp" in known.problems}
+    known = card(model) if find_card(model) else network_card(model)
+    if known.model in able:
+        return
+    short = dict.fromkeys(re.sub(r"\d+x\d+$", "*", name) for name in sorted(able))
+    what = "a model" if known.network else "a solver"
+    raise BadInputError(
+        f"calibrate {model}: {what} without coordinates to scale; those that can be calibrated: {', '.join(short)}."
+    )
 
 
 def _refuse_trained_on(manifest: Manifest, sizes: Sequence[int], seed: int) -> None:
@@ -183,14 +207,15 @@ def _told(best: Found) -> str:
     return "best of the grid; no vertex was better"
 
 
-def _gained(factor: float, gain: float, width: float | None) -> str:
+def _gained(found: Calibrated) -> str:
     """Say by how much tours are shorter than with unscaled coordinates, and whether that is more than chance."""
-    if factor == 1.0:
-        return ""
-    if width is None:
-        return f"; tours {gain:.2f} % shorter than with 1, on one instance"
-    unsure = "; that may be chance: take more --instances" if gain < width else ""
-    return f"; tours {gain:.2f} ± {width:.2f} % shorter than with 1{unsure}"
+    if found.factor == 1.0:
+        return "no other gave shorter tours"
+    width, count = found.gain_ci95_percent, found.instances
+    within = "" if width is None else f" ± {width:.2f}"
+    over = "one instance" if count == 1 else f"95 % interval, {count} instances"
+    unsure = "" if found.differs_from_1 else "; not told apart from 1: take more --instances"
+    return f"tours {found.gain_percent:.2f}{within} % shorter than with 1 ({over}){unsure}"
 
 
 class _MeanLength:
@@ -208,13 +233,16 @@ class _MeanLength:
     def shorter_percent(self, factor: float) -> tuple[float, float | None]:
         """Return by how much tours are shorter than with factor 1, in percent, and the half width of its 95 % interval.
 
-        Instances are paired. The interval is None for a single instance.
+        Instances are paired, and the interval is Student's, since they may be few. It is None for a single one.
         """
         if 1.0 not in self.each:
             self(1.0)
         shorter = 100 * (1 - self.each[factor] / self.each[1.0])
-        width = 1.96 * float(shorter.std(ddof=1)) / math.sqrt(len(shorter)) if len(shorter) > 1 else None
-        return round(float(shorter.mean()), 4), None if width is None else round(width, 4)
+        gain, count = round(float(shorter.mean()), 4), len(shorter)
+        if count == 1:
+            return gain, None
+        width = stdtrit(count - 1, 0.975) * shorter.std(ddof=1) / math.sqrt(count)
+        return gain, round(float(width), 4)
 
     def _all_lengths(self, factor: float) -> list[float]:
         options = SolverOptions(

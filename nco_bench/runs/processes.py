@@ -21,7 +21,7 @@ from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.interrupts import ignore_interrupts, insist, interrupts_held
 from nco_bench.nn.device import on_cpu, take_own
 from nco_bench.runs.display import Display, QuietDisplay
-from nco_bench.runs.ready import refuse_unfit_sizes, refuse_without_weights
+from nco_bench.runs.ready import is_scaled, refuse_unfit_sizes, refuse_without_weights
 from nco_bench.runs.relay import Announced, Relay, WorkerDisplay
 from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import RunOutcome, run
@@ -173,8 +173,7 @@ def _refuse_early(request: RunRequest) -> None:
     networks = [p for p in plans if p.choice.info.kind == "neural" and wrong_problem(p) is None]
     if len(request.datasets) > 1:  # workers would find what the last one lacks when the others are solved
         refuse_without_weights([(p, create(p.choice)) for p in networks])
-    scaled = [p for p in networks if p.choice.options.logit_scale is not None]
-    refuse_unfit_sizes([(p, create(p.choice)) for p in scaled])
+    refuse_unfit_sizes([(p, create(p.choice)) for p in networks if is_scaled(p)])
 
 
 def run_shard(request: RunRequest) -> RunOutcome | str:

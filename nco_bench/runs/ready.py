@@ -24,7 +24,7 @@ def usable(plans: list[CellPlan], *, whole: bool = True) -> tuple[list[tuple[Cel
     ------
     NcoBenchError
         When weights of any network are missing or unfit, with what gets them all: nobody wants to learn of the last one
-        after the hours that the solvers before it take. So, too, when a logit scale takes no instance of a whole dataset.
+        after the hours that the solvers before it take. So, too, when a scale does not take a whole dataset.
     """
     ready, skipped = [], []
     for plan in plans:
@@ -50,9 +50,14 @@ def refuse_without_weights(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
 
 
 def refuse_unfit_sizes(ready: Sequence[tuple[CellPlan, Solver]]) -> None:
-    """Raise for the networks whose logit scale takes no instance of their dataset, for all of them in one line."""
-    scaled = [one for one in ready if one[0].choice.options.logit_scale is not None]
-    _ask_all("check_sizes", scaled, "a logit scale takes no instance")
+    """Raise for the networks whose logit or coordinate scale does not take their dataset, for all of them in one line."""
+    _ask_all("check_sizes", [one for one in ready if is_scaled(one[0])], "a scale does not take the sizes")
+
+
+def is_scaled(plan: CellPlan) -> bool:
+    """Tell whether a scale was asked for, which may not take every size."""
+    options = plan.choice.options
+    return options.logit_scale is not None or options.coordinate_scale is not None
 
 
 def _ask_all(question: str, ready: Sequence[tuple[CellPlan, Solver]], wrong: str) -> None:

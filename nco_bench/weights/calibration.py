@@ -41,7 +41,8 @@ class Calibrated:
         Held-out uniform instances that were solved, and their seed.
     gain_percent, gain_ci95_percent
         By how much tours are shorter than with factor 1, mean over the instances, and the half width of its 95 % interval
-        (None for one instance; both None in files of earlier versions).
+        (None for one instance; both None in files of earlier versions). The factor was chosen on these instances, so that
+        the gain on others is rather less.
     """
 
     n: int
@@ -55,6 +56,12 @@ class Calibrated:
     seed: int
     gain_percent: float | None = None
     gain_ci95_percent: float | None = None
+
+    @property
+    def differs_from_1(self) -> bool:
+        """Whether tours are shorter than with factor 1 by more than the half width of the interval."""
+        gain, width = self.gain_percent, self.gain_ci95_percent
+        return self.factor != 1.0 and gain is not None and width is not None and gain >= width
 
 
 def calibration_path(weights: WeightsFile) -> Path:

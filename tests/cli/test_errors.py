@@ -234,6 +234,11 @@ def test_debug_shows_where_a_solver_crashed(
         (["reference", "tsp9:count=2", "--solver", "hgs", "--jobs", "2"], ["hgs on tsp9", "solves cvrp"]),
         (["report", "--out", "x.xyz"], ["x.xyz", ".tex"]),
         (["report", "--html", "--table", "instances"], ["--table instances", "leave --table out"]),
+        (["report", "--table", "times", "--gap", "gap-of-means"], ["--gap", "times", "leave it out"]),
+        (["report", "--notes", "--csv"], ["--notes", "CSV"]),
+        (["report", "--document", "--out", "x.md"], ["x.md", "markdown", "latex"]),
+        (["report", "--table", "pens table 1"], ["'nco-bench reproduce pens --table 1 --stored'"]),
+        (["weights", "list", "--instances", "x"], ["--instances"]),
         (
             ["reproduce", "eie", "--table", "1", "--out", "/proc/tables"],
             ["/proc/tables", "cannot be written"],

@@ -15,13 +15,15 @@ from nco_bench.errors import UnknownNameError
 from nco_bench.papers.entries import Reproduction
 from nco_bench.papers.judging import STATUSES, Verdict
 from nco_bench.papers.layout import LAYOUTS, STATUS_MARKS, laid_out, readable
+from nco_bench.papers.published import load_table
 from nco_bench.papers.reproducing import reproduce, tables_of
 from nco_bench.papers.running import Runner
+from nco_bench.papers.tables import printed_number
 from nco_bench.papers.writing import render
 from nco_bench.reports.render import latex as render_latex
 from nco_bench.reports.render import markdown as render_markdown
 from nco_bench.reports.render import terminal as render_terminal
-from nco_bench.reports.tables.table import Number
+from nco_bench.reports.tables.table import Number, Text
 from nco_bench.runs.display import QuietDisplay
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,6 +59,12 @@ def test_only_rows_and_columns_with_a_number_of_ours_are_shown_and_the_rest_is_c
     assert "TSP100K Obj." not in {c.group for c in table.columns}
     shown = len(table.rows)
     assert f"{len(insertion.table.rows) - shown} of {len(insertion.table.rows)} rows" in table.caption
+
+
+def test_a_printed_bound_stays_one() -> None:
+    """SIT prints <1s, which stood as 1 s above ours."""
+    cell = load_table("sit", 1).cell("Random Insertion", "TSP1K | Time")
+    assert printed_number(cell) == Text("<1 s")
 
 
 def test_a_cell_holds_the_printed_number_ours_with_its_letter_and_the_interval(

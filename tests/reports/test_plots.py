@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.figures import plots, training_curves
 from nco_bench.reports.figures.anytime import Curve
 from nco_bench.reports.figures.style import (
+    SOLVER_COLOURS,
     decade_ticks,
     figure,
     gap_scale,
@@ -145,7 +147,25 @@ def test_twelve_decodings_of_one_solver_differ_in_marker_or_dash() -> None:
     lines = {f"solver decoding{i}": "solver" for i in range(12)}
     looks = [solver_look(*number) for number in solver_looks(lines, ["solver"]).values()]
     assert len({(look.marker, str(look.dash)) for look in looks}) == 12
+    assert len({(look.marker, look.fill) for look in looks}) == 12  # where no line shows its dash
     assert len({name for name, _ in HTML_MARKERS} | {letter for _, letter in HTML_MARKERS}) == 30
+
+
+def test_pareto_tells_more_settings_of_a_solver_apart_than_there_are_markers(
+    results: Results, tmp_path: Path
+) -> None:
+    """The eleventh point looked like the first."""
+    parts = []
+    for k in range(12):
+        cell = make_cell(k, "net", "tsp100", decoding=f"rrc:{k}")
+        parts.append((cell, make_records(cell, [11.0 + k] * 2, [10.0] * 2, seconds=1.0 + k)))
+    results.run("r1", *parts)
+    drawn = plots.pareto(load_frame(results.folder), tmp_path / "p.svg").read_text()
+    colour = SOLVER_COLOURS[0].lower()
+    points = [
+        re.findall(r'href="#(m\w+)"[^>]*fill: ([^;"]+)', part) for part in drawn.split('<g id="line2d_')
+    ]
+    assert len({tuple(point) for point in points if colour in [fill for _, fill in point]}) == 12
 
 
 def axis_of(gaps: list[float]) -> Any:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.load import ResultFrame, load_frame
 from nco_bench.reports.render import csv as render_csv
 from nco_bench.reports.render import json as render_json
 from nco_bench.reports.render import latex as render_latex
 from nco_bench.reports.render import markdown as render_markdown
 from nco_bench.reports.render import terminal as render_terminal
 from nco_bench.reports.tables.table import (
+    DASH,
     Number,
+    Row,
     Table,
     Text,
     Value,
@@ -322,6 +325,28 @@ def test_markdown_escapes_names_and_marks_ranks(results: Results) -> None:
     assert "<u>20.000%</u>" in text
 
 
+def test_a_label_says_of_what_a_table_is(results: Results) -> None:
+    """It was tab:main of all tables, twice in a paper with two."""
+    cells = [make_cell(i, "a", name) for i, name in enumerate(("tsp100:count=16", "sets/my_set.npz"))]
+    results.run("r1", *((c, make_records(c, [8.0], [8.0])) for c in cells))
+    frame = load_frame(results.folder)
+
+    def label(name: str, frame: ResultFrame) -> str:
+        return render_latex.render(build_table(name, frame)).partition(r"\label{")[2].partition("}")[0]
+
+    assert label("main", frame.select(datasets=["tsp100*"])) == "tab:main-tsp100-count-16"
+    assert label("gaps", frame) == "tab:gaps-my-set-npz-tsp100-count-16"
+    many = [make_cell(i, "a", f"tsp{i}", problem="tsp") for i in range(2, 6)]
+    results.run("r2", *((c, make_records(c, [8.0], [8.0])) for c in many))
+    assert label("times", load_frame(results.folder)) == "tab:times-tsp"
+
+
+def test_instances_without_a_solution_are_not_said_to_have_crashed(results: Results) -> None:
+    """A solver that refuses an instance answers, too."""
+    text = table_of(results, ("a", [11.0, "failed", "oom"]), ("b", [12.0] * 3)).notes[0].text
+    assert text.startswith("2 of 3 instances failed (1 without a solution, 1 out of memory)")
+
+
 def test_terminal_table_too_wide_is_cut_between_datasets(results: Results) -> None:
     cells = [make_cell(i, "a", f"tsp{100 * (i + 1)}") for i in range(4)]
     results.run("r1", *((c, make_records(c, [8.0], [8.0])) for c in cells))
@@ -382,6 +407,12 @@ def test_a_cut_table_leaves_out_rows_that_are_empty_on_a_page(results: Results) 
     assert [line.split()[0] for line in tours.splitlines()[-1:]] == ["lkh3"]
     whole = render_terminal.render(table, 120).split("\n\n")[0]
     assert [line.split()[0] for line in whole.splitlines()[-3:]] == ["a", "b", "lkh3"]
+    empty = replace(
+        table, rows=(*table.rows, Row((Text("c"), *[DASH] * (len(table.columns) - 1)), "classical"))
+    )
+    first, second = render_terminal.render(empty, 60).split("\n\n")[:2]
+    assert "\nc " in first
+    assert "\nc " not in second  # it stood on every page
 
 
 def test_classical_rows_stand_above_neural_ones_under_named_rules(results: Results) -> None:

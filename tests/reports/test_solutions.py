@@ -10,9 +10,9 @@ import pytest
 
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.datasets.generate import generate
-from nco_bench.datasets.load import Places
+from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.errors import ResultsError
+from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.problems import tsp
 from nco_bench.reports.figures.solutions import draw_solution
 from nco_bench.runs.display import QuietDisplay
@@ -49,6 +49,17 @@ def test_title_has_solver_cost_and_gap_to_the_better_of_two_references(
     gap = 100 * (found / min(cost, 4.0) - 1)
     words = f"nearest-neighbor on {now.instances[1].name}, n = 12, cost {found:.6g} (euclidean), gap {gap:.3f} % to {who}"
     assert words in title(drawn)
+
+
+def test_an_unknown_solver_is_told_whose_solutions_there_are(tmp_path: Path) -> None:
+    """It was advised to run the name, which is refused."""
+    solved(tmp_path)
+    dataset = load_dataset(str(tmp_path / "set.npz"), Places(tmp_path))
+    out = tmp_path / "tour.svg"
+    with pytest.raises(UnknownNameError, match=r"tsp12:seed=3:count=2 are stored of: nearest-neighbor\."):
+        draw_solution(dataset, 0, "nosuch", None, tmp_path / "runs", out)
+    with pytest.raises(UnknownNameError, match="Did you mean 'nearest-neighbor'"):
+        draw_solution(dataset, 0, "nearest", None, tmp_path / "none", out)
 
 
 def test_a_reference_names_who_found_it(tmp_path: Path) -> None:

@@ -14,9 +14,13 @@ import pytest
 import torch
 
 from nco_bench.datasets.generate import generate
-from nco_bench.errors import BadInputError
+from nco_bench.datasets.places import Places
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
-from nco_bench.runs.calibrating import HELD_OUT_SEED, calibrate, search
+from nco_bench.runs.calibrating import HELD_OUT_SEED, _MeanLength, calibrate, search
+from nco_bench.runs.display import QuietDisplay
+from nco_bench.runs.executors import execute
+from nco_bench.runs.request import RunRequest
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.calibration import Calibrated, factor_at, read_calibration, write_calibration
@@ -152,6 +156,21 @@ def test_a_run_takes_the_calibrated_scale_and_refuses_sizes_beyond_it(weights: W
     assert prepared("extrapolate", 30)._factor(30) == pytest.approx(1.55)
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_size_without_calibration_is_refused_before_another_set_is_solved(
+    weights: WeightsFile, jobs: int, tmp_path: Path
+) -> None:
+    """The first set was solved for nothing, and its records said nothing of the second."""
+    write_calibration(weights, [made(12, 1.1), made(20, 1.3)])
+    asked = RunRequest(
+        (f"pens-a:weights={weights.path}",), ("tsp12:count=2", "tsp30:count=2"), tmp_path / "runs",
+        Places(tmp_path), coordinate_scale="auto", jobs=jobs,
+    )  # fmt: skip
+    with pytest.raises(BadInputError, match="12 to 20 nodes, and an instance has 30"):
+        execute(asked, QuietDisplay())
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_what_is_advised_calibrates_the_weights_that_were_named(
     weights: WeightsFile, calibrated: bool
@@ -203,9 +222,29 @@ def test_a_calibration_says_what_it_gains_and_whether_that_is_chance(weights: We
     (few,) = calibrate("pens-a", [12], instances=6, grid=(2.0, 2.5, 3.0), **given)  # 1 is solved for it
     assert 1.0 not in few.grid
     assert few.gain_ci95_percent is not None
-    assert (few.gain_percent < few.gain_ci95_percent) == ("may be chance" in said[-1])
+    assert few.differs_from_1 == (few.gain_percent >= few.gain_ci95_percent)
+    assert few.differs_from_1 == ("not told apart from 1" not in said[-1])
     assert f"{few.gain_percent:.2f} ± {few.gain_ci95_percent:.2f} % shorter than with 1" in said[-1]
     assert read_calibration(weights) == []  # it was asked to keep none
+
+
+def test_the_interval_of_two_instances_is_students() -> None:
+    """Gains of 1 and 3 %: 2 ± 12.706 (t with one degree of freedom), which 1.96 made 2 ± 1.96, and no chance."""
+    lengths = _MeanLength("pens-a", 12, None, "cpu", 2, 1)
+    lengths.each = {1.0: np.array([1.0, 1.0]), 1.4: np.array([0.99, 0.97])}
+    assert lengths.shorter_percent(1.4) == (pytest.approx(2.0), pytest.approx(12.7062))
+    assert not dataclasses.replace(made(12, 1.4), gain_percent=2.0, gain_ci95_percent=12.7062).differs_from_1
+    assert dataclasses.replace(made(12, 1.4), gain_percent=2.0, gain_ci95_percent=1.9).differs_from_1
+    assert not dataclasses.replace(made(12, 1.4), gain_percent=2.0).differs_from_1  # of one instance
+
+
+@pytest.mark.parametrize(("name", "what"), [("lkh3", "a solver"), ("am", "a model")])
+def test_what_has_no_coordinates_to_scale_is_told_what_has(name: str, what: str) -> None:
+    """LKH3 was "Unknown model"; AM was told to pull weights, and then that its option is not for it."""
+    with pytest.raises(BadInputError, match=rf"{what} without coordinates.*decoder-\*, .*pens-a, pens-ar"):
+        calibrate(name, [12])
+    with pytest.raises(UnknownNameError, match=r"Unknown model 'pens'\. Did you mean 'pens-r'"):
+        calibrate("pens", [12])
 
 
 def test_a_calibration_that_ships_counts_until_one_makes_ones_own(

@@ -63,7 +63,7 @@ def pareto(frame: ResultFrame, out: Path | str) -> Path:
                 filled = style.colour if cells[name].complete else "white"
                 axis.plot(
                     seconds, gap, style.marker, color=style.colour, label=f"{name}{partly(cells[name])}",
-                    linestyle="none", markerfacecolor=filled, zorder=3,
+                    linestyle="none", fillstyle=style.fill, markerfacecolor=filled, markerfacecoloralt="white", zorder=3,
                 )  # fmt: skip
             front = pareto_front([point for name, point in points.items() if cells[name].complete])
             if len(front) > 1:

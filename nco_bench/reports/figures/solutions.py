@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.cards import cards, find
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
 from nco_bench.reports.figures import packings as packing_pictures
 from nco_bench.reports.figures import routes as pictures
 from nco_bench.reports.frame.summary import method_name
@@ -46,6 +47,8 @@ def draw_solution(
         For an index outside the dataset, or an instance that cannot be drawn.
     ResultsError
         When no such solution is stored.
+    UnknownNameError
+        When the dataset has records of other solvers only, or nothing answers to the name.
     """
     if not 0 <= index < len(dataset):
         raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
@@ -69,6 +72,19 @@ def draw_solution(
     return pictures.draw(instance, out, solution, author=author, reference=best, size_inches=size_inches)
 
 
+def _refuse_unknown(solver: str, dataset: Dataset, results: Path) -> None:
+    """Refuse a solver that nothing answers to, naming those whose solutions of the dataset are stored."""
+    name = solver.partition(":")[0]
+    if find(name) is not None or Path(name).suffix:  # a file is a solver, too
+        return
+    cells = [cell for run in find_runs(results) for cell in run.cells() if cell.is_of(dataset)]
+    have = {name for cell in cells for name in (cell.solver, cell.label)}
+    if not have:
+        raise UnknownNameError("solver", solver, cards(), "See 'nco-bench list solvers'.")
+    stored = f"Solutions of {dataset.name} are stored of: {', '.join(sorted(have))}."
+    raise UnknownNameError("solver", solver, (), stored)
+
+
 def _stored(
     dataset: Dataset, index: int, solver: str, decoding: str | None, results: Path
 ) -> tuple[NDArray[np.int32], str, Reference | None]:
@@ -90,6 +106,7 @@ def _stored(
                 )
                 return run.solution(record), method_name(cell), known
     asked = f" --decoding {decoding}" if decoding else ""
+    _refuse_unknown(solver, dataset, results)
     raise ResultsError(
         f"{results}: no stored solution of {solver}{asked} for instance {index + 1} of {dataset.name}; "
         f"make one with: nco-bench run {solver}{asked} --data {dataset.name}"

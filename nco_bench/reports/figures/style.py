@@ -38,6 +38,7 @@ LEAST_RATIO = 4.0
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
+FILLS = ("full", "left", "bottom", "right", "top")
 WIDTH_INCHES = 5.5
 STYLE: dict[Any, Any] = {
     "font.size": 9.0, "axes.titlesize": 9.0, "axes.labelsize": 9.0, "legend.fontsize": 7.5, "xtick.labelsize": 8.0,
@@ -59,11 +60,12 @@ SIZE_DIGIT_INCHES = 0.07
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker and dash of one line."""
+    """Colour, marker and dash of one line, and how much of its markers is filled where points are not joined."""
 
     colour: str
     marker: str
     dash: Any
+    fill: Any = "full"
 
 
 def look(index: int) -> Look:
@@ -99,8 +101,9 @@ def solver_looks(lines: Mapping[str, str], solvers: Sequence[str]) -> dict[str, 
 
 def solver_look(colour: str, number: int) -> Look:
     """Return the look of a line as `solver_looks` numbers it."""
-    around = number // len(MARKERS)  # the markers are used up: another dash with each
-    return Look(colour, MARKERS[number % len(MARKERS)], DASHES[(number + around) % len(DASHES)])
+    around = number // len(MARKERS)  # the markers are used up: another dash and half of a marker with each
+    dash, fill = DASHES[(number + around) % len(DASHES)], FILLS[around % len(FILLS)]
+    return Look(colour, MARKERS[number % len(MARKERS)], dash, fill)
 
 
 def checked_target(out: Path | str) -> Path:

@@ -23,7 +23,7 @@ class CellSummary:
     """One cell of a table: a solver configuration on a dataset.
 
     Repeats are averaged per instance first, then instances are averaged, as PENS does with five solves per
-    instance. Failed solves (infeasible, timeout, out of memory, crashed) are counted and left out of all means but
+    instance. Failed solves (infeasible, timeout, out of memory, no solution) are counted and left out of all means but
     the times.
 
     Attributes

@@ -5,6 +5,7 @@ The same table always gives the same bytes, so that a paper under version contro
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import replace
 
@@ -85,7 +86,7 @@ def _long_environment(table: Table) -> str:
     head = _head(table)
     lines = [rf"{{{size}\setlength{{\LTcapwidth}}{{\linewidth}}", _begin(table, "longtable")]
     lines += [
-        rf"\caption{{{escape(table.caption)}}}\label{{tab:{_label(table.name)}}}\\",
+        rf"\caption{{{escape(table.caption)}}}\label{{tab:{_label(table)}}}\\",
         *head,
         r"\endfirsthead",
     ]
@@ -97,7 +98,7 @@ def _long_environment(table: Table) -> str:
 def _environment(table: Table) -> str:
     wide = len(table.columns) >= WIDE
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
-    lines += [rf"\label{{tab:{_label(table.name)}}}", r"\small", r"\smallskip"]
+    lines += [rf"\label{{tab:{_label(table)}}}", r"\small", r"\smallskip"]
     for number, strip in enumerate(_strips(table)):
         lines += ["", r"\medskip"] if number else []
         lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
@@ -199,5 +200,5 @@ def _marks(marks: tuple[str, ...]) -> str:
     return rf"\textsuperscript{{{','.join(shown)}}}" if shown else ""
 
 
-def _label(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-:" else "-" for c in name)
+def _label(table: Table) -> str:
+    return re.sub("[^0-9A-Za-z]+", "-", table.label or table.name).strip("-")

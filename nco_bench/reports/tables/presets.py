@@ -231,7 +231,7 @@ def cell_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
 
 def failure_note(summary: CellSummary) -> str:
     """Say how many failed and why; solves where there are repeats, else instances."""
-    words = {"oom": "out of memory", "failed": "crashed"}
+    words = {"oom": "out of memory", "failed": "without a solution"}  # that crashed, gave up or refused
     reasons = ", ".join(
         f"{count} {words.get(status, status)}"
         for status, count in summary.statuses.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -155,7 +156,7 @@ class Table:
     Attributes
     ----------
     name
-        Its name in file names and LaTeX labels.
+        Its name in file names.
     caption
         Says convention, gap definition, reference solver, hardware, seed.
     columns, rows
@@ -166,6 +167,8 @@ class Table:
         What lies behind the cells, plain values for JSON.
     brief
         The caption in one line, for the terminal; empty where there is none.
+    label
+        Of LaTeX, without ``tab:``; empty for the name.
     """
 
     name: str
@@ -175,6 +178,7 @@ class Table:
     notes: tuple[Note, ...] = ()
     data: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     brief: str = ""
+    label: str = ""
 
     def __post_init__(self) -> None:
         wrong = [i for i, row in enumerate(self.rows) if len(row.cells) != len(self.columns)]
@@ -287,7 +291,20 @@ def build_table(name: str, frame: ResultFrame, *, gap: str = "mean-of-gaps") -> 
         raise UnknownNameError("table", name, PRESETS)
     if gap not in GAP_DEFINITIONS:
         raise UnknownNameError("gap definition", gap, GAP_DEFINITIONS)
-    return ranked(_function(PRESETS[name].target)(frame, gap=gap))
+    table: Table = _function(PRESETS[name].target)(frame, gap=gap)
+    return ranked(replace(table, label="-".join([name, *_subjects(table)])))
+
+
+MOST_LABELLED = 3
+"""Datasets that a label names; of more, it names the problems."""
+
+
+def _subjects(table: Table) -> list[str]:
+    """Return what a table is of, so that two tables of one paper have two labels: its datasets or, of many, the problems."""
+    datasets = {str(cell["dataset"]) for cell in table.data}
+    if len(datasets) > MOST_LABELLED:
+        return sorted({str(cell["problem"]) for cell in table.data if "problem" in cell})
+    return sorted(re.split(r"[/\\]", name)[-1] for name in datasets)
 
 
 def _function(target: str) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ from nco_bench.solvers.protocol import Failure, Outcome, Solved, SolverOptions
 
 if TYPE_CHECKING:
     from nco_bench.weights.calibration import Calibrated
+    from nco_bench.weights.store import WeightsFile
 
 ANYTIME = ("rrc", "prc")
 AUTO, EXTRAPOLATE = "auto", "extrapolate"
@@ -75,10 +76,7 @@ class PathSolver(NetworkSolver):
 
     def adapted(self, policy: nn.Module, dataset: Dataset) -> nn.Module:
         """Read the calibration, and give the policy the attention, precision and recordings that were asked for."""
-        if self.scale is None:
-            self.calibration = self._calibrated()
-            for n in dataset.sizes:
-                self._factor(n)  # a size that the calibration does not cover is refused here
+        self._read_calibration(dataset, self.weights)
         if not isinstance(policy, PathPolicy):
             raise BadInputError(
                 f"{self.name}: {type(policy).__name__} needs PathPolicy as a base beside Module."
@@ -100,16 +98,29 @@ class PathSolver(NetworkSolver):
             ready = Replayed(ready)
         return cast("nn.Module", ready)
 
-    def _calibrated(self) -> list[Calibrated]:
+    def check_sizes(self, dataset: Dataset) -> None:
+        """Refuse, too, a dataset with a size that the calibration does not cover."""
+        super().check_sizes(dataset)
+        if self.scale is None:
+            self._read_calibration(dataset, self.weights_to_load(dataset))
+
+    def _read_calibration(self, dataset: Dataset, weights: WeightsFile | None) -> None:
+        """Read the calibration where it is asked for, and refuse sizes that it does not cover."""
+        if self.scale is None:
+            self.calibration = self._calibrated(weights)
+            for n in dataset.sizes:
+                self._factor(n)
+
+    def _calibrated(self, weights: WeightsFile | None) -> list[Calibrated]:
         from nco_bench.weights.calibration import calibrate_command, read_calibration
 
-        calibration = [] if self.weights is None else read_calibration(self.weights)
+        calibration = [] if weights is None else read_calibration(weights)
         if not calibration:
             asked = f"--coordinate-scale {self.options.coordinate_scale}"
-            if self.weights is None:
+            if weights is None:
                 raise BadInputError(f"{asked}: untrained networks have no calibration; give a factor.")
             raise BadInputError(
-                f"{asked}: the weights {self.weights.manifest.name} have no calibration; "
+                f"{asked}: the weights {weights.manifest.name} have no calibration; "
                 f"make one with '{calibrate_command(self.name, self.options.weights)}', or give a factor."
             )
         return calibration
