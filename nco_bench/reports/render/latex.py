@@ -17,6 +17,9 @@ WIDE = 9
 STRIP = 19
 """With more columns than these, it is cut into strips: scaled down, it could not be read."""
 
+LINES = 50
+"""With more lines than these in all its strips, each is a table of its own: a float does not break between pages."""
+
 LONG = 50
 """From this many rows on, the table is a longtable, which breaks between pages."""
 
@@ -32,6 +35,15 @@ ESCAPES = {
     "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}",
     "‖": r"$\Vert$", "®": r"\textregistered{}", "™": r"\texttrademark{}", "’": "'", "…": r"\dots{}",
 }  # fmt: skip
+
+HEAD_LINES = 3
+"""Of each strip: groups, columns, space."""
+
+CONTINUED = (
+    r"\end{table}", r"\begin{table}[tbp]", r"\addtocounter{table}{-1}", r"\centering", r"\caption{(continued)}",
+    r"\small", r"\smallskip",
+)  # fmt: skip
+"""Between strips that are tables of their own; all have one number."""
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -95,11 +107,13 @@ def _long_environment(table: Table) -> str:
 
 
 def _environment(table: Table) -> str:
-    wide = len(table.columns) >= WIDE
+    wide, strips = len(table.columns) >= WIDE, _strips(table)
+    apart = len(strips) > 1 and len(strips) * (len(table.rows) + HEAD_LINES) > LINES
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
     lines += [rf"\label{{tab:{_label(table.name)}}}", r"\small", r"\smallskip"]
-    for number, strip in enumerate(_strips(table)):
-        lines += ["", r"\medskip"] if number else []
+    for number, strip in enumerate(strips):
+        if number:
+            lines += CONTINUED if apart else ["", r"\medskip"]
         lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
         lines += _tabular(strip)
         if wide:
