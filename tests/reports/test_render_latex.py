@@ -207,3 +207,12 @@ def test_strips_that_fit_no_page_are_floats_of_their_own(tmp_path: Path) -> None
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Float too large" not in done.stdout
+
+
+def test_many_notes_stand_behind_the_table_where_they_break_between_pages() -> None:
+    """Within the float those of a reproduced table ran off the page."""
+    table = Table("t", "c", (Column("a", "A"),), (Row((Text("x"),)),), (Note("a", "of the table"),) * 21)
+    inside, behind = render_latex.render(table).split(r"\end{table}")
+    assert "of the table" not in inside
+    assert behind.count("of the table") == 21
+    assert r"Notes to Table~\ref{tab:t}:" in behind

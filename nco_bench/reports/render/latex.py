@@ -20,6 +20,9 @@ STRIP = 19
 LINES = 50
 """With more lines than these in all its strips, each is a table of its own: a float does not break between pages."""
 
+NOTES = 20
+"""With more notes than these they stand behind the table, for the same reason."""
+
 LONG = 50
 """From this many rows on, the table is a longtable, which breaks between pages."""
 
@@ -118,6 +121,8 @@ def _environment(table: Table) -> str:
         lines += _tabular(strip)
         if wide:
             lines[-1] += "}"
+    if len(table.notes) > NOTES:
+        return "\n".join([*lines, r"\end{table}", *_notes_behind(table)]) + "\n"
     lines += _notes(table)
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
@@ -140,6 +145,13 @@ def _strips(table: Table) -> list[Table]:
         )
         for strip in strips
     ]
+
+
+def _notes_behind(table: Table) -> list[str]:
+    r"""Notes as text behind the table, which breaks between pages."""
+    notes = [rf"\noindent {_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
+    named = rf"\noindent Notes to Table~\ref{{tab:{_label(table.name)}}}:\par"
+    return ["", r"{\footnotesize", named, *notes, "}"]
 
 
 def _notes(table: Table) -> list[str]:
