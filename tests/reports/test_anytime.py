@@ -15,7 +15,7 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.figures import plots
-from nco_bench.reports.figures.anytime import anytime_curves
+from nco_bench.reports.figures.anytime import Curve, anytime_curves
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
@@ -95,6 +95,21 @@ def test_a_plot_says_how_many_were_solved_at_a_time(tmp_path: Path) -> None:
         text = plots.anytime(curves, tmp_path / f"{name}.svg").read_text()
         assert told in text
         assert axis in text
+
+
+def test_each_dataset_has_a_panel_and_a_method_one_look_in_all(tmp_path: Path) -> None:
+    """All curves once stood in one panel, however unlike the sets, and those of one solver in one colour."""
+    pytest.importorskip("matplotlib")
+    curves = {
+        f"{method} on {data}": Curve("sit", [1.0, 2.0], [4.0, 3.0], method=method, dataset=data)
+        for method in ("sit prc:10", "sit prc:100")
+        for data in ("tsp100", "tsp200")
+    }
+    text = plots.anytime(curves, tmp_path / "plot.svg").read_text()
+    for panel in ("tsp100", "tsp200"):
+        assert text.count(f">{panel}</text>") == 1
+    for method in ("sit prc:10", "sit prc:100"):
+        assert text.count(f">{method} (1 solve, one at a time)</text>") == 1
 
 
 def test_results_without_traces_say_what_makes_some(results: Results) -> None:

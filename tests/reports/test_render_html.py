@@ -20,6 +20,7 @@ from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.html import page as render_html
 from nco_bench.reports.html import plots as html_plots
+from nco_bench.reports.html.tables import plain_table
 
 pytest.importorskip("bokeh")
 
@@ -334,3 +335,60 @@ def test_tab_reaches_links_tables_and_choices_in_order_with_a_visible_outline(
               "scatter-x", "scatter-y"]  # fmt: skip
     positions = [passed.index(name) for name in wanted]
     assert positions == sorted(positions)
+
+
+def test_a_table_that_scrolls_keeps_its_first_header_alone_in_place(
+    text: str, tmp_path: Path, page: Page
+) -> None:
+    """The first header of the second row, a column of numbers, once slid over the word Method."""
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page.open(path, width=400)
+    page.wait(READY)
+    kept = page.evaluate(
+        "Array.from(document.querySelectorAll('#table-main thead th'))"
+        ".filter((th) => getComputedStyle(th).position === 'sticky').map((th) => th.textContent)"
+    )
+    assert kept == ["Method"]
+
+
+def test_gaps_have_few_ticks_in_both_halves_of_their_axis(text: str, tmp_path: Path, page: Page) -> None:
+    """From 0.5 to 37 % Bokeh's own ticks were 5, 10, 15 .. 35: none in the lower half, one upon the other above."""
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page.open(path)
+    page.wait(READY)
+    assert page.evaluate("gapTicks(0.48, 37)") == [0.5, 1, 2, 5, 10, 20]
+    assert page.evaluate("gapTicks(0.006, 20)") == [0.01, 0.1, 1, 10]
+    assert page.evaluate("gapTicks(8, 22)") == [10, 15, 20]
+    plot = "Bokeh.documents[0].roots()[0]"
+    assert page.evaluate(f"{plot}.left[0].ticker.ticks") == page.evaluate(
+        f"gapTicks({plot}.y_range.start, {plot}.y_range.end)"
+    )
+    page.evaluate(f"{plot}.y_range.setv({{start: 3, end: 8}}), 1")  # as a zoom by the pointer does
+    assert page.evaluate(f"{plot}.left[0].ticker.ticks") == [3, 4, 5, 6, 7, 8]
+    assert page.console == []
+
+
+def test_a_printed_table_is_not_cut_where_it_would_scroll(text: str, tmp_path: Path, page: Page) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page.open(path, width=400)
+    page.wait(READY)
+    page.send("Emulation.setEmulatedMedia", media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    style = "getComputedStyle(document.querySelector('.scroll')).overflowX"
+    assert page.evaluate(style) == "visible"
+    widths = page.evaluate(
+        "Array.from(document.querySelectorAll('.scroll table'), (t) => t.getBoundingClientRect().width)"
+    )
+    assert max(widths) <= page.evaluate("PAPER")
+
+
+def test_gaps_of_outliers_are_numbers_and_dates_stand_in_one_line() -> None:
+    """As words -0.081 came after -0.068, and a date was cut at its hyphens."""
+    html = plain_table(
+        "Outliers", ("Date", "Day", "Gap (%)"), [("a", "2026-11-21T10:12:36+00:00", "-0.081")], numbers=(2,)
+    )
+    assert '<td data-value="-0.081">-0.081</td>' in html
+    assert '<td class="text short">2026-11-21T10:12:36+00:00</td>' in html

@@ -185,3 +185,34 @@ def test_table_of_many_columns_is_cut_between_groups_and_keeps_every_cell() -> N
     assert [f"c{i} " in first for i in (0, 17, 18)] == [True, True, False]
     assert [f"c{i} " in second for i in (17, 18, 23)] == [False, True, True]
     assert text.count(r"\multicolumn{3}{c}") == 8
+
+
+def test_strips_that_fit_no_page_are_floats_of_their_own(tmp_path: Path) -> None:
+    """45 columns and 24 rows: three strips in one float ran 530 pt off the page, notes and all."""
+    columns = (
+        Column("name", "Method"),
+        *(Column(f"{g}{i}", f"h{i}", group=f"g{g}") for g in range(15) for i in range(3)),
+    )
+    rows = tuple(Row((Text(f"solver {k}"), *(Number(k + i / 10, 3) for i in range(45)))) for k in range(24))
+    text = render_latex.render(Table("t", "c " * 600, columns, rows, (Note("†", "last"),)), document=True)
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\begin{tabular}") == 3
+    assert text.count(r"\caption{(continued)}") == 2
+    assert text.count(r"\label{") == 1
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
+    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Float too large" not in done.stdout
+
+
+def test_many_notes_stand_behind_the_table_where_they_break_between_pages() -> None:
+    """Within the float those of a reproduced table ran off the page."""
+    table = Table("t", "c", (Column("a", "A"),), (Row((Text("x"),)),), (Note("a", "of the table"),) * 21)
+    inside, behind = render_latex.render(table).split(r"\end{table}")
+    assert "of the table" not in inside
+    assert behind.count("of the table") == 21
+    assert r"Notes to Table~\ref{tab:t}:" in behind

@@ -30,6 +30,8 @@ class Curve:
     ----------
     solver
         Its registry name.
+    method, dataset
+        The row of the table and the set, as a plot names them; without them a curve goes by its label.
     seconds, gaps
         Rising times, and the mean gap reached by then.
     solves
@@ -43,6 +45,8 @@ class Curve:
     gaps: list[float]
     solves: int = 1
     batch: tuple[int, int] = (1, 1)
+    method: str = ""
+    dataset: str = ""
 
     @property
     def told(self) -> str:
@@ -79,12 +83,9 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
     batches: dict[str, Counter[tuple[str, bytes]]] = defaultdict(
         Counter
     )  # those of one batch have the same times
-    solvers: dict[str, str] = {}
+    told: dict[str, tuple[str, str, str]] = {}
     summaries = summarise(frame, intervals=False)
-    names = {
-        id(s.group): f"{name} on {s.group.cell.dataset}"
-        for s, name in zip(summaries, row_names(summaries), strict=True)
-    }
+    names = {id(s.group): name for s, name in zip(summaries, row_names(summaries), strict=True)}
     for number, part in frame.records.groupby("run", sort=True):
         traces = traces_of(frame.runs[int(str(number))])
         columns = (part[name] for name in ("group", "solution_offset", "cost", "reference"))
@@ -92,8 +93,9 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
             gaps = _gaps(traces.get(offset), cost, reference)
             if gaps is not None:
                 group = frame.groups[code]
-                name = names[id(group)]
-                solvers[name] = group.cell.solver
+                method, cell = names[id(group)], group.cell
+                name = f"{method} on {cell.dataset}"
+                told[name] = cell.solver, method, cell.dataset
                 solves[name].append(gaps)
                 batches[name][str(number), gaps[0].tobytes()] += 1
     if not solves:
@@ -103,10 +105,11 @@ def anytime_curves(frame: ResultFrame) -> dict[str, Curve]:
         )
     return {
         name: Curve(
-            solvers[name], *_mean(kept), len(kept), (min(batches[name].values()), max(batches[name].values()))
+            solver, *_mean(solves[name]), len(solves[name]),
+            (min(batches[name].values()), max(batches[name].values())), method, dataset,
         )
-        for name, kept in solves.items()
-    }
+        for name, (solver, method, dataset) in told.items()
+    }  # fmt: skip
 
 
 def traces_of(run: Run) -> Mapping[int, list[tuple[float, float]]]:

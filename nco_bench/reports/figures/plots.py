@@ -204,7 +204,7 @@ def _scaling_line(axis: Axes, name: str, cells: list[CellSummary], style: Look) 
 
 
 def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str] = ()) -> Path:
-    """Draw how the best gap falls with time.
+    """Draw how the best gap falls with time, a panel per dataset.
 
     Parameters
     ----------
@@ -216,19 +216,23 @@ def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str]
         All solvers of the results, which decide the colours.
     """
     target = checked_target(out)
-    looks = solver_looks({name: curve.solver for name, curve in curves.items()}, solvers)
-    with figure(1, target) as (fig, axes):
-        for name, curve in curves.items():
-            style = solver_look(*looks[name])
-            axes[0].step(
-                curve.seconds, curve.gaps, where="post", color=style.colour, linestyle=style.dash, marker=style.marker,
-                markersize=3.0, label=f"{name} ({curve.told})",
-            )  # fmt: skip
-        wide_log_scale(axes[0], [s for curve in curves.values() for s in curve.seconds])
-        gap_scale(axes[0], [g for curve in curves.values() for g in curve.gaps])
-        together = any(curve.batch[1] > 1 for curve in curves.values())
-        clock = "time since the batch began (s)" if together else "time of one instance (s)"
-        axes[0].set(xlabel=clock, ylabel="mean gap (%)")
+    looks = solver_looks({c.method or name: c.solver for name, c in curves.items()}, solvers)
+    panels: dict[str, dict[str, Curve]] = defaultdict(dict)
+    for name, curve in curves.items():
+        panels[curve.dataset][curve.method or name] = curve
+    with figure(max(1, len(panels)), target) as (fig, axes):
+        for axis, (dataset, lines) in zip(axes, panels.items(), strict=False):
+            for name, curve in lines.items():
+                style = solver_look(*looks[name])
+                axis.step(
+                    curve.seconds, curve.gaps, where="post", color=style.colour, linestyle=style.dash,
+                    marker=style.marker, markersize=3.0, label=f"{name} ({curve.told})",
+                )  # fmt: skip
+            wide_log_scale(axis, [s for curve in lines.values() for s in curve.seconds])
+            gap_scale(axis, [g for curve in lines.values() for g in curve.gaps])
+            together = any(curve.batch[1] > 1 for curve in lines.values())
+            clock = "time since the batch began (s)" if together else "time of one instance (s)"
+            axis.set(title=dataset, xlabel=clock, ylabel="mean gap (%)")
         legend(fig, axes)
     return target
 

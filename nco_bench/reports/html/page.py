@@ -208,7 +208,7 @@ def _outliers(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -> s
     headers = ("Method", "Dataset", "Instance", "Gap (%)")
     return (
         '<p class="note">Instances whose gap lies beyond three interquartile ranges of their cell.</p>'
-        + plain_table("Outliers", headers, found[:MAX_OUTLIERS])
+        + plain_table("Outliers", headers, found[:MAX_OUTLIERS], numbers=(3,))
         + more
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from nco_bench.errors import MissingDependencyError
 from nco_bench.reports.figures.plots import pareto_front, partly, scaling_panels, timed_gaps
-from nco_bench.reports.figures.style import LEAST_RATIO, NOISE_PERCENT, solver_looks
+from nco_bench.reports.figures.style import LEAST_RATIO, NOISE_PERCENT, decade_ticks, solver_looks
 from nco_bench.reports.frame.compare import instance_values
 from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow
@@ -251,7 +251,7 @@ def _figure(
     title: str, xlabel: str, ylabel: str, tip: str, *, gaps: Sequence[float] = (), log_gaps: bool = False
 ) -> Figure:
     """Return an empty plot that hovers; with `gaps` the axis across is logarithmic, and with `log_gaps` the upward one."""
-    from bokeh.models import DataRange1d, HoverTool, PrintfTickFormatter, Range1d
+    from bokeh.models import DataRange1d, FixedTicker, HoverTool, PrintfTickFormatter, Range1d
     from bokeh.plotting import figure
 
     across: Literal["log", "linear"] = "log" if gaps else "linear"
@@ -267,6 +267,8 @@ def _figure(
         low, high = _gap_range(gaps, log_gaps)
         plot.y_range = Range1d(start=low, end=high)
         plot.axis.formatter = PrintfTickFormatter(format="%.6g")
+        if log_gaps:  # the page's script sets them, where the pointer zooms too
+            plot.yaxis.ticker = plot.ygrid.ticker = FixedTicker(ticks=decade_ticks(low, high), tags=["gaps"])
     plot.add_tools(
         HoverTool(tooltips=tip, renderers=[], visible=False)
     )  # its button would stand half outside

@@ -8,6 +8,9 @@ from html import escape
 from nco_bench.reports.render.terminal import groups_of
 from nco_bench.reports.tables.table import Number, Table, Value
 
+SHORT = 26
+"""Letters of a word, such as a date, that stands in one line."""
+
 
 def table_html(table: Table) -> str:
     """Return a table with its notes, in a region that scrolls by keyboard."""
@@ -60,12 +63,17 @@ def _notebook_cell(cell: Value) -> str:
     return f'<td style="text-align:right;padding:2px 8px">{f"<{tag}>{text}</{tag}>" if tag else text}{marks}</td>'
 
 
-def plain_table(name: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a sortable table of words."""
-    head = "".join(_sort_header(header, index, "") for index, header in enumerate(headers))
+def plain_table(
+    name: str, headers: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
+) -> str:
+    """Return a sortable table of words; columns in `numbers` are set and sorted as numbers."""
+    head = "".join(
+        _sort_header(header, index, ' class="number"' if index in numbers else "")
+        for index, header in enumerate(headers)
+    )
     body = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f'<td class="text">{escape(cell)}</td>' for cell in row[1:])
+        + "".join(_plain_cell(cell, index in numbers) for index, cell in enumerate(row[1:], 1))
         + "</tr>"
         for row in rows
     )
@@ -73,6 +81,13 @@ def plain_table(name: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}">'
         f'<table class="words"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def _plain_cell(text: str, number: bool) -> str:
+    if number:
+        return f'<td data-value="{float(text)!r}">{escape(text)}</td>'
+    narrow = " short" if len(text) <= SHORT and " " not in text else ""
+    return f'<td class="text{narrow}">{escape(text)}</td>'
 
 
 def _head(table: Table) -> str:

@@ -18,6 +18,12 @@ WIDE = 9
 STRIP = 19
 """With more columns than these, it is cut into strips: scaled down, it could not be read."""
 
+LINES = 50
+"""With more lines than these in all its strips, each is a table of its own: a float does not break between pages."""
+
+NOTES = 20
+"""With more notes than these they stand behind the table, for the same reason."""
+
 LONG = 50
 """From this many rows on, the table is a longtable, which breaks between pages."""
 
@@ -33,6 +39,15 @@ ESCAPES = {
     "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}",
     "‖": r"$\Vert$", "®": r"\textregistered{}", "™": r"\texttrademark{}", "’": "'", "…": r"\dots{}",
 }  # fmt: skip
+
+HEAD_LINES = 3
+"""Of each strip: groups, columns, space."""
+
+CONTINUED = (
+    r"\end{table}", r"\begin{table}[tbp]", r"\addtocounter{table}{-1}", r"\centering", r"\caption{(continued)}",
+    r"\small", r"\smallskip",
+)  # fmt: skip
+"""Between strips that are tables of their own; all have one number."""
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -96,15 +111,19 @@ def _long_environment(table: Table) -> str:
 
 
 def _environment(table: Table) -> str:
-    wide = len(table.columns) >= WIDE
+    wide, strips = len(table.columns) >= WIDE, _strips(table)
+    apart = len(strips) > 1 and len(strips) * (len(table.rows) + HEAD_LINES) > LINES
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
     lines += [rf"\label{{tab:{_label(table)}}}", r"\small", r"\smallskip"]
-    for number, strip in enumerate(_strips(table)):
-        lines += ["", r"\medskip"] if number else []
+    for number, strip in enumerate(strips):
+        if number:
+            lines += CONTINUED if apart else ["", r"\medskip"]
         lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
         lines += _tabular(strip)
         if wide:
             lines[-1] += "}"
+    if len(table.notes) > NOTES:
+        return "\n".join([*lines, r"\end{table}", *_notes_behind(table)]) + "\n"
     lines += _notes(table)
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
@@ -127,6 +146,13 @@ def _strips(table: Table) -> list[Table]:
         )
         for strip in strips
     ]
+
+
+def _notes_behind(table: Table) -> list[str]:
+    r"""Notes as text behind the table, which breaks between pages."""
+    notes = [rf"\noindent {_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
+    named = rf"\noindent Notes to Table~\ref{{tab:{_label(table.name)}}}:\par"
+    return ["", r"{\footnotesize", named, *notes, "}"]
 
 
 def _notes(table: Table) -> list[str]:

@@ -56,6 +56,43 @@ function paint() {
   }
 }
 
+// Gaps have ticks at 1, 2, 5 and their decades, also where the pointer has zoomed; as Bokeh has them the lower half has none.
+function gapTicks(low, high) {
+  const steps = high / low < 100 ? [1, 2, 5] : [1];
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+    for (const step of steps) ticks.push(Number(`${step}e${power}`));
+  }
+  const inside = ticks.filter((tick) => low <= tick && tick <= high);
+  if (inside.length > 2) return inside;
+  const unit = 10 ** Math.floor(Math.log10((high - low) / 2));
+  const step = unit * [1, 2, 5, 10].find((s) => high / (s * unit) - low / (s * unit) < 7);
+  const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+function followZoom() {
+  for (const doc of window.Bokeh ? Bokeh.documents : []) {
+    for (const plot of doc.roots()) {
+      const range = plot.y_range, ticker = plot.left[0].ticker;
+      if (!ticker.tags.includes("gaps")) continue;
+      const set = () => { if (range.start > 0 && range.end > range.start) ticker.ticks = gapTicks(range.start, range.end); };
+      for (const end of ["start", "end"]) range.properties[end].change.connect(set);
+      set();
+    }
+  }
+}
+
+// Paper does not scroll: a table that is wider is set as small as can still be read.
+const PAPER = 1032;  // pixels between the margins of A4, landscape
+window.addEventListener("beforeprint", () => {
+  for (const table of document.querySelectorAll(".scroll table")) {
+    table.style.zoom = String(Math.max(0.4, Math.min(1, PAPER / table.scrollWidth)));
+  }
+});
+window.addEventListener("afterprint", () => {
+  for (const table of document.querySelectorAll(".scroll table")) table.style.zoom = "";
+});
+
 // Per-instance scatter: any two methods of any dataset.
 const scatterData = JSON.parse(document.getElementById("scatter-data").textContent);
 function decode(text) {
@@ -114,6 +151,7 @@ function start() {
     for (const id of ["scatter-x", "scatter-y"]) document.getElementById(id).addEventListener("change", drawScatter);
     chooseDataset();
   }
+  followZoom();
   paint();
   dark.addEventListener("change", paint);
   document.documentElement.dataset.ready = "yes";
