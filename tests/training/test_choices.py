@@ -187,7 +187,8 @@ def test_the_cvrp_of_100_customers_has_ams_smaller_batch() -> None:
     """pretrained/cvrp_100/args.json: 640,000 instances an epoch in batches of 256; cvrp_20 and cvrp_50 have 512."""
     papers = load_course(COURSES["policy-gradient"]).papers("am")
     own = papers["am-cvrp"]
-    assert paper_of(papers, "am", "cvrp") is own
+    found = paper_of(papers, "am", "cvrp")
+    assert found == own
     recipe: Any = own.recipe
     assert recipe.batch * recipe.epoch_steps == 640_000
     assert recipe.steps == 100 * recipe.epoch_steps
@@ -217,7 +218,7 @@ def test_pieces_of_cvrp_solutions_have_as_many_customers_as_the_codes_say(
 def test_what_was_changed_on_the_way_is_a_departure_too() -> None:
     """A run that ends with the paper's numbers and had others before is not the paper's."""
     paper = load_course(COURSES["supervised"]).papers("pens-a")["paper"]
-    history = [
+    history: list[dict[str, Any]] = [
         {"step": 0, "changed": {"lr": 0.1}, "was": {"lr": 0.2}},
         {"step": 7, "changed": {"batch": 9}, "was": {"batch": 4, "log_every": 3}},
         {"step": 8, "loss": 1.0},
