@@ -253,6 +253,12 @@ def network_card(name: str) -> Card:
     return card(known.alias_of) if known.alias_of else known
 
 
+def first_name(name: str) -> str:
+    """Return the name of what this is a second name of (``invit`` of ``invit-3v``); any other as it is."""
+    known = find(name)
+    return name if known is None else known.alias_of or name
+
+
 def trained_by(learner: str) -> dict[str, Card]:
     """Return the cards of the networks that a way to learn can train."""
     return {n: c for n, c in networks().items() if learner in (*c.learners, *c.learners_if_asked)}

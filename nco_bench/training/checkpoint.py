@@ -6,8 +6,10 @@ No pickle is involved, so a checkpoint from elsewhere can be opened without runn
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from nco_bench.errors import ResultsError
-from nco_bench.files import write
+from nco_bench.files import replacing, write
 
 LAST = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"
 FORMAT = 1
+WITHOUT_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What file systems without second names (exFAT, some shared folders) answer."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,16 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def _keep(path: Path, previous: Path) -> None:
-    """Give the file a second name, so that it survives the rename that replaces it."""
+    """Give the file a second name, so that it survives the rename that replaces it; a copy where there are no such names."""
     try:
         previous.unlink(missing_ok=True)
-        os.link(path, previous)
+        try:
+            os.link(path, previous)
+        except OSError as error:
+            if error.errno not in WITHOUT_LINKS:
+                raise
+            with replacing(previous) as temporary:
+                shutil.copyfile(path, temporary)
     except OSError as error:
         raise ResultsError(f"{previous}: cannot keep the previous checkpoint ({error.strerror}).") from error
 

@@ -24,6 +24,9 @@ RUN_CONTROL = frozenset(
 )  # fmt: skip
 """Fields that say how a run is watched or what memory it takes, and move no weight."""
 
+ENDING = ("cosine", "trapezoid")
+"""Schedules that land at the last step."""
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -88,27 +91,54 @@ def paper_of(papers: Papers, recipe: str, problem: str) -> Paper | None:
     recipe
         Name of the recipe that was chosen, empty for the default: the longest name that it begins with counts.
     problem
-        ``tsp``, ``cvrp`` or another, which may have a recipe ``paper-PROBLEM`` of its own.
+        ``tsp``, ``cvrp`` or another, which may have a recipe NAME-PROBLEM of its own; that is the paper's there.
     """
     begins = [name for name in papers if recipe.startswith(name)]
-    own = [name for name in papers if name == f"paper-{problem}"]
-    name = max(begins, key=len) if begins else next(iter([*own, *papers]), None)
-    return None if name is None else papers[name]
+    name = max(begins, key=len) if begins else next(iter(papers), None)
+    return None if name is None else papers.get(f"{name}-{problem}", papers[name])
 
 
-def departures(recipe: LoopRecipe, paper: Paper, size: int = 0) -> dict[str, str]:
-    """Return what in a recipe is not the paper's: field or choice -> what the paper has, or that it does not say.
+def departures(
+    recipe: LoopRecipe, paper: Paper, size: int = 0, history: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, str]:
+    """Return what in a training is not the paper's: field or choice -> what the paper has, or that it does not say.
 
-    `size` is that of the labelled instances, 0 where it is not known.
+    Parameters
+    ----------
+    recipe
+        As it was at the end.
+    paper
+        What it is held against.
+    size
+        Of the labelled instances, 0 where it is not known.
+    history
+        Of the run: its lines say what was changed on the way, and what it was before.
     """
     published = dataclasses.asdict(paper.recipe)
-    changed = {
-        key: f"{value}{'; our choice for the paper: ' if key in paper.ours else STATED}{published[key]}"
-        for key, value in dataclasses.asdict(recipe).items()
-        if key not in RUN_CONTROL
-        and key in published
-        and value not in (published[key], *paper.also.get(key, ()))
-    }
+    former = _former(recipe, history)
+    changed = {}
+    for key, value in dataclasses.asdict(recipe).items():
+        if key in RUN_CONTROL or key not in published:
+            continue
+        allowed = (published[key], *paper.also.get(key, ()))
+        if value in allowed and all(before in allowed for before, _ in former.get(key, ())):
+            continue
+        earlier = ", ".join(f"{before} until update {step}" for before, step in former.get(key, ()))
+        said = f"{value} ({earlier})" if earlier else str(value)
+        stated = "; our choice for the paper: " if key in paper.ours else STATED
+        changed[key] = f"{said}{stated}{published[key]}"
     if size and paper.nodes and size != paper.nodes:
         changed["size"] = f"{size}{STATED}{paper.nodes}"
     return {**{k: why for k, why in paper.ours.items() if k not in changed}, **changed}
+
+
+def _former(recipe: LoopRecipe, history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[Any, int]]]:
+    """Return the values that fields had before they were changed, and until which update; nothing that moved no weight."""
+    found: dict[str, list[tuple[Any, int]]] = {}
+    for line in history:
+        for key, value in line.get("was", {}).items() if line["step"] else ():
+            if (
+                key != "steps" or recipe.schedule in ENDING
+            ):  # elsewhere it says when the run ends, and no more
+                found.setdefault(key, []).append((value, line["step"]))
+    return found

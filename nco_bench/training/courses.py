@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.cards import find, network_card, trained_by
-from nco_bench.errors import UnknownNameError
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.choices import Papers, papers_of
 from nco_bench.training.recipes import LoopRecipe, chosen, overridden, recipes_of
 
@@ -232,10 +232,16 @@ def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tupl
     Raises
     ------
     UnknownNameError
-        For a model that nothing trains, or a course that does not take it.
+        For a model that is not known, or a course that does not take it.
+    BadInputError
+        For one that nothing trains.
     """
     fitting = ways_to_learn(model)
     if not fitting:
+        if find(model) is not None:
+            raise BadInputError(
+                f"{model}: nothing here trains it; 'nco-bench show {model}' says what it needs."
+            )
         known = {name for course in COURSES for name in trained_by(course)}
         raise UnknownNameError("model to train", model, known, "See `nco-bench list models`.")
     chosen = config.get("learner")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,10 @@ from nco_bench.weights.manifest import TrainingData
 
 if TYPE_CHECKING:
     from nco_bench.datasets.places import Places
+
+
+LOOKED_AT = 1 << 20
+"""Bytes at either end of a file without checksums."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,11 @@ class LabelStream:
         self._problem = ""
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="labels")
         self._ahead: tuple[int, Future[Shard]] | None = None
+
+    @cached_property
+    def content(self) -> str:
+        """What is in the shards, as it was when this was first asked."""
+        return content_of(self.shards)
 
     def held_out(self) -> NDArray[np.float32]:
         """Return the instances that are not learned from, ``(B, N, 2)`` in tour order."""
@@ -139,6 +150,7 @@ class LabelStream:
             "shard": self.shard,
             "offset": self.offset,
             "shards": fingerprint(self.shards),
+            "content": self.content,
             "held_out": self._hold_out,
             "facts": {source: dataclasses.asdict(facts) for source, facts in self.facts.items()},
         }
@@ -159,7 +171,7 @@ class LabelStream:
             When the shards are not those that the position was taken from, or others were held out of them.
         """
         self.facts = {source: ShardFacts(**facts) for source, facts in position.get("facts", {}).items()}
-        same = position["shards"] == fingerprint(self.shards)
+        same = same_data(position, self.position())
         if not same and not adopt:
             raise BadInputError(
                 "The labelled data is not what this run was started with; resume with the same --data, "
@@ -177,8 +189,30 @@ class LabelStream:
             self.epoch, self.shard, self.offset = position["epoch"] + 1, 0, 0
 
 
+def same_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether two positions are of the same data; earlier versions knew names and sizes of the shards alone."""
+    return all(before.get(key, now.get(key)) == now.get(key) for key in ("shards", "content"))
+
+
+def content_of(shards: Sequence[str]) -> str:
+    """Hash what is in the shards, cheaply: the checksums that npz files hold, first and last part of other files."""
+    return hashlib.sha256(json.dumps([_checksums(Path(shard)) for shard in shards]).encode()).hexdigest()
+
+
+def _checksums(path: Path) -> list[Any]:
+    if not path.is_file():
+        return []
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return [[member.filename, member.CRC] for member in archive.infolist()]
+    with path.open("rb") as file:
+        first = file.read(LOOKED_AT)
+        file.seek(max(len(first), path.stat().st_size - LOOKED_AT))
+        return [hashlib.sha256(first + file.read()).hexdigest()]
+
+
 def fingerprint(shards: Sequence[str]) -> str:
-    """Hash names and sizes of the shards: cheap, and enough to notice that the data was swapped."""
+    """Hash names and sizes of the shards: cheap, and enough to notice that shards were added or exchanged."""
     listing = []
     for shard in shards:
         path = Path(shard)

@@ -233,7 +233,7 @@ def _check(recipe: LoopRecipe) -> None:
     for key in ("final_lr", "warmup_start"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
-    for key in ("ema", "momentum"):
+    for key in ("ema", "momentum", "beta2"):
         if getattr(recipe, key) >= 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected less than 1.")
     if recipe.schedule == "trapezoid" and not 0 < recipe.fall <= 1:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from nco_bench.cards import first_name
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.checkpoint import LAST
@@ -167,13 +168,14 @@ def train(
     TrainingStopped
         When the loss is no number any more, or the device is lost; the message names the last checkpoint.
     """
+    called, model = model, first_name(model)
     judges = (validation,) if isinstance(validation, Path) else tuple(validation) or None
     values, options, course, recipe = checked(model, data, config, budget_s, judges or ())
     if branch is not None and (resume or start is not None):
         raise BadInputError(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
-    weights = weights_path(out, model)
+    weights = weights_path(out, called)
     with joined(device) as mine:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
@@ -190,7 +192,11 @@ def train(
                 prepared.manifest(trainer, weights.stem), trainer.configuration.get("start")
             )
             paper = paper_of(course.papers(model), values.get("recipe", ""), manifest.problem)
-            ours = {} if paper is None else departures(recipe, paper, manifest.data.size)
+            ours = (
+                {}
+                if paper is None
+                else departures(recipe, paper, manifest.data.size, trainer.progress.history)
+            )
             export(trainer.weights(), dataclasses.replace(manifest, ours=ours), weights)
     done = trainer.progress
     return TrainResult(

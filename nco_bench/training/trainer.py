@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nco_bench.cards import first_name
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.nn.device import precision
 from nco_bench.training.checkpoint import (
@@ -27,6 +28,7 @@ from nco_bench.training.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
+from nco_bench.training.data import same_data
 from nco_bench.training.distributed import average_gradients, group, total
 from nco_bench.training.learner import (
     ChoosesWeights,
@@ -263,6 +265,8 @@ class Trainer:
         before, now = checkpoint.state["configuration"], self.configuration
         # A key that the checkpoint does not know yet is no change where it has its default value.
         before = {**_defaults(self.recipe), **before}
+        if "model" in before:
+            before["model"] = first_name(before["model"])
         if "problem" in now:
             before.setdefault("problem", "tsp")
         if "start" in before:  # it began there, whatever is named now
@@ -276,11 +280,12 @@ class Trainer:
             )
         self._restore(checkpoint, adopt)
         change = {key: now.get(key) for key in changed}
-        shards = self.learner.position().get("shards")
-        if shards != checkpoint.state["position"].get("shards"):
-            change["data"] = shards
+        position = self.learner.position()
+        if not same_data(checkpoint.state["position"], position):
+            change["data"] = position.get("shards")
         if change:
-            self.progress.history.append({"step": self.progress.step, "changed": change})
+            was = {"was": {key: before.get(key) for key in changed}} if changed else {}
+            self.progress.history.append({"step": self.progress.step, "changed": change, **was})
 
     def _restore(self, checkpoint: Checkpoint, adopt: bool) -> None:
         def part(prefix: str) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nco_bench.cards import weights_owner
+from nco_bench.cards import first_name, weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest
 
@@ -179,7 +179,7 @@ def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy
         When they are missing, damaged, changed, or for another model; the message says which and what to do.
     """
     file = verify(_find(name_or_path, model, remedy))
-    if file.manifest.model not in (model, weights_owner(model)):
+    if first_name(file.manifest.model) not in (first_name(model), weights_owner(model)):
         raise BadWeightsError(
             f"{file.path}: these are weights of {file.manifest.model}, not of {model}; choose others with --weights."
         )

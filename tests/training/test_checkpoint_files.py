@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +46,22 @@ def test_the_checkpoint_before_is_kept(tmp_path: Path) -> None:
         save_checkpoint(tmp_path, Checkpoint({"a": torch.tensor([step])}, {"step": step}))
     assert load_checkpoint(tmp_path / LAST).state == {"step": 3}
     assert load_checkpoint(tmp_path / PREVIOUS).state == {"step": 2}
+
+
+def test_the_checkpoint_before_is_kept_where_files_have_one_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On exFAT and some shared folders the first checkpoint was the last: the second ended the run."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, Checkpoint({"a": torch.tensor([step])}, {"step": step}))
+    assert load_checkpoint(tmp_path / LAST).state == {"step": 3}
+    assert load_checkpoint(tmp_path / PREVIOUS).state == {"step": 2}
+    assert {path.name for path in tmp_path.iterdir()} == {LAST, PREVIOUS}
 
 
 def test_without_space_the_last_complete_checkpoint_stays(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -83,6 +84,7 @@ class _Nothing:
 CHOICES = {
     "length of pieces", "direction of pieces", "pieces", "batches", "first epoch", "first round", "validation_instances",
     "states", "labels", "weights", "distribution",
+    "starts", "start", "norm",
 }  # fmt: skip
 """What trainings choose beside the numbers that move weights; some keep the best weights of a validation."""
 
@@ -94,6 +96,7 @@ def test_every_mark_is_a_number_of_the_recipe_that_moves_weights_or_a_known_choi
             for name, paper in load_course(course).papers(model).items():
                 numbers = {f.name for f in dataclasses.fields(paper.recipe)} - RUN_CONTROL
                 assert set(paper.ours) <= numbers | CHOICES, (model, name)
+                assert paper.ours, "a manifest without any could be of a version that did not say"
                 assert all(len(why) > 10 for why in paper.ours.values()), (model, name)
                 seen |= set(paper.ours)
     assert seen >= CHOICES
@@ -160,6 +163,75 @@ def test_bq_lowers_its_rate_after_epochs_0_50_and_100() -> None:
     assert recipe.steps == pytest.approx(1000 * epoch, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "batch", "steps", "first", "later"),
+    [
+        ("pomo", 64, 2000 * 100_000 / 64, 1e9, 1e9),
+        ("pomo-2021", 64, 3100 * 100_000 / 64, 3000 * 100_000 / 64, 1e9),
+        ("pomo-2021-cvrp", 64, 8100 * 10_000 / 64, 8000 * 10_000 / 64, 8050 * 10_000 / 64),
+    ],
+)
+def test_pomos_rate_falls_to_a_tenth_where_its_code_says(
+    recipe: str, batch: int, steps: float, first: float, later: float
+) -> None:
+    """OLD_ipynb_ver: 2,000 epochs, LR_DECAY_GAMMA 1; NEW_py_ver: milestones 3001 of 3100, 8001 and 8051 of 8100."""
+    own = load_course(COURSES["policy-gradient"]).recipe("pomo", {"recipe": recipe})
+    assert (own.batch, own.steps, own.clip, own.weight_decay) == (batch, pytest.approx(steps), 0.0, 1e-6)
+    for step in (0, own.steps // 2, first - 2, first + 2, later - 2, later + 2, own.steps - 1):
+        if step < own.steps:
+            wanted = 0.1 ** ((step > first) + (step > later))
+            assert rate(own, int(step), 0.0) == pytest.approx(wanted), step
+
+
+def test_the_cvrp_of_100_customers_has_ams_smaller_batch() -> None:
+    """pretrained/cvrp_100/args.json: 640,000 instances an epoch in batches of 256; cvrp_20 and cvrp_50 have 512."""
+    papers = load_course(COURSES["policy-gradient"]).papers("am")
+    own = papers["am-cvrp"]
+    found = paper_of(papers, "am", "cvrp")
+    assert found == own
+    recipe: Any = own.recipe
+    assert recipe.batch * recipe.epoch_steps == 640_000
+    assert recipe.steps == 100 * recipe.epoch_steps
+    assert "batch" not in departures(papers["am"].recipe, own)
+    assert papers["am"].recipe.batch * recipe.epoch_steps == 1_280_000
+
+
+@pytest.mark.parametrize(
+    ("model", "shortest", "longest"),
+    [("bq", 3, 101), ("lehd", 4, 100), ("sit", 4, 100)],
+)
+def test_pieces_of_cvrp_solutions_have_as_many_customers_as_the_codes_say(
+    model: str, shortest: int, longest: int
+) -> None:
+    """BQ-NCO: what follows a place in 0..N-2, from the depot at place 0, so 3 rows to N + 1; LEHD: 4 to N customers.
+
+    Of a piece with `rows` rows one is the depot at its end; N + 1 customers stand for the whole solution.
+    """
+    name = "paper-without-sit" if model == "sit" else "paper-cvrp"
+    recipe = load_course(COURSES["supervised"]).recipe(model, {"recipe": name})
+    assert (recipe.shortest - 1, recipe.longest) == (shortest, longest)
+    if model != "bq":  # 977 batches of mean 51 decisions, an epoch
+        assert recipe.decay_every == pytest.approx(1e6 / 1024 * 51, rel=2e-3)
+        assert recipe.steps == pytest.approx(40 * recipe.decay_every, rel=2e-3)
+
+
+def test_what_was_changed_on_the_way_is_a_departure_too() -> None:
+    """A run that ends with the paper's numbers and had others before is not the paper's."""
+    paper = load_course(COURSES["supervised"]).papers("pens-a")["paper"]
+    history: list[dict[str, Any]] = [
+        {"step": 0, "changed": {"lr": 0.1}, "was": {"lr": 0.2}},
+        {"step": 7, "changed": {"batch": 9}, "was": {"batch": 4, "log_every": 3}},
+        {"step": 8, "loss": 1.0},
+        {"step": 9, "changed": {"batch": 1024}, "was": {"batch": 9, "steps": 12}},
+    ]
+    found = departures(paper.recipe, paper, history=history)
+    assert found["batch"] == "1024 (4 until update 7, 9 until update 9); the paper: 1024"
+    assert "lr" not in found, "before the first update nothing was learned"
+    assert found["steps"].startswith("1000000 (12 until update 9)"), "a cosine lands there"
+    constant = dataclasses.replace(paper, recipe=dataclasses.replace(paper.recipe, schedule="constant"))
+    assert "steps" not in departures(constant.recipe, constant, history=history)
+
+
 def test_what_a_paper_has_for_other_rows_is_no_departure() -> None:
     """EIE's CVRP networks of C_v = 15 and 20 learn at 5e-5."""
     paper = load_course(COURSES["policy-gradient"]).papers("am")["eie"]
@@ -183,7 +255,7 @@ def test_a_departure_says_what_the_paper_has() -> None:
     [
         ("", "cvrp", "paper-cvrp"),
         ("small", "tsp", "paper"),
-        ("paper", "cvrp", "paper"),
+        ("paper", "cvrp", "paper-cvrp"),
         ("paper-cvrp", "tsp", "paper-cvrp"),
     ],
 )

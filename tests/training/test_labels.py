@@ -12,7 +12,7 @@ from nco_bench.datasets.storage import save_dataset
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
-from nco_bench.training.data import LabelStream, describe
+from nco_bench.training.data import LabelStream, content_of, describe
 from nco_bench.training.run import train
 from nco_bench.training.shards import in_tour_order, read_shard
 
@@ -81,6 +81,32 @@ def test_other_data_is_refused_and_can_be_adopted(shards: list[Path]) -> None:
         other.seek(position)
     other.seek(position, adopt=True)
     assert (other.epoch, other.offset) == (1, 0)
+
+
+def test_other_labels_of_the_same_name_and_size_are_refused(shards: list[Path]) -> None:
+    """Arrays of one shape make files of one size; what is in them is told by the checksums that the file holds."""
+    stream = LabelStream([shards[0]], seed=1)
+    stream.take(10)
+    before = stream.position()
+    size, held = shards[0].stat().st_size, dict(np.load(shards[0]))
+    np.savez(shards[0], coords=1 - held["coords"], tours=held["tours"])
+    assert shards[0].stat().st_size == size
+    again = LabelStream([shards[0]], seed=1)
+    with pytest.raises(BadInputError, match="not what this run was started with"):
+        again.seek(before)
+    again.seek(before, adopt=True)
+    assert (again.epoch, again.offset) == (1, 0)
+    del before["content"]  # as checkpoints of earlier versions have it
+    again.seek(before)
+    assert (again.epoch, again.offset) == (0, 10)
+
+
+def test_what_a_text_file_holds_is_told_by_its_ends(tmp_path: Path) -> None:
+    found = set()
+    for text in ("0 0 1 1 output 1 2 1", "0 0 1 1 output 2 1 2", "9 0 1 1 output 1 2 1"):
+        (tmp_path / "labels.txt").write_text(text)
+        found.add(content_of([str(tmp_path / "labels.txt")]))
+    assert len(found) == 3
 
 
 def test_a_stored_dataset_is_a_shard_and_tells_where_it_comes_from(tmp_path: Path) -> None:

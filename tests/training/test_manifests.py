@@ -114,4 +114,4 @@ def test_a_checkpoint_of_version_0_2_0_is_continued(tmp_path: Path) -> None:
     done = train(model, data, more, out=tmp_path / "w", resume=True, adopt=True, progress="silent")
     manifest = unseal_document(done.manifest.read_bytes())
     assert (manifest["steps"], manifest["samples"]) == (3, 12)
-    assert manifest["recipe_changes"] == [{"step": 2, "changed": {"steps": 3}}]
+    assert manifest["recipe_changes"] == [{"step": 2, "changed": {"steps": 3}, "was": {"steps": 2}}]

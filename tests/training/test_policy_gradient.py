@@ -28,6 +28,7 @@ from nco_bench.training.learners.policy_gradient_course import COURSE, prepare
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer
+from nco_bench.weights.manifest import read_manifest
 from nco_bench.weights.store import load_into, resolve
 
 SMALL: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64}
@@ -136,6 +137,37 @@ def test_elgs_local_policy_comes_in_later_with_a_fresh_optimiser() -> None:
     assert local <= {id(p) for p in trainer.optimizer.state}
     assert {float(state["step"]) for state in trainer.optimizer.state.values()} == {1.0}
     assert trainer.weights()["local.combine.weight"].any()
+
+
+def test_elgs_cvrp_draws_three_kinds_of_instances() -> None:
+    """Few points of a cluster (standard deviation 0.07) have their fifth neighbour beyond 0.12, most uniform ones do."""
+    source = FreshInstances("cvrp", 60, 50.0, distribution="uniform+clustered+mixed")
+    apart = []
+    for seed in range(30):
+        coords = source.draw(4, np.random.default_rng(seed)).coords.double()
+        assert coords.shape == (4, 61, 2)
+        assert 0 <= float(coords.min()) <= float(coords.max()) <= 1
+        far = torch.cdist(coords, coords).sort(dim=2).values[:, :, 5].gt(0.12).double().mean(dim=1)
+        assert float(far.max() - far.min()) < 0.3, "a batch is of one kind"
+        apart.append(float(far.mean()))
+    assert np.histogram(apart, [0.0, 0.25, 0.65, 1.0])[0].min() >= 4, "every kind is drawn"
+    plain, drawn = FreshInstances("cvrp", 60, 50.0), []
+    for one in (plain, replace(plain, distribution="uniform")):
+        drawn.append(one.draw(2, np.random.default_rng(1)).coords)
+    assert torch.equal(*drawn)
+
+
+def test_other_distributions_are_refused_where_they_mean_nothing(tmp_path: Path) -> None:
+    small = {"size": "6", "batch": "2", "steps": "1", "validation_instances": "2"}
+    with pytest.raises(UnknownNameError, match="uniform\\+clustered\\+mixed"):
+        train("pomo", config={**small, "distribution": "clustred"}, out=tmp_path / "w", progress="silent")
+    mixture = {**small, "distribution": "uniform+clustered+mixed"}
+    with pytest.raises(BadInputError, match="rollout baseline"):
+        train("am", config=mixture, out=tmp_path / "w", progress="silent")
+    done = train("pomo", config=mixture, out=tmp_path / "w", progress="silent")
+    manifest = read_manifest(done.manifest)
+    assert manifest.data.distribution == "clustered, mixed, uniform"
+    assert "uniform instances" in manifest.validation[0].on
 
 
 def test_only_elg_has_a_local_policy() -> None:

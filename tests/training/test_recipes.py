@@ -40,6 +40,7 @@ def test_unknown_keys_get_the_nearest_name(key: str) -> None:
         ("lr", "nan", "expected a number"),
         ("lr", "-1", "expected 0 or more"),
         ("ema", "1", "expected less than 1"),
+        ("beta2", "1", "expected less than 1"),
         ("symmetries", "perhaps", "expected true or false"),
         ("shortest", "2", "expected 3 <= shortest"),
         ("longest", "10", "expected 3 <= shortest"),

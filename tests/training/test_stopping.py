@@ -12,7 +12,7 @@ from torch import nn
 
 from nco_bench.cards import trained_by
 from nco_bench.cli.app import run
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.training.checkpoint import LAST, load_checkpoint
 from nco_bench.training.courses import COURSES, course_for
 from nco_bench.training.learner import Loss
@@ -108,6 +108,26 @@ def test_courses_fit_models_and_data() -> None:
 def test_a_model_that_needs_labels_says_so(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="bq learns from labelled instances: name them with --data"):
         train("bq", (), {"steps": "1"}, out=tmp_path / "w")
+
+
+@pytest.mark.parametrize("model", ["dgl", "lkh3"])
+def test_a_solver_that_nothing_trains_is_not_called_unknown(model: str) -> None:
+    with pytest.raises(BadInputError, match=f"{model}: nothing here trains it"):
+        train(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [("pens-r", "initialisation"), ("pens-a", "noise"), ("sigd", "style"), ("bq", "scale")],
+)
+def test_words_that_a_network_does_not_know_are_refused(
+    model: str, key: str, tmp_path: Path, shards: list[Path]
+) -> None:
+    """They were taken for its usual ones, and stored with the weights."""
+    config = {"steps": "1", f"model.{key}": "wrnog"}
+    with pytest.raises(UnknownNameError, match=f"{key} of .* 'wrnog'"):
+        train(model, shards[:1], config, out=tmp_path / "w", progress="silent")
+    assert not list(tmp_path.glob("w*"))
 
 
 @pytest.mark.parametrize("name", ["validation_f1", "greedy_cost"])

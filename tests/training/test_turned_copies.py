@@ -14,10 +14,13 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.decoding.search import greedy_choice, sampling
 from nco_bench.solvers.stepwise.local_steps import decode_local_views
+from nco_bench.training.checkpoint import LAST, load_checkpoint, save_checkpoint
 from nco_bench.training.learners import turned_copies
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.turned_copies import COURSE, LEARNED, TurnedCopies, _built
 from nco_bench.training.run import train
+from nco_bench.weights.manifest import read_manifest
+from nco_bench.weights.store import resolve
 
 CPU = torch.device("cpu")
 CONFIG = {
@@ -52,6 +55,27 @@ def test_the_loss_is_what_samples_cost_more_than_greedy_ones(problem: str) -> No
     loss.total.backward()
     assert all(p.grad is None for p in learning.extra.parameters())
     assert sum(float(p.grad.abs().sum()) for p in learning.policy.parameters() if p.grad is not None) > 0
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_what_is_computed_again_has_the_same_gradients_and_is_not_kept(problem: str) -> None:
+    found, kept = [], []
+    for recompute in ("false", "true"):
+        learning, held = learner(problem, recompute=recompute), [0]
+
+        def count(value: torch.Tensor, held: list[int] = held) -> torch.Tensor:
+            held[0] += value.numel()
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda value: value):
+            loss = learning.loss(0, 0.0)
+        kept.append(held[0])
+        loss.total.backward()
+        found.append({name: p.grad for name, p in learning.policy.named_parameters() if p.grad is not None})
+    assert kept[1] < kept[0] / 20
+    assert found[0].keys() == found[1].keys()
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value)
 
 
 def test_copies_are_turned_and_costs_are_of_the_instances_themselves() -> None:
@@ -133,6 +157,21 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not_and_runs(tmp_path: Path, pr
     assert all(torch.equal(value, load_file(cut)[name]) for name, value in whole.items())
     ran = run("invit-2v", f"{problem}10:seed=5:count=2", weights=str(cut), results=tmp_path / "r")
     assert ran.failed == 0
+
+
+def test_what_a_second_name_trained_runs_and_goes_on(tmp_path: Path) -> None:
+    """``invit`` is ``invit-3v``: its weights were refused, "these are weights of invit, not of invit-3v"."""
+    small = CONFIG | {"steps": "1"}
+    done = train("invit", config=small, out=tmp_path / "w", progress="silent")
+    assert read_manifest(done.manifest).model == "invit-3v"
+    for name in ("invit", "invit-3v"):
+        assert resolve(str(done.weights), name).manifest.model == "invit-3v"
+    folder = tmp_path / "w.training"
+    checkpoint = load_checkpoint(folder / LAST)
+    checkpoint.state["configuration"]["model"] = "invit"  # as versions wrote it that kept the second name
+    save_checkpoint(folder, checkpoint)
+    again = train("invit-3v", config=small, out=tmp_path / "w", progress="silent", resume=True)
+    assert (again.steps, again.complete) == (1, True)
 
 
 def test_greedy_solutions_become_shorter() -> None:

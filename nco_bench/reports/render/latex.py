@@ -151,7 +151,7 @@ def _strips(table: Table) -> list[Table]:
 def _notes_behind(table: Table) -> list[str]:
     r"""Notes as text behind the table, which breaks between pages."""
     notes = [rf"\noindent {_marks((note.mark,))}{escape(note.text)}\par" for note in table.notes]
-    named = rf"\noindent Notes to Table~\ref{{tab:{_label(table.name)}}}:\par"
+    named = rf"\noindent Notes to Table~\ref{{tab:{_label(table)}}}:\par"
     return ["", r"{\footnotesize", named, *notes, "}"]
 
 

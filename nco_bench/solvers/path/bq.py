@@ -67,6 +67,7 @@ class BqConfig:
 
 
 ATTENTIONS = ("self", "cross")
+SCALES = ("none", "esf")
 
 
 def config_for(name: str, problem: str) -> BqConfig:
@@ -215,6 +216,8 @@ def build(config: BqConfig, logit_scale: LogitScale | None = None) -> Bq:
         raise UnknownNameError("problem of bq", config.problem, ["tsp", "cvrp"])
     if config.attention not in ATTENTIONS:
         raise UnknownNameError("attention of bq", config.attention, ATTENTIONS)
+    if config.scale not in SCALES:
+        raise UnknownNameError("scale of bq", config.scale, SCALES)
     return Bq(config, logit_scale or (esf if config.scale == "esf" else none))
 
 

@@ -106,6 +106,10 @@ class PensConfig:
         return self.width // self.heads
 
 
+CHOICES = {"initialisation": ("gaussian", "zero", "coordinates"), "noise": ("step", "solve")}
+"""Of fields that are words."""
+
+
 def config_for(name: str, problem: str) -> PensConfig:
     """Return the configuration of ``pens-a``, ``pens-r``, ``pens-ar`` or ``coordns``."""
     if problem != "tsp":
@@ -313,4 +317,7 @@ class Pens(nn.Module, PathPolicy):
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:
     """Build the policy with fresh weights (PyTorch's default initialisation of linear maps)."""
+    for key, known in CHOICES.items():
+        if getattr(config, key) not in known:
+            raise UnknownNameError(f"{key} of PENS", getattr(config, key), known)
     return Pens(config, logit_scale or ssmax)

@@ -25,6 +25,8 @@ from nco_bench.nn.layers import FeedForward, SelfAttention
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState
 
+STYLES = ("bq", "lehd")
+
 
 @dataclass(frozen=True)
 class SigdConfig:
@@ -194,6 +196,8 @@ def build(config: SigdConfig, logit_scale: LogitScale | None = None) -> Sigd | S
     """Build the policy with fresh weights."""
     if config.problem not in ("tsp", "cvrp"):
         raise UnknownNameError("problem of sigd", config.problem, ["tsp", "cvrp"])
+    if config.style not in STYLES:
+        raise UnknownNameError("style of sigd", config.style, STYLES)
     return (SigdLehd if config.style == "lehd" else Sigd)(config, logit_scale or none)
 
 

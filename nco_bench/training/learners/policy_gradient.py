@@ -34,7 +34,7 @@ from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
 from nco_bench.solvers.stepwise.steps import EncodeOnce, log_probabilities
 from nco_bench.training.learner import Loss
-from nco_bench.training.learners.fresh_instances import FreshInstances, on_device
+from nco_bench.training.learners.fresh_instances import DISTRIBUTIONS, UNIFORM, FreshInstances, on_device
 from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
@@ -323,7 +323,7 @@ def _without_gradient(choose: Callable[[Tensor, int], Tensor]) -> Callable[[Tens
 
 def _described(source: FreshInstances, settings: PolicyGradientSettings) -> str:
     demands = f", capacity {source.capacity:g}, {source.demand} demands" if source.problem == "cvrp" else ""
-    return f"uniform {source.problem}{source.size}{demands}, {settings.baseline} baseline"
+    return f"{source.distribution} {source.problem}{source.size}{demands}, {settings.baseline} baseline"
 
 
 def _check(policy: Any, source: FreshInstances, settings: PolicyGradientSettings) -> None:
@@ -331,6 +331,12 @@ def _check(policy: Any, source: FreshInstances, settings: PolicyGradientSettings
         raise UnknownNameError("baseline", settings.baseline, BASELINES)
     if source.demand not in DEMANDS:
         raise UnknownNameError("demand", source.demand, DEMANDS)
+    if source.distribution not in DISTRIBUTIONS:
+        raise UnknownNameError("--config distribution", source.distribution, DISTRIBUTIONS)
+    if source.distribution != UNIFORM and settings.baseline == "rollout":
+        raise BadInputError(
+            f"--config distribution={source.distribution}: the rollout baseline is tested on uniform instances alone."
+        )
     if policy.problem != source.problem:
         raise BadInputError(
             f"the policy solves the {policy.problem}, the instances are of the {source.problem}."

@@ -15,7 +15,12 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.learners.fresh_instances import FreshInstances, on_device, problem_to_draw
+from nco_bench.training.learners.fresh_instances import (
+    UNIFORM,
+    FreshInstances,
+    on_device,
+    problem_to_draw,
+)
 from nco_bench.training.learners.policy_gradient import PolicyGradient, PolicyGradientSettings, greedy_costs
 from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
@@ -30,7 +35,7 @@ class PolicyGradientRecipe(LoopRecipe):
 
     Attributes
     ----------
-    size, capacity, demand
+    size, capacity, demand, distribution
         Of the instances, see `policy_gradient.FreshInstances`.
     baseline, epoch_steps, evaluation, significance, shrink, first_size, grow, zero_mean, tours, scale_advantage, local_from
         See `policy_gradient.PolicyGradientSettings`.
@@ -52,6 +57,7 @@ class PolicyGradientRecipe(LoopRecipe):
     size: int = 100
     capacity: float = 50.0
     demand: str = "integer"
+    distribution: str = UNIFORM
     baseline: str = "rollout"
     epoch_steps: int = 2500
     evaluation: int = 10_000
@@ -87,7 +93,7 @@ def prepare(assignment: Assignment) -> Prepared:
         model, problem, logit_scale=recipe.logit_scale, training_size=recipe.size, **variant, **options
     )
     policy = policy.to(assignment.device)
-    source = FreshInstances(problem, recipe.size, recipe.capacity, recipe.demand)
+    source = FreshInstances(problem, recipe.size, recipe.capacity, recipe.demand, recipe.distribution)
     settings = PolicyGradientSettings(
         recipe.baseline,
         recipe.epoch_steps,
@@ -114,11 +120,11 @@ def prepare(assignment: Assignment) -> Prepared:
 
 
 def _greedy_cost(trainer: Trainer, source: FreshInstances, seed: int) -> Measure | None:
-    """Measure the mean greedy cost, in the unit square, on instances of their own seed."""
+    """Measure the mean greedy cost, in the unit square, on uniform instances of their own seed."""
     count = trainer.recipe.validation_instances
     if not count:
         return None
-    fresh = source.draw(count, np.random.default_rng([seed, 2]))
+    fresh = dataclasses.replace(source, distribution=UNIFORM).draw(count, np.random.default_rng([seed, 2]))
     with trainer.shipping() as policy:
         costs = greedy_costs(policy, on_device(fresh, next(policy.parameters()).device))
     return Measure.of(costs.cpu().numpy(), "greedy_cost", "")
@@ -129,13 +135,23 @@ def _manifest(trainer: Trainer, name: str, source: FreshInstances) -> Manifest:
     configuration, samples = trainer.configuration, trainer.progress.samples
     model = configuration["model"]
     recipes = COURSE.recipes(model)
-    paper = recipes["eie"] if configuration["normalization"] == "layer" else next(iter(recipes.values()))
+    first = next(iter(recipes))
+    own = recipes.get(f"{first}-{source.problem}", recipes[first])  # AM's, for the largest CVRP alone
+    paper = own if own.size == source.size else recipes[first]
+    if configuration["normalization"] == "layer":
+        paper = recipes["eie"]
     budget = network_card(model).paper_samples("policy-gradient", source.problem, source.size)
-    on = f"mean greedy cost on fresh {source.problem}{source.size} of the training distribution, unit square; no gap"
+    which = "of the training distribution" if source.distribution == UNIFORM else "uniform instances"
+    on = f"mean greedy cost on fresh {source.problem}{source.size} {which}, unit square; no gap"
     return manifest_of(
         trainer,
         name,
-        TrainingData("uniform", source.size, samples, label_solver="none (policy gradient)"),
+        TrainingData(
+            ", ".join(sorted(source.distribution.split("+"))),
+            source.size,
+            samples,
+            label_solver="none (policy gradient)",
+        ),
         budget or paper.steps * paper.batch,
         validation=last_validation(trainer.progress, trainer.recipe.validation_instances, on),
     )

@@ -30,7 +30,7 @@ from nco_bench.nn.device import exact
 from nco_bench.nn.logit_scale import TRAINING_SIZE
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathState, path_state
 from nco_bench.solvers.path.problem import shares
-from nco_bench.training.data import LabelStream
+from nco_bench.training.data import LabelStream, same_data
 from nco_bench.training.distributed import group
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.pieces import (
@@ -299,7 +299,7 @@ class Supervised:
         self.stream.seek(position, adopt=adopt)
         self._left = None
         begun = position.get("walk")
-        if begun is None or position.get("shards") != self.stream.position().get("shards"):
+        if begun is None or not same_data(position, self.stream.position()):
             return
         self._begun, self._stood = dict(begun), self.stream.position()
         self._left = self._draw(begun["step"], begun["fraction"])

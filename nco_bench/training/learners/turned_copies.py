@@ -10,12 +10,13 @@ mean of fresh instances, by more than `tolerance`; there is no test of significa
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from nco_bench.cards import network_card
 from nco_bench.errors import BadInputError
@@ -23,7 +24,8 @@ from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.solvers.decoding.draws import instance_draws
 from nco_bench.solvers.decoding.search import Choose, construct, greedy_choice, sampling
 from nco_bench.solvers.decoding.turns import turns
-from nco_bench.solvers.stepwise.local_steps import LocalViews, quick
+from nco_bench.solvers.stepwise.local_steps import LocalViews, Walks, quick
+from nco_bench.solvers.stepwise.policy import Options
 from nco_bench.solvers.stepwise.problem import Demands, RoutingProblem, trajectory_lengths
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
@@ -56,6 +58,8 @@ class TurnedCopiesRecipe(LoopRecipe):
         Batches of each comparison.
     tolerance
         By how much, in the unit square, the policy must be better to replace the frozen copy.
+    recompute
+        Compute each step again for its gradients, in place of keeping all of them; saves memory and costs half more time.
     """
 
     learner: str = "turned-copies"
@@ -75,6 +79,7 @@ class TurnedCopiesRecipe(LoopRecipe):
     epoch_steps: int = 300
     evaluation: int = 80
     tolerance: float = 1e-3
+    recompute: bool = False
 
 
 class TurnedCopies:
@@ -106,7 +111,8 @@ class TurnedCopies:
             self._end_epoch(epoch)
             self._state["epochs"] = epoch
         some, keys = self._draw(LEARNED, step)
-        cost, log_prob = _built(self.policy, some, keys, SAMPLED, sampling(keys, 0, 1, double=True))
+        views = RecomputedViews if self.recipe.recompute else LocalViews
+        cost, log_prob = _built(self.policy, some, keys, SAMPLED, sampling(keys, 0, 1, double=True), views)
         assert log_prob is not None
         with torch.no_grad():
             compared, _ = _built(self.extra["baseline"], some, keys, COMPARED, greedy_choice)
@@ -181,15 +187,33 @@ class Turned:
         return cls(RoutingProblem(turns(problem.coords, copies, keys), demands), coords)
 
 
+@dataclass(frozen=True)
+class RecomputedViews(LocalViews):
+    """Steps that keep what a policy sees until the gradient is asked for, and not what it computes from that."""
+
+    def scores(self, walks: Walks) -> tuple[Tensor, Options]:
+        """Return what `LocalViews` does; the next move changes the table of open nodes, so that a copy is kept."""
+        seen = replace(walks, state=replace(walks.state, open=walks.state.open.clone()))
+        found: tuple[Tensor, Options] = checkpoint(
+            super().scores, seen, use_reentrant=False, preserve_rng_state=False
+        )
+        return found
+
+
 def _built(
-    policy: nn.Module, some: Turned, keys: Tensor, kind: int, choose: Choose
+    policy: nn.Module,
+    some: Turned,
+    keys: Tensor,
+    kind: int,
+    choose: Choose,
+    views: type[LocalViews] = LocalViews,
 ) -> tuple[Tensor, Tensor | None]:
     """Build one solution of each copy; its cost ``(R,)``, float64, and log-probability, where gradients are on."""
     network, problem = quick(policy), some.seen
     starts = None
     if network.needs_start:
         starts = instance_draws(keys).below(0, kind, problem.coords.shape[1])[:, None]
-    steps, wanted = LocalViews(network, problem, problem.nodes()), torch.is_grad_enabled()
+    steps, wanted = views(network, problem, problem.nodes()), torch.is_grad_enabled()
     done = construct(steps, steps.begin(1, starts), choose, log_prob=wanted)
     cost = trajectory_lengths(some.coords, done.nodes, cvrp=problem.demands is not None)[:, 0]
     return cost, done.log_prob[:, 0] if done.log_prob is not None else None
