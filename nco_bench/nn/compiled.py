@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 F32 = np.float32
+Array = NDArray[np.float32]
 
 fast: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"})
 """Compiles a function whose sums may be taken in any order, in vectors; without NaN."""
@@ -34,3 +36,18 @@ def exponential(x: F32) -> F32:
 def sigmoid(x: F32) -> F32:
     """Return ``1 / (1 + e^-x)``, 0 where that is below 1e-38."""
     return F32(1.0) / (F32(1.0) + exponential(min(-x, F32(88.0))))
+
+
+@fast
+def normalise(row: Array, weight: Array, bias: Array, eps: np.float32) -> None:
+    """Put the layer norm of a row ``(W,)`` in its place."""
+    mean = F32(0.0)
+    for i in range(len(row)):
+        mean += row[i]
+    mean /= F32(len(row))
+    square = F32(0.0)
+    for i in range(len(row)):
+        square += (row[i] - mean) * (row[i] - mean)
+    factor = F32(1.0) / np.sqrt(square / F32(len(row)) + eps)
+    for i in range(len(row)):
+        row[i] = (row[i] - mean) * factor * weight[i] + bias[i]

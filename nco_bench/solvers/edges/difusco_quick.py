@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.compiled import F32, fast, sigmoid
+from nco_bench.nn.compiled import F32, Array, fast, normalise, sigmoid
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
     from nco_bench.solvers.edges.difusco import AnisotropicLayer, EdgeGraph
-
-Array = NDArray[np.float32]
 
 
 def compiled_for(h: Tensor) -> bool:
@@ -97,10 +95,10 @@ def _pass(
                 end = ends[graph, node, k] if ends.size else k
                 x = block[graph, row, k]
                 _gate(x, own, sent[graph, end], values[graph, end], total)
-                _normalise(x, weight_e, bias_e, eps_e)
+                normalise(x, weight_e, bias_e, eps_e)
                 for w in range(len(x)):
                     x[w] = max(x[w], F32(0.0)) + then[w]
-                _normalise(x, weight_out, bias_out, eps_out)
+                normalise(x, weight_out, bias_out, eps_out)
                 e = edges[graph, row, k]
                 for w in range(len(x)):
                     x[w] *= sigmoid(x[w])
@@ -114,18 +112,3 @@ def _gate(x: Array, own: Array, sent: Array, value: Array, total: Array) -> None
         x[w] += own[w] + sent[w]
     for w in range(len(x)):
         total[w] += sigmoid(x[w]) * value[w]
-
-
-@fast
-def _normalise(x: Array, weight: Array, bias: Array, eps: np.float32) -> None:
-    """Apply LayerNorm to a row, in place."""
-    mean = F32(0.0)
-    for w in range(len(x)):
-        mean += x[w]
-    mean /= F32(len(x))
-    square = F32(0.0)
-    for w in range(len(x)):
-        square += (x[w] - mean) * (x[w] - mean)
-    factor = F32(1.0) / np.sqrt(square / F32(len(x)) + eps)
-    for w in range(len(x)):
-        x[w] = (x[w] - mean) * factor * weight[w] + bias[w]

@@ -13,12 +13,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-F32 = np.float32
-Array = NDArray[np.float32]
+from nco_bench.nn.compiled import F32, Array, normalise
+
 Nodes = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def view_features(
     coords: Array,
     demand: Array,
@@ -75,36 +75,31 @@ def view_features(
                 out[at + 3] = F32(1)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def normalise(row: Array, add: Array, weight: Array, bias: Array, eps: np.float32, out: Array) -> None:
-    """Write the layer norm of ``row + add`` ``(W,)``."""
-    width = F32(len(row))
-    mean = square = F32(0)
-    for i in range(len(row)):
-        out[i] = row[i] + add[i]
-        mean += out[i]
-    mean /= width
-    for i in range(len(row)):
-        square += (out[i] - mean) * (out[i] - mean)
-    factor = F32(1) / np.sqrt(square / width + eps)
-    for i in range(len(row)):
-        out[i] = (out[i] - mean) * factor * weight[i] + bias[i]
-
-
 @njit(cache=True, nogil=True)
 def normalised(x: Array, norm: Any) -> None:
     """Put the layer norm ``(weight, bias, eps)`` of tokens ``(T, W)`` in their place."""
-    nothing = np.zeros_like(norm[0])
     for t in range(len(x)):
-        normalise(x[t], nothing, norm[0], norm[1], norm[2], x[t])
+        normalise(x[t], norm[0], norm[1], norm[2])
 
 
 @njit(cache=True, nogil=True)
 def normalised_twice(x: Array, mixed: Array, first: Any, second: Any, bias: Array) -> None:
     """Put ``second(x + first(mixed))`` in the place of ``x``, and its sum with ``bias`` in that of ``mixed``, ``(T, W)``."""
-    nothing = np.zeros_like(bias)
     for t in range(len(x)):
-        normalise(mixed[t], nothing, first[0], first[1], first[2], mixed[t])
-        normalise(x[t], mixed[t], second[0], second[1], second[2], x[t])
-        for i in range(len(bias)):
-            mixed[t, i] = x[t, i] + bias[i]
+        row, other = x[t], mixed[t]
+        normalise(other, first[0], first[1], first[2])
+        for i in range(len(row)):
+            row[i] += other[i]
+        normalise(row, second[0], second[1], second[2])
+        for i in range(len(row)):
+            other[i] = row[i] + bias[i]
+
+
+@njit(cache=True, nogil=True)
+def rectified(hidden: Array, bias: Array) -> None:
+    """Add a bias to hidden values ``(T, F)`` and put what is below 0 to 0, in one pass."""
+    for t in range(len(hidden)):
+        row = hidden[t]
+        for i in range(len(row)):
+            value = row[i] + bias[i]
+            row[i] = F32(0) if value < 0 else value  # what is not a number stays so

@@ -143,7 +143,7 @@ class QuickLayer:
         self.out, self.inner, self.outer = (
             one.weight.detach().T for one in (layer.out, layer.inner, layer.outer)
         )
-        self.inner_bias, self.outer_bias = layer.inner.bias.detach(), layer.outer.bias.detach().numpy()
+        self.inner_bias, self.outer_bias = (one.bias.detach().numpy() for one in (layer.inner, layer.outer))
         self.norm_attention, self.norm_sum, self.norm = (
             norm_of(one) for one in (layer.norm_attention, layer.norm_sum, layer.norm)
         )
@@ -173,7 +173,9 @@ class QuickLayer:
         kernels.normalised_twice(
             x.numpy(), mixed.numpy(), self.norm_attention, self.norm_sum, self.outer_bias
         )
-        mixed.addmm_(torch.addmm(self.inner_bias, x, self.inner).relu_(), self.outer)
+        hidden = torch.mm(x, self.inner)
+        kernels.rectified(hidden.numpy(), self.inner_bias)
+        mixed.addmm_(hidden, self.outer)
         kernels.normalised(mixed.numpy(), self.norm)
         return mixed
 
