@@ -196,7 +196,8 @@ def test_every_shipped_manifest_is_sealed() -> None:
     unsealed = [
         p.name
         for p in SHIPPED.glob("*.json")
-        if unseal_document(p.read_bytes()) == json.loads(p.read_bytes())
+        if not p.name.endswith(".calibration.json")  # factors, bound to their weights by hash; no manifest
+        and unseal_document(p.read_bytes()) == json.loads(p.read_bytes())
     ]
     assert unsealed == [], "python tools/seal_manifests.py seals them"
 
