@@ -118,42 +118,39 @@ def test_columns_of_words_are_left_aligned_and_numbers_right() -> None:
     assert r"\begin{tabular}{lrlrr}" in render_latex.render(Table("t", "c", columns, rows))
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Path, name: str) -> None:
+def compiled(text: str, folder: Path) -> str:
+    """Return what pdflatex prints of a document, which it must take; skip where there is no pdflatex."""
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
+    (folder / "table.tex").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_document_compiles_without_overfull_lines(results: Results, tmp_path: Path, name: str) -> None:
     awkward(results)
     answered(results)
     table = build_table(name, load_frame(results.folder))
-    (tmp_path / "table.tex").write_text(render_latex.render(table, document=True), encoding="utf-8")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull" not in done.stdout
+    printed = compiled(render_latex.render(table, document=True), tmp_path)
+    assert "Overfull" not in printed
     assert (tmp_path / "table.pdf").stat().st_size > 1000
 
 
 def test_a_long_table_breaks_between_pages(tmp_path: Path) -> None:
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
     columns = (Column("a", "Instance"), Column("b", "Gap", "lkh3", "%"))
     rows = tuple(Row((Text(f"instance_{i}"), Number(i / 10, 3))) for i in range(150))
     text = render_latex.render(Table("instances", "Long.", columns, rows, (Note("†", "n"),)), document=True)
-    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull" not in done.stdout
-    assert "(3 pages" in done.stdout
+    printed = compiled(text, tmp_path)
+    assert "Overfull" not in printed
+    assert "(3 pages" in printed
 
 
 def test_every_escaped_character_compiles(tmp_path: Path) -> None:
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
     everything = " ".join(render_latex.ESCAPES) + " ÀÿñŁőŠ旅"
     table = Table(
         "all_chars",
@@ -162,12 +159,7 @@ def test_every_escaped_character_compiles(tmp_path: Path) -> None:
         (Row((Text(everything),)),),
         (Note("†", everything),),
     )
-    (tmp_path / "table.tex").write_text(render_latex.render(table, document=True), encoding="utf-8")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
+    compiled(render_latex.render(table, document=True), tmp_path)
     assert "Missing character" not in (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
 
 
@@ -198,15 +190,8 @@ def test_strips_that_fit_no_page_are_floats_of_their_own(tmp_path: Path) -> None
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\begin{tabular}") == 3
     assert text.count(r"\caption{(continued)}") == 2
     assert text.count(r"\label{") == 1
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex; apt-get install texlive-latex-base texlive-latex-recommended")
-    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Float too large" not in done.stdout
+    printed = compiled(text, tmp_path)
+    assert "Float too large" not in printed
 
 
 def test_many_notes_stand_behind_the_table_where_they_break_between_pages() -> None:
