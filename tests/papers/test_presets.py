@@ -317,13 +317,16 @@ def test_gaps_of_decoder_scaling_table_4_are_asked_of_the_instances_of_table_18(
     [
         ("sit", 2, "LEHD greedy", "TSPLIB n>5K | Gap", "lehd:axes=common"),
         ("sit", 2, "LEHD RRC1,000", "CVRPLIB n>7K | Gap", "lehd:axes=common"),
+        ("sit", 2, "Ours greedy", "TSPLIB n>5K | Gap", "sit:axes=common"),
+        ("sit", 2, "Ours PRC1,000", "CVRPLIB 1K<n<=7K | Gap", "sit:axes=common"),
+        ("sit", 2, "Ours greedy", "TSPLIB | Solved", "sit:axes=common"),
         ("sit", 2, "BQ greedy", "TSPLIB n>5K | Gap", "bq"),
         ("pens", 2, "LEHD", "TSPLIB 1-100 | Gap", "lehd:axes=common"),
         ("pens", 3, "LEHD", "TSP100 | Gap", "lehd"),
         ("decoder-scaling", 6, "All", "LEHD | Gap", "lehd:axes=common"),
     ],
 )
-def test_networks_of_lehd_see_libraries_as_its_code_shows_them(
+def test_networks_of_lehd_and_sit_see_libraries_as_their_code_shows_them(
     paper: str, number: int, row: str, column: str, solver: str
 ) -> None:
     """`(problems - min) / (max - min)` over both axes at once, in TSPEnv_inTSPlib and in SIT's test code."""
