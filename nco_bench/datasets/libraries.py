@@ -1,9 +1,9 @@
 """Datasets by name from TSPLIB, CVRPLIB and the fixed test sets.
 
 Names: ``tsplib``, ``tsplib/berlin52``, ``cvrplib:X``, ``cvrplib/X-n101-k25``, ``fu_tsp500``. After the library any number of
-filters, each after a colon: ``1001-10000``, ``n<=500``, a set of CVRPLIB (``X``, ``AGS``), an edge weight type
-(``EUC_2D``), or the selection of a paper (``tsplib:pens-100``, ``tsplib:sit``). n counts nodes for the TSP and customers for
-the CVRP, so X-n101-k25 has n = 100.
+filters, each after a colon: ``1001-10000``, ``n<=500``, a set of CVRPLIB (``X``, ``AGS``), ``no-limit`` (CVRPLIB: routes of
+any length), an edge weight type (``EUC_2D``), or the selection of a paper (``tsplib:pens-100``, ``tsplib:sit``). n counts
+nodes for the TSP and customers for the CVRP, so X-n101-k25 has n = 100.
 
 Files are looked for in ``<instances>/tsplib/NAME.tsp[.gz]`` and ``<instances>/cvrplib/SET/NAME.vrp[.gz]``, then below the
 mirror's ``instances/``. Each must be the published file (by SHA-256) or parse to the same instance.
@@ -72,6 +72,7 @@ SET_ALIASES = {
     "LI": "Li",
     "TAILLARD": "Taillard",
 }
+NO_LIMIT = "no-limit"
 EDGE_TYPES = frozenset({"EUC_2D", "CEIL_2D", "GEO", "ATT", "EXPLICIT"})
 
 
@@ -155,12 +156,14 @@ def _rule(library: str, word: str) -> Rule:
         }[compare]
     if word.upper() in EDGE_TYPES:
         return lambda entry: entry.edge_weight_type == word.upper()
+    if library == "cvrplib" and word == NO_LIMIT:
+        return lambda entry: entry.max_route_length is None
     groups = {entry.group for entry in catalog.cvrplib()}
     group = SET_ALIASES.get(word.upper(), word.upper())
     if library == "cvrplib" and group in groups:
         return lambda entry: entry.group == group
     known = [*SELECTIONS[library], *sorted(EDGE_TYPES), "1001-10000", "n<=500"]
-    known += sorted({*groups, "AGS"}) if library == "cvrplib" else []
+    known += [NO_LIMIT, *sorted({*groups, "AGS"})] if library == "cvrplib" else []
     raise UnknownNameError(f"filter of {library}", word, known)
 
 

@@ -33,6 +33,8 @@ NOWHERE = Path("no-such-folder")
         ("tsplib:sit", 33),
         ("tsplib:decoder-scaling", 70),
         ("cvrplib:sit", 14),
+        ("cvrplib:sit:no-limit", 11),  # without Li_30 to Li_32
+        ("cvrplib:Golden:no-limit", 12),
         ("cvrplib:X", 100),
         ("cvrplib:AGS", 10),
         ("cvrplib:XXL", 10),

@@ -26,6 +26,8 @@ class Entry:
         The file's own word, and the distance rule of `value`.
     value, proven, date, source
         Published optimum or best known value; `proven` is ``yes``, ``no`` or ``unknown``.
+    max_route_length
+        CVRP: what no route may be longer than; None where there is no such limit.
     free_fleet_value
         CVRP: lowest cost found with more vehicles than the name says, where that is below `value`.
     solution_file
@@ -44,6 +46,7 @@ class Entry:
     proven: str
     date: str
     source: str
+    max_route_length: float | None
     free_fleet_value: float | None
     solution_file: str
     sha256: str
@@ -155,7 +158,7 @@ def cvrplib() -> tuple[Entry, ...]:
 
 
 def _entry(library: str, row: dict[str, str], group: str, solution_file: str) -> Entry:
-    free = row.get("free_fleet_value")
+    free, limit = row.get("free_fleet_value"), row.get("max_route_length")
     return Entry(
         library=library,
         name=row["name"],
@@ -167,6 +170,7 @@ def _entry(library: str, row: dict[str, str], group: str, solution_file: str) ->
         proven=row["proven"],
         date=row["date"],
         source=row["source"],
+        max_route_length=float(limit) if limit else None,
         free_fleet_value=float(free) if free else None,
         solution_file=solution_file,
         sha256=row["sha256"],
