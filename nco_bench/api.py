@@ -20,8 +20,8 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import load_dataset
 from nco_bench.problems import Instance
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame
-from nco_bench.reports.frame.selection import frame_of_cells
+from nco_bench.reports.frame.load import frame_of_cells
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.tables.table import Table, build_table
 from nco_bench.runs.display import Display, QuietDisplay
 from nco_bench.runs.executors import execute_all

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nco_bench.arguments import as_text, listed, plain, refused, several
-from nco_bench.reports.frame.load import ResultFrame, load_frame
-from nco_bench.reports.frame.selection import with_aliases
+from nco_bench.reports.frame.aliases import with_aliases
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.tables.table import Table, build_table
 from nco_bench.study import places_of, results_folder
 

@@ -17,7 +17,7 @@ from nco_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from nco_bench.reports.frame.load import ResultFrame
+    from nco_bench.reports.frame.result_frame import ResultFrame
 
 group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
 Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.")]

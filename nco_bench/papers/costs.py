@@ -12,7 +12,7 @@ from nco_bench.datasets.names import parse_generated, stream_of
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.stored import Stored, configuration
-from nco_bench.reports.frame.load import OK
+from nco_bench.reports.frame.result_frame import OK
 
 EXPONENT = 2.0
 """Time grows with the size to this power where two stored sizes do not say otherwise."""

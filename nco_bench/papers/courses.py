@@ -34,7 +34,7 @@ def shortened(records: pd.DataFrame, runs: tuple[Run, ...], iterations: int) -> 
     Parameters
     ----------
     records, runs
-        Rows of one group of a `nco_bench.reports.frame.load.ResultFrame`, and its runs.
+        Rows of one group of a `nco_bench.reports.frame.result_frame.ResultFrame`, and its runs.
     iterations
         Of the shorter search.
 

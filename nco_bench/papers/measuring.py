@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nco_bench.papers.courses import shortened
 from nco_bench.reports.frame.aggregate import gap_of_means, mean_by, summarise
 from nco_bench.reports.frame.best_known import gap_percents
-from nco_bench.reports.frame.load import OK, Group, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, Group, ResultFrame
 from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
 from nco_bench.reports.frame.summary import calibrated_on_test, distribution_label, hardware, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell

@@ -15,7 +15,8 @@ from nco_bench.papers.courses import OF_COURSES, iterations_made, search_of
 from nco_bench.papers.measuring import Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
-from nco_bench.reports.frame.load import Group, ResultFrame, load_frame
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import Group, ResultFrame
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Cell
 from nco_bench.settings import pairs

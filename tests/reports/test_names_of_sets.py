@@ -9,8 +9,9 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
-from nco_bench.reports.frame.load import ResultFrame, load_frame
-from nco_bench.reports.frame.selection import with_aliases
+from nco_bench.reports.frame.aliases import with_aliases
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.render.json import render as render_json
 from nco_bench.reports.tables.table import build_table
 

@@ -11,7 +11,8 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.render import csv as render_csv
 from nco_bench.reports.render import json as render_json
 from nco_bench.reports.render import latex as render_latex

@@ -11,7 +11,8 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.tables.table import build_table
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.store import done

@@ -18,7 +18,7 @@ from nco_bench.errors import BadInputError
 from nco_bench.papers.decoder_scaling.scaling_laws import Fit, power_law, shifted_law
 from nco_bench.papers.published import load_table
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame
 from nco_bench.reports.frame.rows import settings_by_group
 
 PAPER = "decoder-scaling"

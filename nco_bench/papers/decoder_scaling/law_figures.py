@@ -39,7 +39,7 @@ from nco_bench.reports.figures.style import (
     wide_log_scale,
 )
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import settings_by_group
 from nco_bench.reports.frame.summary import hardware as hardware_of
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import row_names
 from nco_bench.runs.stored_run import Run
 

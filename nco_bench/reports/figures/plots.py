@@ -25,7 +25,7 @@ from nco_bench.reports.figures.style import (
 )
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.compare import compare, dataset_rows, instance_values, of_dataset, winners
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange
 from nco_bench.reports.frame.summary import CellSummary
 

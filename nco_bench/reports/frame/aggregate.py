@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, instance_places
 from nco_bench.reports.frame.columns import COUNT_PREFIX
-from nco_bench.reports.frame.load import OK, Group, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, Group, ResultFrame, Set
 from nco_bench.reports.frame.summary import (
     CellSummary,
     calibrated_on_test,
     distribution_label,
     trained_on_test,
 )
-from nco_bench.reports.frame.wholes import Set
 from nco_bench.runs.records import STATUSES
 
 if TYPE_CHECKING:

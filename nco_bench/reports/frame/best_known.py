@@ -21,7 +21,7 @@ from nco_bench.errors import ResultsError
 if TYPE_CHECKING:
     from nco_bench.datasets.dataset import Reference
     from nco_bench.datasets.ledger_file import Entry
-    from nco_bench.reports.frame.load import Group
+    from nco_bench.reports.frame.result_frame import Group
 
 PART = 1 << 20
 """Records that are worked on at a time."""
@@ -89,7 +89,7 @@ def hold_against_best(
     Parameters
     ----------
     records
-        As in `nco_bench.reports.frame.load.ResultFrame`; gets columns ``reference_from`` and ``gap_percent``.
+        As in `nco_bench.reports.frame.result_frame.ResultFrame`; gets columns ``reference_from`` and ``gap_percent``.
     groups
         What their ``group`` stands for.
     sources

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nco_bench.cards import cards
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports.frame.aggregate import mean_by, summarise
-from nco_bench.reports.frame.load import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.frame.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
 from nco_bench.reports.frame.summary import CellSummary

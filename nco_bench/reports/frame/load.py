@@ -1,11 +1,10 @@
-"""From run folders to one DataFrame of all records of a results folder, beside the facts of their cells."""
+"""From run folders to one frame of all records of a results folder, or of what one run asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,211 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Reference
-from nco_bench.datasets.names import parse_generated, stream_of
-from nco_bench.errors import ResultsError
+from nco_bench.datasets.names import stream_of
+from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
-from nco_bench.reports.frame.renamed import references_of_sets
-from nco_bench.reports.frame.wholes import Set, Whole, wholes
+from nco_bench.reports.frame.result_frame import Group, ResultFrame, Set, Whole, identity, wholes
 from nco_bench.runs.finding import runs_of
-from nco_bench.runs.records import STATUSES, Cell
+from nco_bench.runs.records import Cell
 from nco_bench.runs.stored_run import Run
-
-OK = STATUSES.index("ok")
-
-
-@dataclass(frozen=True)
-class Group:
-    """One solver configuration on one dataset, whichever runs found its records.
-
-    Attributes
-    ----------
-    cell
-        The facts, of the latest run; the dataset's name and hash are those of the longest set that the records are of.
-    whole
-        The sets that the records are of.
-    labels
-        What the solver was called, with its options, in each of the runs.
-    sources
-        What the set was called when it was asked for, to its name.
-    runs
-        Ids of the runs that hold cells of this group, in order.
-    environments
-        Distinct environments of these runs, as in ``run.json``.
-    latency_seconds
-        Latest measured latency at batch size 1, or None.
-    peak_memory_mb, peak_device_memory_mb
-        Largest over the runs, or None; the host's without what the process held before, where its runs say that.
-    asked
-        ``(first, last + 1, repeats)`` of what the commands asked for, where the records say it.
-    repeated
-        Records that a later run computed again; those are left out.
-    """
-
-    cell: Cell
-    whole: Whole
-    labels: tuple[str, ...]
-    sources: Mapping[str, str]
-    runs: tuple[str, ...]
-    environments: tuple[dict[str, Any], ...]
-    latency_seconds: float | None
-    peak_memory_mb: float | None
-    peak_device_memory_mb: float | None
-    asked: tuple[tuple[int, int, int], ...] = ()
-    repeated: int = 0
-
-    def part(self, cell: Cell, first: int, last: int) -> Group:
-        """Return the group with the facts of another cell and only some instances."""
-        asked = tuple((max(a, first), min(b, last), k) for a, b, k in self.asked if a < last and b > first)
-        return replace(self, cell=cell, asked=asked)
-
-
-@dataclass(frozen=True)
-class ResultFrame:
-    """Records as columns, and what their codes stand for.
-
-    Attributes
-    ----------
-    records
-        One row per record: ``group`` (index into `groups`), ``run`` (into `runs`), ``instance``, ``name`` (into
-        `names`), ``n``, ``repeat``, ``status`` (into `STATUSES`), ``cost``, ``reference``, ``reference_from`` (into
-        `references`, or -1), ``gap_percent``, ``seconds``, ``optimal``, ``convention`` (into `conventions`), ``message``
-        (into `messages`), ``content`` (hash of the instance, or 0),
-        ``solution_offset``, ``solution_length`` (-1 without a solution). Missing numbers are NaN. Where records have
-        counts, a column ``count_NAME`` for each.
-    groups, runs, names, conventions, messages, references
-        What the codes stand for.
-    wholes
-        What the sets of all runs are part of.
-    notes
-        What a reader should know about how the records were put together.
-    solvers
-        All solvers of the runs, whatever was selected.
-    """
-
-    records: pd.DataFrame
-    groups: tuple[Group, ...]
-    runs: tuple[Run, ...]
-    names: tuple[str, ...]
-    conventions: tuple[str, ...]
-    messages: tuple[str, ...]
-    references: tuple[Source, ...] = ()
-    wholes: Mapping[Set, Whole] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    solvers: tuple[str, ...] = ()
-
-    @cached_property
-    def _codes(self) -> dict[tuple[Any, ...], int]:
-        return {_identity(group.cell, group.whole): code for code, group in enumerate(self.groups)}
-
-    def code_of(self, cell: Cell) -> int | None:
-        """Return the group that a run's cell is part of, or None where nothing of it is stored; of a whole frame."""
-        known = self.wholes.get((cell.dataset, cell.dataset_sha256))
-        for whole in (
-            self.wholes.values() if known is None else (known,)
-        ):  # it may have been stored under another name
-            if known or whole.key == cell.whole or cell.dataset_sha256 in whole.names.values():
-                return self._codes.get(_identity(cell, whole))
-        return None
-
-    def parts(self, wanted: Sequence[Mapping[int, tuple[Cell, int, int]]]) -> ResultFrame:
-        """Return some instances of some groups, under other facts.
-
-        Parameters
-        ----------
-        wanted
-            For each part: group to its new facts, and the first and last + 1 of its instances. A group may be in several.
-        """
-        old, first = self.records["group"].to_numpy(), self.records["instance"].to_numpy()
-        groups: list[Group] = []
-        found = []
-        for part in wanted:
-            bounds = np.zeros((len(self.groups), 2), dtype=np.int64)
-            codes = np.zeros(len(self.groups), dtype=np.int32)
-            for code, (cell, start, stop) in part.items():
-                bounds[code], codes[code] = (start, stop), len(groups)
-                groups.append(self.groups[code].part(cell, start, stop))
-            keep = np.flatnonzero((first >= bounds[old, 0]) & (first < bounds[old, 1]))
-            found.append(self.records.iloc[keep].assign(group=codes[old[keep]]))
-        records = pd.concat(found, ignore_index=True) if found else self.records.iloc[:0]
-        return replace(self, records=records, groups=tuple(groups))
-
-    def select(self, *, datasets: Iterable[str] = (), solvers: Iterable[str] = ()) -> ResultFrame:
-        """Keep some datasets and solvers (registry names or labels, with the decoding or without); empty means all.
-
-        A name may be a pattern like ``tsp*``, which stands for all that fit it. The name of a generated set means its
-        instances, so ``tsp100:count=16`` keeps the first 16 of what was run as ``tsp100``; a set that is asked for under two
-        names stands there twice.
-
-        Raises
-        ------
-        ResultsError
-            When nothing is left.
-        """
-        names, datasets = set(solvers), list(datasets)
-        fits = {code for code, group in enumerate(self.groups) if not names or _answers(group, names)}
-        asked = {printed: part for name in self.meant(datasets) for printed, part in [self._called(name)]}
-        if not datasets:
-            chosen = replace(self, records=self.records[np.isin(self.records["group"], list(fits))])
-        else:
-            chosen = self.parts([{c: v for c, v in part.items() if c in fits} for part in asked.values()])
-        if chosen.records.empty:
-            have = sorted({f"{g.cell.label} on {g.cell.dataset}" for g in self.groups})
-            who, where = ", ".join(sorted(names)) or "any solver", ", ".join(asked) or "any dataset"
-            raise ResultsError(
-                f"No records of {who} on {where}; "
-                f"there are: {'; '.join(have[:12])}{' ...' if len(have) > 12 else ''}."
-            )
-        return chosen
-
-    def meant(self, names: Iterable[str]) -> list[str]:
-        """Return the sets that names mean: for a pattern all that fit, each by the longest of its names that does."""
-        found: list[str] = []
-        known = {group.whole.key: group.whole for group in self.groups}.values()
-        for pattern in names:
-            fitting: list[str] = []
-            for whole in known if is_pattern(pattern) else ():
-                own = [name for name in whole.names if fnmatchcase(name, pattern)]
-                fitting += [whole.name] if whole.name in own else own
-            found += fitting or [pattern]
-        return list(dict.fromkeys(found))
-
-    def _called(self, name: str) -> tuple[str, dict[int, tuple[Cell, int, int]]]:
-        """Return how a set is called in tables, and the groups with records of it, as for `parts`."""
-        stream = stream_of(name)
-        if stream is not None and any(group.whole.stream == stream[0] for group in self.groups):
-            spec = parse_generated(name)
-            assert spec is not None
-            fitting = [code for code, group in enumerate(self.groups) if group.whole.stream == stream[0]]
-            return spec.name, {code: self._renamed(code, spec.name, stream[1]) for code in fitting}
-        fitting = [code for code, group in enumerate(self.groups) if name in group.whole.names]
-        if fitting:
-            return name, {code: self._renamed(code, name, _EVER) for code in fitting}
-        sources = {
-            known for group in self.groups for source, known in group.sources.items() if source == name
-        }
-        return self._called(sources.pop()) if sources else (name, {})
-
-    def _renamed(self, code: int, name: str, count: int) -> tuple[Cell, int, int]:
-        group = self.groups[code]
-        sha256 = group.whole.names.get(name, group.whole.sha256)
-        return replace(group.cell, dataset=name, dataset_sha256=sha256), 0, count
-
-
-_EVER = 2**62
-"""More instances than there are in any set."""
-
-
-def is_pattern(name: str) -> bool:
-    """Tell a pattern of names, such as ``tsp*``, from a name."""
-    return any(letter in name for letter in "*?[")
-
-
-def _answers(group: Group, names: Iterable[str]) -> bool:
-    """Whether a group's solver answers to one of some names or patterns."""
-    decoded = (f"{label} {group.cell.decoding}" for label in group.labels)
-    own = (group.cell.solver, *group.labels, *decoded)
-    return any(fnmatchcase(one, name) if is_pattern(name) else one == name for name in names for one in own)
 
 
 def load_frame(
@@ -268,12 +70,57 @@ def load_frame(
     if given is None and instances is not None:
         bare = set(records["group"].to_numpy()[records["reference"].isna()].tolist())
         pairs = zip(cells, codes, strict=True)
-        given = references_of_sets((c for of, code in pairs for c in of if code[c.cell] in bare), instances)
+        given = _references_of_sets((c for of, code in pairs for c in of if code[c.cell] in bare), instances)
     references, changed = hold_against_best(records, finished, sources, instances, given)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
         changed, tuple(sorted({cell.solver for of_run in cells for cell in of_run})),
     )  # fmt: skip
+
+
+def frame_of_cells(
+    results: Path,
+    cells: Sequence[Cell],
+    repeats: int,
+    instances: Path | None = None,
+    given: Mapping[str, Reference] | None = None,
+) -> ResultFrame:
+    """Read the records of what some cells asked for, whichever runs found them.
+
+    Parameters
+    ----------
+    results
+        Folder of all runs.
+    cells
+        The cells asked for, in the order that the result shall have.
+    repeats
+        Repeats ``0 .. repeats - 1``.
+    instances
+        Folder that holds the reference ledger.
+    given
+        References that came with the datasets, by the hash of the instance: the records may be of copies without them.
+    """
+    frame = load_frame(results, instances, given)
+    wanted = []
+    for cell in cells:
+        code = frame.code_of(cell)
+        first, last = cell.asked or (0, cell.instances)
+        if code is not None:
+            facts = replace(
+                frame.groups[code].cell,
+                dataset=cell.dataset,
+                dataset_sha256=cell.dataset_sha256,
+                label=cell.label,
+            )
+            part = {code: (facts, first, last)}
+            if part not in wanted:  # one set under two spellings
+                wanted.append(part)
+    frame = frame.parts(wanted)
+    asked = [next((first, last, repeats) for _, first, last in part.values()) for part in wanted]
+    groups = [replace(group, asked=(one,)) for group, one in zip(frame.groups, asked, strict=True)]
+    records = frame.records
+    records = records[records["repeat"] < repeats].reset_index(drop=True)
+    return replace(frame, records=records, groups=tuple(groups))
 
 
 def _runs(folders: Sequence[Path]) -> list[Run]:
@@ -314,11 +161,6 @@ def _all_differ(
     seen = np.zeros(int(sizes.sum()), np.bool_)
     seen[place] = True
     return int(seen.sum()) == len(group)
-
-
-def _identity(cell: Cell, whole: Whole) -> tuple[Any, ...]:
-    """What makes two cells of different runs the same: all that can move a number."""
-    return cell.config_sha256, whole.key, cell.problem_version, cell.seed
 
 
 @dataclass
@@ -366,7 +208,32 @@ def _register_cells(
     codes = {}
     for cell in cells:
         whole = known[cell.dataset, cell.dataset_sha256]
-        builder = groups.setdefault(_identity(cell, whole), _GroupBuilder(len(groups), whole))
+        builder = groups.setdefault(identity(cell, whole), _GroupBuilder(len(groups), whole))
         builder.add(cell, run)
         codes[cell.cell] = builder.index
     return codes
+
+
+def _references_of_sets(cells: Iterable[Cell], instances: Path) -> dict[str, Reference]:
+    """Return the references, by the hash of the instance, of the sets of those cells that have no records of their own.
+
+    Such a cell says that a run found its set solved under another name. A set that is no longer there, or damaged, has no
+    references here; those of generated sets are the ledger's.
+
+    Parameters
+    ----------
+    cells
+        Of any runs.
+    instances
+        Folder of datasets.
+    """
+    from nco_bench.datasets.load import load_dataset
+    from nco_bench.datasets.places import Places
+
+    added = [cell.source for cell in cells if cell.seconds_total == 0 and cell.reference_solver is not None]
+    found: dict[str, Reference] = {}
+    for source in dict.fromkeys(added):
+        if source and stream_of(source) is None:
+            with suppress(NcoBenchError):
+                found |= load_dataset(source, Places.from_environment(instances)).costs_of_references()
+    return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nco_bench.nn.device import on_cpu
 from nco_bench.reports.frame.best_known import Source
-from nco_bench.reports.frame.load import Group
+from nco_bench.reports.frame.result_frame import Group
 from nco_bench.runs.records import Cell
 from nco_bench.weights.manifest import names_seed
 

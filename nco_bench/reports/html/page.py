@@ -22,7 +22,7 @@ from nco_bench.reports.figures.style import NOISE_PERCENT
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.columns import COUNT_PREFIX
 from nco_bench.reports.frame.compare import outlying_instances
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import MethodRow, arrange, row_names
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.html.pictures import Picture, best_and_worst

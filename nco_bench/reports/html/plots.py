@@ -18,7 +18,7 @@ from nco_bench.errors import MissingDependencyError
 from nco_bench.reports.figures.plots import pareto_front, partly, scaling_panels, timed_gaps
 from nco_bench.reports.figures.style import LEAST_RATIO, NOISE_PERCENT, decade_ticks, solver_looks
 from nco_bench.reports.frame.compare import instance_values
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow
 from nco_bench.reports.frame.summary import CellSummary
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nco_bench.datasets.places import Places
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.render import csv as render_csv
 from nco_bench.reports.render import json as render_json
 from nco_bench.reports.render import latex as render_latex

@@ -21,7 +21,8 @@ from nco_bench import __version__
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame, load_frame
+from nco_bench.reports.frame.load import load_frame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.site import receipts
 from nco_bench.reports.site.columns import dataset_columns, record_columns
 from nco_bench.reports.site.pictures import Drawn, drawn_routes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nco_bench.reports.frame.load import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame
 from nco_bench.reports.site.rows import rounded
 
 COST_DIGITS = 8

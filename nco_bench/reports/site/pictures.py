@@ -19,7 +19,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, NcoBenchError, ResultsError
 from nco_bench.reports.figures.routes import display_coordinates
-from nco_bench.reports.frame.load import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.site.rows import rounded

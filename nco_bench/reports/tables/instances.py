@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nco_bench.reports.frame.aggregate import mean_by, summarise
-from nco_bench.reports.frame.load import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import caption, remarks

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import brief, caption, remarks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nco_bench.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from nco_bench.reports.frame.load import ResultFrame
+    from nco_bench.reports.frame.result_frame import ResultFrame
 
 
 @dataclass(frozen=True)

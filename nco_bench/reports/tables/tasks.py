@@ -16,8 +16,8 @@ import numpy as np
 
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.load import ResultFrame
 from nco_bench.reports.frame.pooled import MEANING, METRICS
+from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import DatasetColumn, MethodRow, arrange, column_identity
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.captions import caption, remarks

@@ -1,0 +1,47 @@
+"""Shorter names for the datasets of a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.reports.frame.result_frame import ResultFrame
+
+
+def with_aliases(frame: ResultFrame, aliases: Mapping[str, str]) -> ResultFrame:
+    """Give datasets shorter names; a note of the frame says what each stands for.
+
+    Parameters
+    ----------
+    frame
+        From `load_frame`, perhaps with a selection.
+    aliases
+        Dataset, as tables call it, to its short name.
+
+    Raises
+    ------
+    UnknownNameError
+        For a dataset without records.
+    BadInputError
+        For a short name that would stand for two datasets, or none.
+    """
+    if not aliases:
+        return frame
+    present = set(frame.records["group"].unique().tolist())
+    known = dict.fromkeys(g.cell.dataset for code, g in enumerate(frame.groups) if code in present)
+    for name, short in aliases.items():
+        if name not in known:
+            raise UnknownNameError("dataset", name, known, "Only datasets of the table can have an alias.")
+        if not short.strip():
+            raise BadInputError(f"--alias {name}=: expected a short name after the last '='.")
+    printed = [aliases.get(name, name) for name in known]
+    twice = next((one for one in printed if printed.count(one) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"--alias: {twice!r} would stand for two datasets; choose different names.")
+    groups = tuple(
+        replace(g, cell=replace(g.cell, dataset=aliases.get(g.cell.dataset, g.cell.dataset)))
+        for g in frame.groups
+    )
+    told = ", ".join(f"{short} is {name}" for name, short in aliases.items() if short != name)
+    return replace(frame, groups=groups, notes=(*frame.notes, f"{told}.") if told else frame.notes)
