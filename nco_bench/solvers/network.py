@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, BadWeightsError, NcoBenchError, UnknownNameError
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, refused_sizes
 from nco_bench.nn.device import PerDevice
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions, read_params
-from nco_bench.weights.choice import at_hand, default_weights, find, how_to_get
-from nco_bench.weights.store import WeightsFile, load_into
+
+if TYPE_CHECKING:
+    from nco_bench.weights.store import WeightsFile
 
 SMALL = 100
 """Nodes: what networks are trained on, so that no logit scale refuses so few, as it may those of a set."""
@@ -78,6 +79,8 @@ def built(build: Callable[[], Network], weights: WeightsFile | None) -> Network:
         torch.manual_seed(RANDOM_SEED)
         network = build()
     if weights is not None:
+        from nco_bench.weights.store import load_into
+
         load_into(network, weights)
     return network
 
@@ -186,23 +189,10 @@ class NetworkSolver:
         return refused_sizes(self.model, dataset.problem, self.options.logit_scale, sizes, **config)
 
     def find_weights(self, dataset: Dataset) -> WeightsFile:
-        """Return the weights that were asked for, or those that suit the dataset.
+        """Return the weights that were asked for, or those that suit the dataset; `BadWeightsError` says how to get some."""
+        from nco_bench.weights.choice import find_or_default
 
-        Raises
-        ------
-        BadWeightsError
-            When there are none; the message says how to get some.
-        """
-        model, problem = self.model, dataset.problem
-        name = self.options.weights or default_weights(model, problem, dataset.sizes[1])
-        if not self.options.weights and not at_hand(name):
-            advice = how_to_get(model, problem)
-            if advice.state == "import":
-                raise BadWeightsError(
-                    f"{model}: no weights here and none ship; {advice.before} and run '{advice.command}'; "
-                    "'--weights random' runs an untrained network."
-                )
-        return find(name, model, problem)
+        return find_or_default(self.options.weights, self.model, dataset.problem, dataset.sizes[1])
 
     def build(self, dataset: Dataset, config: dict[str, Any]) -> nn.Module:
         """Build the network of a stored configuration; an empty one belongs to no weights."""

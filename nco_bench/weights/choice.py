@@ -173,6 +173,25 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
     return resolve(full, model, problem)
 
 
+def find_or_default(name: str | None, model: str, problem: str, size: int) -> WeightsFile:
+    """Find the weights that were named, else those that a routing model runs with for instances of a size.
+
+    Raises
+    ------
+    BadWeightsError
+        When there are none; the message says how to get some.
+    """
+    chosen = name or default_weights(model, problem, size)
+    if not name and not at_hand(chosen):
+        advice = how_to_get(model, problem)
+        if advice.state == "import":
+            raise BadWeightsError(
+                f"{model}: no weights here and none ship; {advice.before} and run '{advice.command}'; "
+                "'--weights random' runs an untrained network."
+            )
+    return find(chosen, model, problem)
+
+
 def before_pull(entry: OfficialFile) -> dict[str, str]:
     """Return what is known of official weights before they are pulled, and the command that does."""
     told = {"url": entry.url, "state": "not pulled yet", "command": f"nco-bench weights pull {entry.name}"}

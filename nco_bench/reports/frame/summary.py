@@ -12,7 +12,6 @@ from nco_bench.nn.device import on_cpu
 from nco_bench.reports.frame.best_known import Source
 from nco_bench.reports.frame.result_frame import Group
 from nco_bench.runs.records import Cell
-from nco_bench.weights.manifest import names_seed
 
 if TYPE_CHECKING:
     from nco_bench.reports.frame.pooled import Pooled
@@ -276,8 +275,11 @@ def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
     weights, origin = group.cell.weights or {}, group.cell.origin
     if set(group.whole.names.values()) & set(weights.get("trained_on") or ()):
         return True
-    same_seed = any(names_seed(str(text), origin.get("seed")) for text in weights.get("training_seeds") or ())
-    return same_seed and distribution_label(group, sizes) == "in-distribution"
+    if not weights.get("training_seeds") or distribution_label(group, sizes) != "in-distribution":
+        return False
+    from nco_bench.weights.manifest import names_seed
+
+    return any(names_seed(str(text), origin.get("seed")) for text in weights["training_seeds"])
 
 
 def calibrated_on_test(group: Group, sizes: tuple[int, int]) -> bool:
