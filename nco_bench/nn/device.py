@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -153,10 +154,38 @@ def bf16_products(device: torch.device | str) -> bool:
     """Whether products that tolerate it (Muon's) are faster in bfloat16; of CPUs, those with instructions for it."""
     if not on_cpu(device):
         return True
+    known = _capabilities()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+
+
+def bf16_is_slow(device: torch.device | str) -> bool:
+    """Whether a device is an x86 CPU without instructions for bfloat16, where products in it take several times as long.
+
+    False where that is not known: of other processors, and without a torch that tells.
+    """
+    return on_cpu(device) and _capabilities().get("architecture") == "x86_64" and not bf16_products(device)
+
+
+def _capabilities() -> Mapping[str, Any]:
+    """Return what torch knows of the CPU; nothing where it is too old to tell."""
     import torch
 
-    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+    return torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+
+
+class SlowPrecisionWarning(UserWarning):
+    """A precision that was asked for and that the device computes more slowly than float32."""
+
+
+def warn_of_slow(name: str, device: torch.device | str, option: str) -> None:
+    """Warn where a precision is slower than float32 on a device; `option` is how it was asked for, such as ``--config``."""
+    if name == "bf16" and bf16_is_slow(device):
+        warnings.warn(
+            f"{option} precision=bf16: this CPU has no instructions for bf16 (avx512_bf16, amx_bf16) and takes many times "
+            f"as long as in fp32: give {option} precision=fp32.",
+            SlowPrecisionWarning,
+            stacklevel=3,
+        )
 
 
 @contextmanager
@@ -218,7 +247,7 @@ def check_precision(name: str, device: torch.device | str) -> None:
     if name not in PRECISIONS:
         raise BadInputError(f"--param precision={name}: expected one of {', '.join(PRECISIONS)}.")
     if name == "tf32" and on_cpu(device):
-        raise BadInputError("--param precision=tf32: the CPU has none; use --device cuda, or bf16.")
+        raise BadInputError("--param precision=tf32: the CPU has none; use --device cuda, or fp32.")
 
 
 def check_graphs(wanted: str, device: torch.device | str) -> bool:

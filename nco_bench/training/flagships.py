@@ -15,7 +15,8 @@ since its last checkpoint, two minutes at most. The file names a network per tab
     processes = 2            # that share every batch; 1 where it is missing
     config = { recipe = "flagship", batch = 32 }
 
-Another batch or rate is adopted at the next start, and the manifest says from which step on it holds.
+Another batch or rate is adopted at the next start, and the manifest says from which step on it holds. On a CPU that has no
+instructions for bf16 a network whose `config` asks for it is trained in fp32, and a line says so.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import IO
 
 from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.nn.device import CPU, bf16_is_slow
 from nco_bench.training.campaign import last_checkpoint, take_turn
 from nco_bench.training.campaign_file import Stage, read_networks
 from nco_bench.training.checkpoint import load_state
@@ -92,8 +94,20 @@ def train_on(folder: Path, network: Stage) -> None:
     data, validation = (
         tuple(str(folder / name) for name in names) for names in (network.data, network.validation)
     )
-    inside = dataclasses.replace(network, data=data, validation=validation)
-    take_turn(inside, folder, None, "cpu", seed=0)  # it has its own
+    inside = dataclasses.replace(_at_speed(network), data=data, validation=validation)
+    take_turn(inside, folder, None, CPU, seed=0)  # it has its own
+
+
+def _at_speed(network: Stage) -> Stage:
+    """Return a network as this processor trains it: in fp32 where bf16, which is asked for to be faster, is slower."""
+    if network.config.get("precision") != "bf16" or not bf16_is_slow(CPU):
+        return network
+    if reports():
+        print(
+            f"{network.name}: in fp32, for this CPU has no instructions for bf16 (avx512_bf16, amx_bf16)",
+            flush=True,
+        )
+    return dataclasses.replace(network, config={**network.config, "precision": "fp32"})
 
 
 def yield_to_others() -> None:
@@ -139,7 +153,7 @@ def main() -> int:
         for network in networks:
             left -= network.processes
             if left >= 0 and not is_running(options.folder, network):
-                start(options.file, options.folder, network)
+                start(options.file, options.folder, _at_speed(network))
         for network in networks:
             print(describe(options.folder, network))
     except NcoBenchError as error:

@@ -17,10 +17,11 @@ import torch
 from nco_bench.cards import first_name
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.device import warn_of_slow
 from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, course_for
-from nco_bench.training.distributed import joined
+from nco_bench.training.distributed import joined, reports
 from nco_bench.training.learner import GAP, Measure, SharesBatches
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options
@@ -176,6 +177,8 @@ def train(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
     weights = weights_path(out, called)
+    if reports():
+        warn_of_slow(recipe.precision, device, "--config")
     with joined(device) as mine:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)

@@ -11,7 +11,7 @@ from torch import nn
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import count_parameters
-from nco_bench.nn.device import PerDevice, check_graphs
+from nco_bench.nn.device import PerDevice, check_graphs, warn_of_slow
 from nco_bench.problems import Instance
 from nco_bench.solvers.network import (
     RANDOM_WEIGHTS,
@@ -92,6 +92,7 @@ class PathSolver(NetworkSolver):
             from nco_bench.solvers.path.precision import at_precision
 
             ready = at_precision(ready, self.name, self.params["precision"])
+            warn_of_slow(self.params["precision"], self.options.device, "--param")
         if check_graphs(self.params["graphs"], self.options.device):
             from nco_bench.solvers.path.replayed import Replayed
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
-from nco_bench.nn.device import PerDevice, check_graphs, on_cpu
+from nco_bench.nn.device import PerDevice, check_graphs, on_cpu, warn_of_slow
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors, to_unit_square
@@ -50,6 +50,7 @@ class EncodeOnceSolver(NetworkSolver):
             from nco_bench.solvers.stepwise.precision import at_precision
 
             policy = at_precision(policy, self.params["precision"])
+            warn_of_slow(self.params["precision"], self.options.device, "--param")
         if check_graphs(self.params["graphs"], self.options.device):
             from nco_bench.solvers.stepwise.replayed import Replayed
 
