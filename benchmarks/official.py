@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--problem")
     parser.add_argument("--size", type=int)
     parser.add_argument("--decoding", help="as the table calls it; `update` is a step of training")
+    parser.add_argument("--seconds", type=float, help="of processor time that the rounds of a case may take")
     parser.add_argument("--any-commit", action="store_true", help="take other commits than the pinned ones")
     parser.add_argument("--dry", action="store_true", help="print, do not keep")
     parser.add_argument("--page", action="store_true", help="only write docs/speed.md")
@@ -99,6 +100,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     for problem, keys in chosen.items():
         command = [sys.executable, __file__, name, "--checkouts", str(options.checkouts), "--of", *keys]
         command += ["--any-commit"] * options.any_commit
+        command += [] if options.seconds is None else ["--seconds", str(options.seconds)]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads}
         ) as child:
@@ -118,16 +120,17 @@ def these(options: argparse.Namespace) -> None:
     """Measure cases of one model and problem in this process, and print each as JSON."""
     import torch
     from official.checkouts import checkout_of
-    from official.engine import measure
+    from official.engine import SECONDS, measure
 
     torch.set_num_threads(1)
     name = options.models[0]
     family = importlib.import_module(f"official.{name}")
     checkout = checkout_of(name, family, options.checkouts, options.any_commit)
+    seconds = SECONDS if options.seconds is None else options.seconds
     for case in family.CASES:
         if case.key in options.of:
             torch.manual_seed(0)
-            print(json.dumps(measure(case, family.pair(case, checkout))), flush=True)
+            print(json.dumps(measure(case, family.pair(case, checkout), seconds)), flush=True)
 
 
 def line_of(row: dict[str, Any]) -> str:

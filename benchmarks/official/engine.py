@@ -212,7 +212,7 @@ def peak() -> float:
     return 2 * 1024**3 / min(timed(lambda: torch.mm(left, right))[0] for _ in range(5))
 
 
-def measure(case: Case, pair: Pair) -> dict[str, Any]:
+def measure(case: Case, pair: Pair, seconds: float = SECONDS) -> dict[str, Any]:
     """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`."""
     ours, floor, counted = recorded(pair.ours)
     warm = [(*recorded(side), side) for side in pair.theirs]
@@ -226,7 +226,7 @@ def measure(case: Case, pair: Pair) -> dict[str, Any]:
         for name in ("theirs", "ours", "floor", "ours", "theirs"):
             taken[name].append(timed(sides[name]))
         best = max(best, peak())
-        if (time.process_time() - begun) * (1 + 1 / len(taken["floor"])) > SECONDS:
+        if (time.process_time() - begun) * (1 + 1 / len(taken["floor"])) > seconds:
             break
     counts = {"ours": counted, "theirs": theirs_counted}
     row: dict[str, Any] = {**asdict(case), "same": same}
