@@ -168,11 +168,11 @@ def test_a_file_that_is_read_counts_its_instances(tmp_path: Path) -> None:
 def test_records_that_are_read_count_their_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`report` and `plot`: here a part for almost every record."""
     import nco_bench
-    from nco_bench.reports.frame import columns
+    from nco_bench.reports.frame import lines
     from nco_bench.reports.frame.load import load_frame
 
     nco_bench.run(["nearest-neighbor"], data="tsp20:seed=5:count=6", results=tmp_path)
-    monkeypatch.setattr(columns, "PIECE_BYTES", 200)
+    monkeypatch.setattr(lines, "PIECE_BYTES", 200)
     told: list[str] = []
     with Level(changed=lambda: told.append(root.within[0].place())) as root:
         assert len(load_frame(tmp_path).records) == 6

@@ -18,7 +18,7 @@ from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import weights_missing
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import Stored, _current, _weights_fit, stored_in
-from nco_bench.reports.frame.columns import STATUS_CODES
+from nco_bench.reports.frame.blocks import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -10,15 +10,15 @@ import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import ResultsError
-from nco_bench.reports.frame import columns
+from nco_bench.reports.frame import lines as lines_of_files
 from nco_bench.reports.frame.columns import read_columns
 
 IN_FORKS = """
 import sys
 from pathlib import Path
-from nco_bench.reports.frame import columns
-columns.PIECE_BYTES, columns.PARALLEL_BYTES = 500, 0
-columns._decoded = lambda pieces: columns.decoded_by(2, pieces)
+from nco_bench.reports.frame import columns, lines
+lines.PIECE_BYTES = 500
+columns.decoded = lambda pieces: lines.decoded_by(2, pieces)
 found = columns.read_columns([(Path(path), {0: 0}) for path in sys.argv[1:]])
 print(found.records.to_csv(), found.names, found.conventions, found.messages)
 """
@@ -56,7 +56,7 @@ def described(files: list[Path]) -> str:
 def test_pieces_of_any_size_give_the_same_columns(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = described(files)
     for size in (1, 300, 1000, 5000):
-        monkeypatch.setattr(columns, "PIECE_BYTES", size)
+        monkeypatch.setattr(lines_of_files, "PIECE_BYTES", size)
         assert described(files) == whole
 
 
@@ -84,7 +84,7 @@ def test_forks_read_the_same_columns(files: list[Path]) -> None:
 def test_damaged_line_is_named_wherever_its_piece_begins(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(lines_of_files, "PIECE_BYTES", 1000)
     lines = files[0].read_bytes().splitlines(keepends=True)
     lines[28] = lines[28][:50] + b"\n"
     files[0].write_bytes(b"".join(lines))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import ResultsError
 from nco_bench.reports.frame.best_known import Source, instance_places
-from nco_bench.reports.frame.columns import COUNT_PREFIX
+from nco_bench.reports.frame.blocks import COUNT_PREFIX
 from nco_bench.reports.frame.result_frame import OK, Group, ResultFrame, Set
 from nco_bench.reports.frame.summary import (
     CellSummary,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nco_bench import files
 from nco_bench.errors import BadInputError, MissingDependencyError
-from nco_bench.reports.frame.columns import COUNT_PREFIX
+from nco_bench.reports.frame.blocks import COUNT_PREFIX
 from nco_bench.reports.frame.result_frame import Group, ResultFrame
 from nco_bench.reports.frame.summary import hardware
 from nco_bench.runs.records import STATUSES

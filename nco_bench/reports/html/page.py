@@ -20,7 +20,7 @@ from nco_bench.datasets.places import Places
 from nco_bench.reports.figures.plots import only_of_one_size, scaling_panels, timed_gaps
 from nco_bench.reports.figures.style import NOISE_PERCENT
 from nco_bench.reports.frame.aggregate import summarise
-from nco_bench.reports.frame.columns import COUNT_PREFIX
+from nco_bench.reports.frame.blocks import COUNT_PREFIX
 from nco_bench.reports.frame.compare import outlying_instances
 from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import MethodRow, arrange, row_names
