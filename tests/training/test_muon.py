@@ -15,9 +15,9 @@ from nco_bench.cards import networks
 from nco_bench.errors import BadInputError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.training.muon import Muon, inside_layer, orthogonalised
+from nco_bench.training.optimizer import optimizer_of
 from nco_bench.training.recipes import rate, recipe_for
 from nco_bench.training.run import train
-from nco_bench.training.trainer import _optimizer
 
 PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
 SHAPES = [(16, 16), (48, 16), (16, 64)]
@@ -113,7 +113,7 @@ def test_matrices_of_the_decoder_and_nothing_else_go_to_muon() -> None:
     policy = build_path_policy("decoder-6x128", "tsp")
     parameters = dict(policy.named_parameters())
     parameters["extra.neighbours.layers.0.weight"] = nn.Parameter(torch.zeros(3, 3))
-    optimizer = _optimizer(parameters, recipe_for("decoder-6x128", {"optimizer": "muon"}))
+    optimizer = optimizer_of(parameters, recipe_for("decoder-6x128", {"optimizer": "muon"}))
     assert isinstance(optimizer, Muon)
     names = {id(p): name for name, p in parameters.items()}
     found = {names[id(p)] for p in optimizer.matrices["params"]}
@@ -126,7 +126,7 @@ def test_the_two_matrices_of_a_pointer_have_a_rate_of_their_own() -> None:
     parameters = dict(build_path_policy("pens-a", width=16, heads=2, ffn=16, layers=1).named_parameters())
     config = {"optimizer": "muon", "lr": "3e-3", "head_lr": "3e-4"}
     pointer = {parameters["query.weight"], parameters["key.weight"]}
-    for group in _optimizer(parameters, recipe_for("pens-a", config)).param_groups:
+    for group in optimizer_of(parameters, recipe_for("pens-a", config)).param_groups:
         at_its_own = [parameter in pointer for parameter in group["params"]]
         assert all(at_its_own) or not any(at_its_own)
         assert group["peak"] == (3e-4 if any(at_its_own) else 3e-3)
@@ -135,7 +135,7 @@ def test_the_two_matrices_of_a_pointer_have_a_rate_of_their_own() -> None:
 def test_a_model_without_layers_is_refused() -> None:
     parameters = {"score.weight": nn.Parameter(torch.zeros(2, 2))}
     with pytest.raises(BadInputError, match="no matrices inside layers"):
-        _optimizer(parameters, recipe_for("decoder-6x128", {"optimizer": "muon"}))
+        optimizer_of(parameters, recipe_for("decoder-6x128", {"optimizer": "muon"}))
 
 
 CONFIG = {
