@@ -23,8 +23,9 @@ from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path.decode import decode_path
 from nco_bench.solvers.path.policy import PathPolicy, PathState
 from nco_bench.solvers.path.problem import route_arrays, tsp_problem
+from nco_bench.training.learners.pseudo_labels import PseudoLabels, SelfRecipe, draw_instances
 from nco_bench.training.learners.sampling import sample_without_replacement
-from nco_bench.training.learners.self_improved import PseudoLabels, SelfImproved, SelfRecipe, draw_instances
+from nco_bench.training.learners.self_improved import SelfImproved
 from nco_bench.training.learners.self_improved_course import COURSE
 from nco_bench.training.run import train
 

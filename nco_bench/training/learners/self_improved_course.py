@@ -12,14 +12,8 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, model_config
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Measure
-from nco_bench.training.learners.self_improved import (
-    METHODS,
-    PseudoLabels,
-    SelfImproved,
-    SelfRecipe,
-    draw_instances,
-    greedy_lengths,
-)
+from nco_bench.training.learners.pseudo_labels import METHODS, PseudoLabels, SelfRecipe, draw_instances
+from nco_bench.training.learners.self_improved import SelfImproved, greedy_lengths
 from nco_bench.training.learners.supervised_course import path_manifest
 from nco_bench.training.manifest import last_validation
 from nco_bench.training.options import checked_options, prefixed
