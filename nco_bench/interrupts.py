@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 AGAIN_SECONDS = 0.02
 OF_A_JOB = frozenset({signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2})
@@ -74,3 +76,53 @@ def insist(number: signal.Signals, raises: type[BaseException]) -> None:
 def _send(number: signal.Signals) -> None:
     time.sleep(AGAIN_SECONDS)  # until the hook has returned: raised within it, it would be swallowed as well
     os.kill(os.getpid(), number)
+
+
+class Ending:
+    """Ctrl-C or SIGTERM as a request that work looks for between two steps; ``with Ending() as ending:`` takes them over.
+
+    Until the work asks for the first time, and when they come again, they end the process as they ever do. Under torchrun,
+    which passes on what the terminal has sent already and kills after half a minute, they may come again. Does nothing
+    outside of the main thread.
+
+    Attributes
+    ----------
+    signal
+        What came; 0 as long as nothing did.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._asking = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __call__(self) -> bool:
+        """Tell whether the work is to end."""
+        self._asking = True
+        return self.signal != 0
+
+    def __enter__(self) -> Ending:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def status(self) -> int:
+        """The exit status that shells give to a process that the signal ended."""
+        return 128 + self.signal
+
+    def _came(self, number: int, _: FrameType | None) -> None:
+        if self._asking and not self.signal:
+            self.signal = number
+            if (
+                os.environ.get("RANK", "0") == "0"
+            ):  # not by print: the signal may have come in the midst of one
+                os.write(2, b"ending with a checkpoint after this update; once more ends at once\n")
+        elif not (self.signal and "TORCHELASTIC_RUN_ID" in os.environ):
+            signal.signal(number, self._before[signal.Signals(number)])
+            os.kill(os.getpid(), number)

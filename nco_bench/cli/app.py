@@ -263,10 +263,12 @@ def _interrupted(arguments: list[str]) -> str:
     if arguments[:1] == ["train"]:
         if "--campaign" in arguments:
             return f"interrupted; the last checkpoints are kept. To go on: {line}"
-        more = "" if "--resume" in arguments else " --resume"
+        again = shlex.join(["nco-bench", *_without_branch(arguments)])
+        if "--resume" in arguments:
+            return f"interrupted; the last checkpoint is kept. To go on: {again}"
         return (
-            f"interrupted; the last checkpoint is kept. To go on: {line}{more} (before the first checkpoint, some minutes "
-            "after the start, there is none: then leave --resume out)"
+            f"interrupted; the last checkpoint is kept. To go on: {again} --resume (where that finds none, training had not "
+            f"begun: {line})"
         )
     words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
     if words & {*GOES_ON}:
@@ -276,6 +278,16 @@ def _interrupted(arguments: list[str]) -> str:
     if "calibrate" in words:
         return f"interrupted; the factors that were said are kept. For the other sizes, give --sizes: {line}"
     return "interrupted; what was written before is kept"
+
+
+def _without_branch(arguments: list[str]) -> list[str]:
+    """Return the arguments of a training without ``--branch``, which says where it began and is refused with --resume."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument != "--branch" and not argument.startswith("--branch="):
+            kept.append(argument)
+        skip = argument == "--branch"
+    return kept
 
 
 def _show_warning(

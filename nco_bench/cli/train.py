@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,8 @@ def train(
 ) -> int:
     """Train a model, with checkpoints; stops cleanly when the budget is used up. Status 1: training had to stop.
 
+    Ctrl-C or SIGTERM ends it with a checkpoint after the running update, from which --resume goes on; a second one at once.
+
     With --executor slurm a job trains it, or a job per network of a campaign; 'runs status --results FOLDER' of the weights
     shows it. A job that is preempted or reaches its time limit goes on in the next; --budget is the time of all together.
     """
@@ -109,6 +112,7 @@ def train(
     from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
+    from nco_bench.interrupts import Ending
     from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
     from nco_bench.runs.devices import resolve_device
     from nco_bench.runs.environment import command_line
@@ -163,14 +167,17 @@ def train(
                 read_profile(cluster, key_values("--slurm", slurm)), say, detach=detach, command=command_line(),
             )  # fmt: skip
             return _tell_trained(sent, json)
-        done = run_campaign(
-            campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
-            only=stage or (),
-        )  # fmt: skip
+        with Ending() as ending:
+            done = run_campaign(
+                campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
+                only=stage or (), trained=partial(train_model, asked_to_end=ending),
+            )  # fmt: skip
         if reports():
             if pack is not None:
                 say(f"{pack}: {len(pack_campaign(folder, pack))} files")
             print_json(done.as_dict()) if json else say(done.describe())
+        if ending.signal and not done.complete:
+            return ending.status
         return 1 if done.stopped else 0
     if pack is not None or unpack is not None or stage or dry_run:
         raise BadInputError(
@@ -193,18 +200,20 @@ def train(
             train_on_slurm(arguments, profile, say, detach=detach, command=command_line()), json
         )
     try:
-        result = train_model(
-            **arguments,
-            device=resolve_device(device),
-            progress="bar" if sys.stderr.isatty() else "lines",
-        )
+        with Ending() as ending:
+            result = train_model(
+                **arguments,
+                device=resolve_device(device),
+                progress="bar" if sys.stderr.isatty() else "lines",
+                asked_to_end=ending,
+            )
     except TrainingStopped as stop:
         if stop.alone or reports():
             say(f"error: {stop}")
         return 1
     if reports():
         print_json(result.as_dict()) if json else say(result.describe())
-    return 0
+    return ending.status if result.interrupted else 0
 
 
 def _tell_trained(done: Trained, json: bool) -> int:

@@ -3,8 +3,8 @@
     python -m nco_bench.training.flagships campaigns/flagships.toml campaign
 
 starts or continues those that are not running, and says in a line each what they have reached; ``--status`` only says
-it. The first networks of the file get the cores, one or ``processes`` each. A process that is killed loses what it did
-since its last checkpoint, two minutes at most. The file names a network per table::
+it. The first networks of the file get the cores, one or ``processes`` each. A process that gets SIGTERM ends with a
+checkpoint; one that is killed loses what it did since its last, two minutes at most. The file names a network per table::
 
     [[network]]
     model = "decoder-6x128"
@@ -28,10 +28,12 @@ import fcntl
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.interrupts import Ending
 from nco_bench.nn.device import CPU, bf16_is_slow
 from nco_bench.training.campaign import last_checkpoint, take_turn
 from nco_bench.training.campaign_file import Stage, read_networks
@@ -39,6 +41,7 @@ from nco_bench.training.checkpoint import load_state
 from nco_bench.training.distributed import reports
 from nco_bench.training.learner import said
 from nco_bench.training.loop import keep_freed_memory
+from nco_bench.training.run import train
 
 NICENESS = 15
 
@@ -79,7 +82,7 @@ def describe(folder: Path, network: Stage) -> str:
 
 
 def train_on(folder: Path, network: Stage) -> None:
-    """Train until killed; raises `BadInputError` where another process does so already.
+    """Train until ended or killed; raises `BadInputError` where another process does so already.
 
     Of several processes of torchrun the first has the lock.
     """
@@ -95,7 +98,10 @@ def train_on(folder: Path, network: Stage) -> None:
         tuple(str(folder / name) for name in names) for names in (network.data, network.validation)
     )
     inside = dataclasses.replace(_at_speed(network), data=data, validation=validation)
-    take_turn(inside, folder, None, CPU, seed=0)  # it has its own
+    with Ending() as ending:
+        take_turn(
+            inside, folder, None, CPU, seed=0, trained=partial(train, asked_to_end=ending)
+        )  # it has its own seed
 
 
 def _at_speed(network: Stage) -> Stage:
