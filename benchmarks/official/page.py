@@ -23,7 +23,7 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
 - **ratio**: theirs by ours.
 - **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
   floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
-  but for many short TSP tours) are in neither floor nor products.
+  but for many short TSP tours of AM) are in neither floor nor products.
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
   ours by floor cannot be had.
 - **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides.

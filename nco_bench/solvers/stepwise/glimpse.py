@@ -172,15 +172,15 @@ def factored(encoded: Any, state: RouteState) -> Any:
     first = take(encoded.first, state.first)
     first = first if encoded.base is None else first + encoded.base
     factors = Factors(
-        current=_weights(split_heads(encoded.current, heads), encoded.keys_across).flatten(0, 2),
-        first=_weights(split_heads(first, heads), encoded.keys_across),
+        current=relative_weights(split_heads(encoded.current, heads), encoded.keys_across).flatten(0, 2),
+        first=relative_weights(split_heads(first, heads), encoded.keys_across),
         rows=torch.arange(0, batch * heads * nodes, nodes).view(batch, heads, 1),
         entries=torch.arange(0, batch * heads * trajectories * nodes, nodes).view(batch, heads, -1),
     )
     return replace(encoded, factors=factors)
 
 
-def _weights(queries: Tensor, keys_across: Tensor) -> Tensor:
+def relative_weights(queries: Tensor, keys_across: Tensor) -> Tensor:
     """exp(q . k), each row divided by its largest: ``(B, H, Q, K)`` and ``(B, H, K, N)`` to ``(B, H, Q, N)``."""
     scores = torch.matmul(queries, keys_across)
     return scores.sub_(scores.amax(dim=3, keepdim=True)).exp_()

@@ -1,7 +1,8 @@
 """Whole greedy or sampled constructions of AM and POMO in compiled loops, where the CPU decodes in float32.
 
 A step of these decoders is a few short products and a dozen small operations; called one by one, those cost more than the
-products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a trajectory in one call. Choices are those of
+products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a trajectory in one call, and
+`nco_bench.solvers.stepwise.rollout_pairs` those of many short tours from given nodes. Choices are those of
 `nco_bench.solvers.decoding.search.construct`, which does the same step by step for everything else: other devices and types,
 gradients, beams, policies with more to say than the pointer.
 
@@ -17,30 +18,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.decoding.draws import coarse_uniform
 from nco_bench.solvers.decoding.search import Trajectories
-from nco_bench.solvers.stepwise.glimpse import Glimpse
+from nco_bench.solvers.stepwise.glimpse import Glimpse, relative_weights, split_heads
 from nco_bench.solvers.stepwise.problem import Demands
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 if TYPE_CHECKING:
     from nco_bench.solvers.stepwise.rollout_kernels import Encoded
+    from nco_bench.solvers.stepwise.rollout_pairs import Pairs
 
 KERNELS = importlib.util.find_spec("numba") is not None
 """Whether compiled loops are to be had."""
 MANY_TRAJECTORIES, MANY_NODES = 8, 80
-"""So many tours of so few nodes are faster as products of matrices, with weights that are ready beforehand."""
+"""So many tours of so few nodes are faster with products that are taken for all pairs of nodes beforehand."""
+LANES = 8
+"""Rows that are added up are a multiple of so many numbers long."""
 TERMS = 8
 """Head widths are multiples of it, see `rollout_kernels.TERMS`."""
 
 
 def fits(steps: EncodeOnce, trajectories: int) -> bool:
     """Tell whether the compiled loops decode as this policy does, P trajectories at a time, and in less time."""
-    glimpse, nodes = steps.encoded, steps.problem.coords.shape[1]
-    products = steps.problem.demands is None and nodes < MANY_NODES and trajectories >= MANY_TRAJECTORIES
+    glimpse = steps.encoded
+    products = not steps.policy.needs_start and many_short(steps, trajectories)
     return (
         not products
         and KERNELS
@@ -51,6 +56,12 @@ def fits(steps: EncodeOnce, trajectories: int) -> bool:
         and glimpse.keys.shape[3] % TERMS == 0
         and not torch.is_grad_enabled()
     )
+
+
+def many_short(steps: EncodeOnce, trajectories: int) -> bool:
+    """Tell whether there are more tours of an instance than pairs of nodes are dear."""
+    nodes = steps.problem.coords.shape[1]
+    return steps.problem.demands is None and nodes < MANY_NODES and trajectories >= MANY_TRAJECTORIES
 
 
 def rolled_out(
@@ -70,6 +81,7 @@ def rolled_out(
         ``(B, P)`` keys of what is drawn, see `nco_bench.solvers.decoding.draws.streams`; None takes the likeliest nodes.
     """
     from nco_bench.solvers.stepwise import rollout_kernels as kernels
+    from nco_bench.solvers.stepwise import rollout_pairs as pairs
 
     batch, size, _ = steps.problem.coords.shape
     demands = steps.problem.demands
@@ -81,10 +93,14 @@ def rolled_out(
     nodes = torch.zeros(batch, trajectories, moves, dtype=torch.int64)
     given, out = (begun.numpy(), draws.numpy()), nodes.numpy()
     encoded, load = encoded_of(steps.encoded), () if demands is None else load_of(demands)
+    known = pairs_of(steps.encoded) if starts is not None and many_short(steps, trajectories) else None
 
     def work(part: tuple[int, int], _: Any) -> int:
         if load:
             return int(kernels.routes(encoded, *load, *given, *part, out))
+        if known is not None:
+            pairs.tours(encoded, known, *given, *part, out)
+            return moves
         kernels.tours(encoded, *given, *part, out)
         return moves
 
@@ -116,6 +132,22 @@ def encoded_of(glimpse: Glimpse) -> Encoded:
     fields: list[Any] = [tensor.detach().contiguous().numpy() for tensor in tensors]
     fields += [heads, np.float32(glimpse.clip)]
     return Encoded(*fields)
+
+
+def pairs_of(glimpse: Glimpse) -> Pairs:
+    """Take the products of all pairs of nodes, for tours."""
+    from nco_bench.solvers.stepwise.rollout_pairs import Pairs
+
+    assert glimpse.first is not None
+    _, heads, nodes, _ = glimpse.keys.shape
+    first = glimpse.first if glimpse.base is None else glimpse.first + glimpse.base
+    pointer = F.pad(glimpse.pointer, (0, -nodes % LANES)).unflatten(1, (heads, -1))
+    tensors = (
+        relative_weights(split_heads(glimpse.current, heads), glimpse.keys_across),
+        relative_weights(split_heads(first, heads), glimpse.keys_across),
+        torch.matmul(glimpse.values, pointer).transpose(1, 2).contiguous(),
+    )
+    return Pairs(*(tensor.numpy() for tensor in tensors))
 
 
 def load_of(demands: Demands) -> tuple[Any, Any, Any]:

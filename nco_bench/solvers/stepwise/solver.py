@@ -21,6 +21,7 @@ from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
+from nco_bench.solvers.stepwise.rollout import MANY_NODES
 
 
 class EncodeOnceSolver(NetworkSolver):
@@ -61,11 +62,13 @@ class EncodeOnceSolver(NetworkSolver):
         """Compile the loops of `rollout`, or load them, before a clock runs."""
         if on_cpu(self.options.device):
             floats = self.params["loads"] == "float32"
+            coords, *load = small_problem(dataset)
             with suppress(BadInputError):  # of a logit scale of weights for more nodes
-                tensors = small_problem(dataset)
-                decode_encode_once(
-                    self.policy, *tensors, decoding=parse_decoding("greedy"), float32_loads=floats
-                )
+                greedy = parse_decoding("greedy")
+                decode_encode_once(self.policy, coords, *load, decoding=greedy, float32_loads=floats)
+                if dataset.problem == "tsp" and self.policy.needs_start and self.decoding.name != "greedy":
+                    few = coords[:, : MANY_NODES - 1]  # many tours of so few have loops of their own
+                    decode_encode_once(self.policy, few, None, None, decoding=parse_decoding("multistart"))
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""

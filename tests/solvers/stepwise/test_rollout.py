@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,10 +23,10 @@ pytest.importorskip("numba")
 INSTANCES, SIZE, TRAJECTORIES = 3, 21, 4
 
 
-def policy_of(model: str, problem: str) -> nn.Module:
+def policy_of(model: str, problem: str, heads: int = 4) -> nn.Module:
     """A small network with heads 8 wide, and logits far enough apart that rounding does not decide."""
     torch.manual_seed(5)
-    sizes: dict[str, Any] = {"width": 32, "heads": 4, "ffn": 64, "layers": 2} | (
+    sizes: dict[str, Any] = {"width": 32, "heads": heads, "ffn": 64, "layers": 2} | (
         {} if model == "am" else {"head_dim": 8}
     )
     policy = build_path_policy(model, problem, **sizes)
@@ -48,9 +49,11 @@ def problem_of(problem: str, loads: str) -> RoutingProblem:
     return RoutingProblem(coords, (float32_demands if loads == "float32" else cvrp_demands)(demand, capacity))
 
 
-def at_work(model: str, problem: str, loads: str = "exact") -> tuple[EncodeOnce, Tensor | None]:
-    policy, routing = policy_of(model, problem), problem_of(problem, loads)
-    starts = torch.arange(TRAJECTORIES) + int(problem == "cvrp") if policy.needs_start else None
+def at_work(
+    model: str, problem: str, loads: str = "exact", trajectories: int = TRAJECTORIES, heads: int = 4
+) -> tuple[EncodeOnce, Tensor | None]:
+    policy, routing = policy_of(model, problem, heads), problem_of(problem, loads)
+    starts = torch.arange(trajectories) + int(problem == "cvrp") if policy.needs_start else None
     steps = EncodeOnce(policy, routing, policy.encode(routing.nodes()))  # type: ignore[arg-type,operator]
     return steps, None if starts is None else starts.expand(INSTANCES, -1)
 
@@ -69,6 +72,29 @@ def test_choices_are_those_of_single_steps(model: str, problem: str, loads: str,
         assert rollout.fits(steps, TRAJECTORIES)
         stream = streams(seeds, 0, TRAJECTORIES) if drawn else None
         found = rollout.rolled_out(steps, TRAJECTORIES, starts, stream).nodes
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["greedy", "sample"])
+@pytest.mark.parametrize("heads", [4, 8, 9])
+@pytest.mark.parametrize("steep", [1.0, 300.0], ids=["", "underflow"])
+def test_many_short_tours_are_those_of_single_steps(heads: int, drawn: bool, steep: float) -> None:
+    """By tables over pairs of nodes; steep attention is lost to underflow there, and is computed anew."""
+    with torch.inference_mode():
+        steps, starts = at_work("pomo", "tsp", trajectories=SIZE, heads=heads)
+        glimpse = steps.encoded
+        glimpse = replace(glimpse, current=glimpse.current * steep, first=glimpse.first * steep)
+        steps = replace(steps, encoded=glimpse)
+        seeds = torch.arange(7, 7 + INSTANCES)
+        choose = sampling(seeds, 0, SIZE) if drawn else greedy_choice
+        expected = construct(steps, steps.begin(SIZE, starts), choose).nodes
+        assert rollout.fits(steps, SIZE)
+        assert rollout.many_short(steps, SIZE)
+        stream = streams(seeds, 0, SIZE) if drawn else None
+        found = rollout.rolled_out(steps, SIZE, starts, stream).nodes
+        tables = rollout.pairs_of(glimpse)
+    lost = (tables.current[:, :, :, None] * tables.first[:, :, None]).sum(axis=4) < 1e-30
+    assert lost.any() == (steep > 1)
     assert torch.equal(found, expected)
 
 
@@ -95,7 +121,7 @@ def test_what_the_loops_cannot_do_is_left_to_single_steps() -> None:
     with torch.inference_mode():
         steps, _ = at_work("pomo", "tsp")
         assert rollout.fits(steps, 1)
-        assert not rollout.fits(steps, rollout.MANY_TRAJECTORIES)  # products are faster
+        assert not rollout.fits(at_work("am", "tsp")[0], rollout.MANY_TRAJECTORIES)  # products are faster
         assert not rollout.fits(at_work("elg", "tsp")[0], 1)  # whose scores are not the pointer's alone
         policy, problem = steps.policy.double(), RoutingProblem(steps.problem.coords.double())  # type: ignore[attr-defined]
         double = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
@@ -116,6 +142,25 @@ def test_loops_are_compiled_before_a_clock_runs(model: str, problem: str) -> Non
     assert compiled[problem == "cvrp"]
     solver.solve(dataset.instances, seed=0, time_limit=None, progress=lambda _: None)
     assert (kernels.tours.signatures, kernels.routes.signatures) == compiled
+
+
+@pytest.mark.parametrize("decoding", ["multistart", "sample:32"])
+def test_loops_of_many_short_tours_are_compiled_before_a_clock_runs(
+    decoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nco_bench.solvers.stepwise import rollout_pairs as pairs
+
+    called: list[tuple[Any, ...]] = []
+    tours = pairs.tours
+    monkeypatch.setattr(pairs, "tours", lambda *given: (called.append(given), tours(*given)))
+    dataset = generate("tsp", 20, 2, seed=3)
+    solver = create(choose("pomo", SolverOptions(weights="random", decoding=decoding)))
+    solver.prepare(dataset)
+    assert called
+    compiled = list(tours.signatures)
+    solver.solve(dataset.instances, seed=0, time_limit=None, progress=lambda _: None)
+    assert len(called) > 1
+    assert tours.signatures == compiled
 
 
 def test_a_scale_that_refuses_a_size_says_so_when_solving() -> None:
