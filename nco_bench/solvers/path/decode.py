@@ -25,9 +25,6 @@ from nco_bench.solvers.path.problem import route_arrays, tour_arrays
 from nco_bench.solvers.path.step import TimeIsUpError
 from nco_bench.solvers.path.task import Budget, PathBatch, PathTask, Solutions, whole
 
-Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do: iterations of rrc and prc, otherwise 1 of 1 at the end."""
-
 SAMPLES_AT_A_TIME_TOKENS = 2**21
 """Samples are drawn in groups, so that all partial solutions of a group have at most this many indices."""
 
@@ -58,7 +55,6 @@ def decode_path(
     decoding: Decoding,
     seed: int = 0,
     time_limit: float | None = None,
-    progress: Progress | None = None,
     coordinate_scale: float = 1.0,
     trace: Trace | None = None,
 ) -> list[NDArray[np.int64]]:
@@ -82,8 +78,6 @@ def decode_path(
     time_limit
         Seconds for the whole batch. rrc and prc stop before the first iteration that begins later, multistart and sample
         keep what is built by then; a construction without any whole solution ends at the first step that begins later.
-    progress
-        See `Progress`.
     coordinate_scale
         What coordinates are multiplied by before the policy sees them (PENS); lengths are measured without it.
     trace
@@ -110,7 +104,7 @@ def decode_path(
         decoding.k if decoding.name in ("rrc", "prc") else 0,
         time_limit,
         begun,
-        _reporter(decoding, progress, trace),
+        _noted_in(trace),
     )
     check_instances(policy.problem, coords, demand, capacity, whole_numbers=True, depot_optional=True)
     coords = coords.to(like.device)
@@ -124,20 +118,13 @@ def decode_path(
     return route_arrays(order, via)
 
 
-def _reporter(
-    decoding: Decoding, progress: Progress | None, trace: Trace | None
-) -> Callable[[float, Tensor], None]:
-    total = decoding.k if decoding.name in ("rrc", "prc") else 1
-    calls = 0
+def _noted_in(trace: Trace | None) -> Callable[[float, Tensor], None]:
+    """Return what `Budget.report` calls; None notes nothing."""
 
     def report(seconds: float, costs: Tensor) -> None:
-        nonlocal calls
         if trace is not None:
             trace.seconds.append(seconds)
             trace.costs.append(costs.cpu().numpy())
-        if progress is not None and (calls or total == 1):
-            progress(min(calls or 1, total), total)
-        calls += 1
 
     return report
 
