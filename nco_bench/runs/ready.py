@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nco_bench.errors import BadWeightsError, NcoBenchError, SolverFailedError
-from nco_bench.runs.request import CellPlan
+from nco_bench.runs.request import CellPlan, other_problem
 from nco_bench.solvers.protocol import Begins, Failure, Solver
 from nco_bench.solvers.registry import create, is_strange
 
@@ -32,7 +32,7 @@ def usable(plans: list[CellPlan], *, whole: bool = True) -> tuple[list[tuple[Cel
             solver = create(plan.choice)
             reason = unsupported(plan, solver)
         except (SolverFailedError, MemoryError) as error:
-            solver, reason = _in_its_place(plan, error), _other_problem(plan)
+            solver, reason = _in_its_place(plan, error), other_problem(plan)
         if reason is None:
             ready.append((plan, solver))
         else:
@@ -84,14 +84,7 @@ def _ask_all(question: str, ready: Sequence[tuple[CellPlan, Solver]], wrong: str
 
 def unsupported(plan: CellPlan, solver: Solver) -> str | None:
     """Return why the solver cannot run on the dataset, or None."""
-    return _other_problem(plan) or solver.unsupported(plan.dataset)
-
-
-def _other_problem(plan: CellPlan) -> str | None:
-    problems = plan.choice.info.problems
-    if problems and plan.dataset.problem not in problems:
-        return f"solves {' and '.join(problems)}, not {plan.dataset.problem}"
-    return None
+    return other_problem(plan) or solver.unsupported(plan.dataset)
 
 
 def prepared(plan: CellPlan, solver: Solver) -> Solver:

@@ -170,12 +170,18 @@ def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
     ]
 
 
-def wrong_problem(plan: CellPlan) -> str | None:
+def other_problem(plan: CellPlan) -> str | None:
     """Return that the solver does not solve the dataset's problem, or None; needs no import of the solver."""
     problems = plan.choice.info.problems
     if not problems or plan.dataset.problem in problems:
         return None
-    return f"{plan.choice.label} on {plan.dataset.name}: solves {' and '.join(problems)}, not {plan.dataset.problem}"
+    return f"solves {' and '.join(problems)}, not {plan.dataset.problem}"
+
+
+def wrong_problem(plan: CellPlan) -> str | None:
+    """Return the line that says so of this solver and dataset, or None; see `other_problem`."""
+    reason = other_problem(plan)
+    return None if reason is None else f"{plan.choice.label} on {plan.dataset.name}: {reason}"
 
 
 def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
