@@ -28,6 +28,8 @@ from nco_bench.runs.judge import gap_percent
 from nco_bench.runs.references import ReferenceRun, compute_references
 
 QUALITY = "labels.quality.json"
+JUDGED = 100
+"""Instances that a better solver solves to judge the labels."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,6 @@ def generate_shards(
     places: Places,
     display: Display,
     check: str | None = None,
-    sample: int = 100,
 ) -> Shards:
     """Make the shards that are missing.
 
@@ -67,8 +68,8 @@ def generate_shards(
         As for one dataset; `count` is over all shards, `out` the folder, and `reference` must name a solver.
     shards
         How many files.
-    check, sample
-        A better solver, and the number of instances that it solves to judge the labels; None does not judge.
+    check
+        A better solver, which judges the labels on `JUDGED` instances; None does not judge.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def generate_shards(
             continue
         generate_dataset(one, places, display, to_ledger=False)
         made += 1
-    gap, measured = _quality(files[0], check, sample, request, places, display)
+    gap, measured = _quality(files[0], check, request, places, display)
     return Shards(tuple(files), made, gap, measured)
 
 
@@ -112,7 +113,7 @@ def _complete(file: Path, request: GenerateRequest) -> bool:
 
 
 def _quality(
-    file: Path, check: str | None, sample: int, request: GenerateRequest, places: Places, display: Display
+    file: Path, check: str | None, request: GenerateRequest, places: Places, display: Display
 ) -> tuple[float | None, str]:
     """Measure the labels, or return what was measured before."""
     path = file.parent / QUALITY
@@ -127,7 +128,7 @@ def _quality(
                 f"{path}: damaged ({error}); delete it, and measure again with --check."
             ) from error
     dataset = load_saved(file)
-    part = dataset.slice(0, min(sample, len(dataset)))
+    part = dataset.slice(0, min(JUDGED, len(dataset)))
     bare = Dataset(
         f"{dataset.name}-check", part.problem, list(part.instances), [None] * len(part), part.origin
     )

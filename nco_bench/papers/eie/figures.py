@@ -31,14 +31,13 @@ SCALES = ("1/sqrt(d)", "ln n / d", "EIE, learned", "EIE, exact")
 
 @dataclass(frozen=True)
 class LambdaRow:
-    """lambda at one n: as published, as our network has it, and exactly; and the entropies that they give, in nats."""
+    """lambda at one n: as published, as our network has it, and exactly; and the entropies of first and last, in nats."""
 
     n: int
     published: float
     network: float
     exact: float
     entropy_published: float
-    entropy_network: float
     entropy_exact: float
 
 
@@ -50,7 +49,7 @@ def lambda_rows(number: int) -> list[LambdaRow]:
     for cell in load_table("eie", number).cells:
         n, published = int(cell.column.removeprefix("n=")), float(cell.number or math.nan)
         network, exact = learned(n, head_dim, size), exact_scale(n, head_dim, size)
-        entropies = (expected_entropy(n, scale, head_dim) for scale in (published, network, exact))
+        entropies = (expected_entropy(n, scale, head_dim) for scale in (published, exact))
         rows.append(LambdaRow(n, published, network, exact, *entropies))
     return rows
 
