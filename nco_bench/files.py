@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nco_bench.errors import NcoBenchError, ResultsError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 READABLE = 0o644
 """Permissions of what others are to read, whatever the umask."""
+
+STALE_SECONDS = 600.0
+"""After which a file that nobody has locked was left by a killed writer; until then it may not have got to its lock."""
 
 
 @contextmanager
@@ -25,6 +35,8 @@ def replacing(
     note: str = "",
 ) -> Iterator[Path]:
     """Give an empty file beside `path` that takes its place at the end of the block, and is removed after an exception.
+
+    What writers of the same file that were killed have left beside it is removed.
 
     Parameters
     ----------
@@ -47,17 +59,18 @@ def replacing(
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        try:
-            yield temporary
-            if sync:
-                _to_disk(temporary)
-            if mode is not None:
-                temporary.chmod(mode)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        _remove_stale(path)
+        with _held(temporary):
+            try:
+                yield temporary
+                if sync:
+                    _to_disk(temporary)
+                if mode is not None:
+                    temporary.chmod(mode)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
         if failing is None:
             raise
@@ -80,6 +93,50 @@ def write(
     data = content.encode() if isinstance(content, str) else content
     with replacing(path, failing, sync=sync, mode=mode, note=f", {len(data) / 2**20:.1f} MiB") as temporary:
         temporary.write_bytes(data)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Make a file and hold its lock, by which others tell that its writer lives; raises `OSError`."""
+    opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    if fcntl is None:  # Windows, which renames no file that is open
+        os.close(opened)
+        yield
+        return
+    try:
+        _lock(opened)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _lock(file: int) -> bool:
+    """Take the lock that a writer holds on its file until the process ends; whether it was to be had."""
+    if fcntl is None:
+        return False
+    with suppress(OSError):  # another has it, or this file system knows none
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what killed writers of a file have left beside it: what is old, and locked by no process."""
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
+    with suppress(OSError):  # a folder that cannot be listed, a file that another writer has just removed
+        for name in filter(left.fullmatch, os.listdir(path.parent)):
+            _remove_unowned(path.with_name(name))
+
+
+def _remove_unowned(file: Path) -> None:
+    if time.time() - file.stat().st_mtime < STALE_SECONDS:
+        return
+    opened = os.open(file, os.O_RDWR)
+    try:
+        if _lock(opened):
+            file.unlink()
+    finally:
+        os.close(opened)
 
 
 def _to_disk(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,25 @@ def test_what_interrupts_the_block_leaves_the_old_file(tmp_path: Path) -> None:
         interrupted()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_what_a_living_one_writes_is_not(
+    tmp_path: Path,
+) -> None:
+    long_ago = time.time() - 2 * files.STALE_SECONDS
+    others = [tmp_path / name for name in (".file.part", ".file.0123abcd.part.json", ".files.0123abcd.part")]
+    dead, young = tmp_path / ".file.0123abcd.part", tmp_path / ".file.89abcdef.part"
+    for left in (*others, dead, young):
+        left.write_text("half")
+        if left != young:
+            os.utime(left, (long_ago, long_ago))
+    with replacing(tmp_path / "file") as living:
+        os.utime(living, (long_ago, long_ago))  # its writer computes for long
+        write(tmp_path / "file", "first")
+        assert {*tmp_path.iterdir()} == {*others, young, living, tmp_path / "file"}
+        living.write_text("second")
+    assert (tmp_path / "file").read_text() == "second"
+    assert {*tmp_path.iterdir()} == {*others, young, tmp_path / "file"}
 
 
 def test_the_caller_says_what_a_place_that_cannot_be_written_raises(tmp_path: Path) -> None:
