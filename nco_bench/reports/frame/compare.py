@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from nco_bench.reports.frame.summary import CellSummary
 
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""
+MOST_NAMED = 12
+"""Datasets that a message names."""
 
 FloatArray = NDArray[np.float64]
 
@@ -125,7 +128,7 @@ def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:
 
     Raises
     ------
-    UnknownNameError
+    MissingRecordsError
         When no record is of this dataset.
     BadInputError
         For a pattern that fits several.
@@ -136,9 +139,11 @@ def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:
     try:
         return frame.select(datasets=[dataset])
     except ResultsError:
-        known = {g.cell.dataset for g in frame.groups}
-        raise UnknownNameError(
-            "dataset", dataset, known, "Only datasets with records can be compared."
+        known = sorted({g.cell.dataset for g in frame.groups})
+        near = difflib.get_close_matches(dataset, known, n=3, cutoff=0.5) or known[:MOST_NAMED]
+        more = ", ..." if len(near) < len(known) else ""
+        raise MissingRecordsError(
+            f"There are no records of dataset {dataset!r}; there are of {', '.join(near)}{more}."
         ) from None
 
 
