@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.papers.decoder_scaling import law_figures
 from nco_bench.papers.decoder_scaling.law_figures import (
     FIGURES,
     draw_laws,
@@ -20,6 +22,9 @@ from nco_bench.papers.decoder_scaling.law_figures import (
 )
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.stored import records
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -95,6 +100,28 @@ def test_a_scaled_decoder_is_no_point_of_the_plain_one(results: Results) -> None
         "": [pytest.approx(10.0)],
         "logit scale ssmax": [pytest.approx(20.0)],
     }
+
+
+def test_the_legend_shows_markers_with_the_dashes_of_their_lines(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every depth has its law beside its points, our two settings are points alone, and no two stars look alike."""
+    pytest.importorskip("matplotlib")
+    cells = [
+        make_cell(i, "decoder-6x128", "tsp100", decoding="greedy", options=options, config_sha256=str(i))
+        for i, options in enumerate([{"logit_scale": None}, {"logit_scale": "ssmax"}])
+    ]
+    results.run("r1", *((cell, make_records(cell, [11.0], [10.0])) for cell in cells))
+    panels: list[Axes] = []
+    monkeypatch.setattr(law_figures, "legend", lambda fig, axes: panels.extend(axes))
+    draw_laws("2b", tmp_path / "2b.png", load_frame(results.folder))
+    entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    lines = {label: handle for label, handle in entries.items() if label.startswith("paper,")}
+    stars = {label: handle for label, handle in entries.items() if label.startswith("ours,")}
+    assert (len(lines), len(stars)) == (4, 2)
+    assert all(h.get_marker() != "None" and h.get_linestyle() != "None" for h in lines.values())
+    assert {h.get_linestyle() for h in stars.values()} == {"None"}
+    assert len({h.get_fillstyle() for h in stars.values()}) == 2
 
 
 def test_every_figure_is_drawn_and_another_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,7 @@ SHAPE = re.compile(r"D=(\d+), W=(\d+)")
 PAPER = "decoder-scaling"
 PRINTED, OURS = "paper, ", "ours, "
 """How labels of numbers begin that the paper prints, and that were measured here."""
+OWN_FILLS = ("full", "none", "left", "bottom", "right", "top")
 
 
 @dataclass(frozen=True)
@@ -247,14 +249,18 @@ def power_laws(
             quality = "" if fit is None else next(remaining)
             label = name if fit is None or shared else f"{name}: {quality}"
             line = style.dash if joined and fit is None else "none"
-            axes[0].plot(
-                x, gaps, marker=style.marker, color=style.colour, label=label, linestyle=line, linewidth=0.7,
-                markersize=9 if name.startswith(OURS) else None,
-            )  # fmt: skip
+            points: dict[str, Any] = dict(
+                marker=style.marker, fillstyle=style.fill, markersize=9 if name.startswith(OURS) else None
+            )
+            axes[0].plot(x, gaps, color=style.colour, linestyle=line, linewidth=0.7, **points)
             if fit is not None:
                 order = np.argsort(x)
                 fitted = np.asarray(fit.fitted)[order]
                 axes[0].plot(np.asarray(x)[order], fitted, color=style.colour, linestyle=style.dash)
+                line = style.dash if len(x) > 1 else "none"
+            axes[0].plot(
+                [], [], color=style.colour, linestyle=line, label=label, **points
+            )  # for the legend: both
         for name, (x, gaps) in curves.items():
             axes[0].plot(x, gaps, color=looks[name].colour, linestyle=looks[name].dash, label=name)
         drawn = [*((x, gaps) for x, gaps, _ in lines.values()), *curves.values()]
@@ -266,11 +272,12 @@ def power_laws(
 
 
 def _law_looks(names: Sequence[str]) -> dict[str, Look]:
-    """Printed numbers in turning colours, ours as black stars, so that no one takes one for the other."""
+    """Printed numbers in turning colours, ours as black stars, full, hollow or half: no one takes one for another."""
     printed = [name for name in names if not name.startswith(OURS)]
     own = [name for name in names if name.startswith(OURS)]
     return {name: look(i) for i, name in enumerate(printed)} | {
-        name: Look("#000000", "*", DASHES[i % len(DASHES)]) for i, name in enumerate(own)
+        name: Look("#000000", "*", DASHES[i % len(DASHES)], OWN_FILLS[i % len(OWN_FILLS)])
+        for i, name in enumerate(own)
     }
 
 
