@@ -179,6 +179,20 @@ def test_table_of_many_columns_is_cut_between_groups_and_keeps_every_cell() -> N
     assert text.count(r"\multicolumn{3}{c}") == 8
 
 
+def test_a_row_stands_in_the_strips_that_have_numbers_of_it_and_an_empty_one_in_the_first() -> None:
+    columns = (
+        Column("name", "Method"),
+        *(Column(f"{g}{i}", f"h{i}", group=f"g{g}") for g in range(8) for i in range(3)),
+    )
+    late = Row((Text("late"), *[DASH] * 23, Number(1.0, 3)))
+    nowhere = Row((Text("nowhere"), *[DASH] * 24))
+    ours = Row((Text("ours"), *(Number(float(i), 3) for i in range(24))))
+    text = render_latex.render(Table("t", "c", columns, (late, nowhere, ours)))
+    first, second = text.split(r"\end{tabular}")[:2]
+    assert [name in first for name in ("late &", "nowhere &", "ours &")] == [False, True, True]
+    assert [name in second for name in ("late &", "nowhere &", "ours &")] == [True, False, True]
+
+
 def test_strips_that_fit_no_page_are_floats_of_their_own(tmp_path: Path) -> None:
     """45 columns and 24 rows: three strips in one float ran 530 pt off the page, notes and all."""
     columns = (

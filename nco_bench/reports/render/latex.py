@@ -9,7 +9,7 @@ import re
 import unicodedata
 from dataclasses import replace
 
-from nco_bench.reports.render.terminal import groups_of
+from nco_bench.reports.render.terminal import groups_of, without_empty_rows
 from nco_bench.reports.tables.table import DASH, Number, Table, Value
 
 WIDE = 9
@@ -138,14 +138,16 @@ def _strips(table: Table) -> list[Table]:
         if strips[-1] and len(strips[-1]) + len(members) >= STRIP:
             strips.append([])
         strips[-1] += [1 + member for member in members]
-    return [
-        replace(
-            table,
-            columns=tuple(table.columns[i] for i in (0, *strip)),
-            rows=tuple(replace(row, cells=tuple(row.cells[i] for i in (0, *strip))) for row in table.rows),
-        )
-        for strip in strips
-    ]
+    return [_strip(table, [0, *strip], first=strip is strips[0]) for strip in strips]
+
+
+def _strip(table: Table, shown: list[int], *, first: bool) -> Table:
+    rows = without_empty_rows(table, shown, first=first).rows
+    return replace(
+        table,
+        columns=tuple(table.columns[i] for i in shown),
+        rows=tuple(replace(row, cells=tuple(row.cells[i] for i in shown)) for row in rows),
+    )
 
 
 def _notes_behind(table: Table) -> list[str]:

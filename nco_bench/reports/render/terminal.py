@@ -55,7 +55,7 @@ def _lines(table: Table, width: int) -> list[RichText]:
 
     lines: list[RichText] = []
     for indices in _pages(table, width):
-        lines.extend(_page(_without_empty_rows(table, indices, first=not lines), indices))
+        lines.extend(_page(without_empty_rows(table, indices, first=not lines), indices))
         lines.append(RichText(""))
     for note in table.notes:
         lines.extend(
@@ -97,7 +97,7 @@ def _pages(table: Table, width: int) -> list[list[int]]:
     return [*pages, page]
 
 
-def _without_empty_rows(table: Table, indices: list[int], *, first: bool) -> Table:
+def without_empty_rows(table: Table, indices: list[int], *, first: bool) -> Table:
     """Leave out rows that hold nothing on this page; those that hold nothing on any stand on the first."""
 
     def empty(row: Row, shown: Sequence[int]) -> bool:
