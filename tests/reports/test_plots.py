@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,20 @@ def test_sizes_on_an_axis_do_not_touch_and_both_ends_are_named() -> None:
     assert names[0] == "100"
     assert names[-1] == "10,000"
     assert names[1] == names[2] == ""
+
+
+def test_a_long_name_of_a_dataset_stays_above_its_panel(tmp_path: Path) -> None:
+    """Three in a row: the titles ran into each other, and the last one out of the picture."""
+    pytest.importorskip("matplotlib")
+    title = "cvrp1600:capacity=10:demand=unit:range=-1..1 (8)"
+    with figure(3, tmp_path / "a.png") as (fig, axes):
+        for axis in axes:
+            axis.set(title=title, ylabel="gap (%)")
+    fig.draw_without_rendering()
+    drawn = [axis.title.get_window_extent() for axis in axes]
+    assert all(axis.get_title().replace("\n", "").replace(" ", "") == title.replace(" ", "") for axis in axes)
+    assert all(a.x1 < b.x0 for a, b in pairwise(drawn))
+    assert drawn[-1].x1 < fig.bbox.x1
 
 
 def test_a_long_legend_covers_no_panel(tmp_path: Path) -> None:

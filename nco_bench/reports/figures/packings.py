@@ -43,6 +43,7 @@ def draw_packing(
     solution: NDArray[np.integer] | None = None,
     *,
     author: str = "",
+    dpi: int = 300,
 ) -> Path:
     """Draw a packing into a file.
 
@@ -57,6 +58,8 @@ def draw_packing(
         nothing to draw.
     author
         Who packed, for the title, which says the instance, its number of boxes, height and load rate too.
+    dpi
+        Of a PNG.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def draw_packing(
         raise BadInputError(f"{instance.name}: the packing cannot be drawn, {wrong[0]}.")
     low, high = bpp3d.corners(instance, solution)
     text = _caption(instance, solution)
-    with figure(1, target, square=True) as (fig, (axes,)):
+    with figure(1, target, square=True, dpi=dpi) as (fig, (axes,)):
         span = _draw(axes, instance, low, high)
         fig.set_size_inches(INCHES, INCHES * min(TALLEST, span[1] / span[0]) + 0.4)
         axes.set_title(f"{author} on {text}".replace(": ", "\n", 1) if author else text)

@@ -7,6 +7,7 @@ Nothing here touches pyplot or matplotlib's global state.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,8 @@ STYLE: dict[Any, Any] = {
 
 LETTERS_PER_INCH = 16
 """Of a legend."""
+TITLE_LETTERS_PER_INCH = 11.5
+"""Of a panel's title, which stands over its axes and not over its labels."""
 LEGEND_LINE_INCHES = 0.165
 HANDLE_LETTERS = 3.6
 """Length of a line in the legend: enough to see its dashes."""
@@ -117,7 +120,9 @@ def checked_target(out: Path | str) -> Path:
 
 
 @contextmanager
-def figure(panels: int, target: Path, *, square: bool = False) -> Iterator[tuple[Figure, list[Axes]]]:
+def figure(
+    panels: int, target: Path, *, square: bool = False, dpi: int = 300
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """Make a figure with a row of panels (three at most beside each other), and save it whole or not at all.
 
     Raises
@@ -144,15 +149,31 @@ def figure(panels: int, target: Path, *, square: bool = False) -> Iterator[tuple
         for spare in axes[panels:]:
             spare.remove()
         yield fig, axes[:panels]
-        _save(fig, target)
+        _wrap_titles(axes[:panels], int(fig.get_figwidth() / columns * TITLE_LETTERS_PER_INCH))
+        _save(fig, target, dpi)
 
 
-def _save(fig: Figure, target: Path) -> None:
+def _wrap_titles(axes: Sequence[Axes], letters: int) -> None:
+    """Break titles, often long names of datasets, after spaces and colons; what is in smaller type is broken already."""
+    for axis in axes:
+        if axis.title.get_fontsize() != STYLE["axes.titlesize"]:
+            continue
+        lines: list[str] = []
+        for line in axis.get_title().split("\n"):
+            lines.append("")
+            for piece in re.split("(?<=[ :])", line):
+                if lines[-1] and len(lines[-1] + piece.rstrip()) > letters:
+                    lines.append("")
+                lines[-1] += piece
+        axis.set_title("\n".join(line.rstrip() for line in lines))
+
+
+def _save(fig: Figure, target: Path, dpi: int) -> None:
     metadata: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
         target.suffix.lower(), {}
     )
     with replacing(target, sync=False, mode=READABLE) as temporary:
-        fig.savefig(temporary, dpi=300, format=target.suffix[1:].lower() or "png", metadata=metadata)
+        fig.savefig(temporary, dpi=dpi, format=target.suffix[1:].lower() or "png", metadata=metadata)
 
 
 def legend(fig: Figure, axes: Sequence[Axes]) -> None:
