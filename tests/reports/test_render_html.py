@@ -19,6 +19,7 @@ from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.html import page as render_html
+from nco_bench.reports.html import pictures
 from nco_bench.reports.html import plots as html_plots
 from nco_bench.reports.html.tables import plain_table
 
@@ -153,7 +154,9 @@ def test_best_and_worst_tours_are_drawn_from_stored_solutions(results: Results, 
     assert text.count('<img src="data:image/svg+xml;base64,') == 2
 
 
-def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_tasks(tmp_path: Path) -> None:
+def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nco_bench.runs.display import QuietDisplay
     from nco_bench.runs.request import RunRequest
     from nco_bench.runs.runner import run
@@ -170,6 +173,13 @@ def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_ta
     rates = frame.records["cost"][frame.records["group"] == packings]
     captions = re.findall(r"<figcaption>.*?load rate (.*?) % \((.*?)\)</figcaption>", text)
     assert captions == [(f"{rates.max():.3f}", "best"), (f"{rates.min():.3f}", "worst")]
+    monkeypatch.setitem(
+        pictures.VECTOR_UP_TO, "bpp3d", 7
+    )  # boxes are three faces each: as SVG 800 took 0.65 MB
+    assert (
+        len(re.findall('<img src="data:image/png;base64,(.*?)"', render_html.render(frame, places=places)))
+        == 2
+    )
     assert "Load rate (%)" in text
     assert 'id="table-tasks"' in text
     assert 'id="table-gaps"' not in text  # nothing has a reference
@@ -383,6 +393,48 @@ def test_a_printed_table_is_not_cut_where_it_would_scroll(text: str, tmp_path: P
         "Array.from(document.querySelectorAll('.scroll table'), (t) => t.getBoundingClientRect().width)"
     )
     assert max(widths) <= page.evaluate("PAPER")
+
+
+def test_a_table_of_fifteen_datasets_is_printed_in_strips_that_can_be_read(
+    results: Results, tmp_path: Path, page: Page
+) -> None:
+    """In one piece it was set at 40 % and cut all the same; after printing it is whole again."""
+    cells = [
+        make_cell(i, "late" if i == 14 else "lkh3", f"cvrp{i + 100}:capacity=10:demand=unit")
+        for i in range(15)
+    ]
+    results.run("r1", *((cell, make_records(cell, [10.0], n=100 + cell.cell)) for cell in cells))
+    path = tmp_path / "report.html"
+    path.write_text(page_of(results), encoding="utf-8")
+    page.open(path)
+    page.wait(READY)
+    page.send("Emulation.setEmulatedMedia", media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    strips = page.evaluate(
+        "Array.from(document.querySelectorAll('[aria-label=\"Table main\"] table:not([hidden])'), (t) => ["
+        "t.getBoundingClientRect().width, Number(t.style.zoom), "
+        "Array.from(t.tBodies[0].rows, (r) => r.cells[0].textContent), "
+        "t.tHead.querySelectorAll('th[colspan]').length, t.tBodies[0].rows[0].cells.length])"
+    )
+    paper, legible = page.evaluate("[PAPER, LEGIBLE]")
+    assert len(strips) > 1
+    assert all(width <= paper + 1 and zoom >= legible - 0.01 for width, zoom, *_ in strips)
+    assert sum(groups for *_, groups, _ in strips) == 15
+    assert sum(cells - 1 for *_, cells in strips) == 45
+    assert strips[0][2] == ["lkh3"]
+    assert "late" in strips[-1][2]
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(
+        "[document.querySelectorAll('.strip').length, document.querySelectorAll('table[hidden]').length]"
+    ) == [0, 0]
+
+
+def test_plots_say_in_words_what_they_are(text: str) -> None:
+    """To who hears the page a canvas is nothing."""
+    labels = re.findall(r'<div role="figure" aria-label="(.*?)">', text)
+    assert labels[0] == "Gap against time, set-100 (2); the tables hold its numbers"
+    assert 'role="figure" aria-label="Gaps of two methods' in text
+    assert text.count('role="figure"') == text.count("data-root-id=")
 
 
 def test_gaps_of_outliers_are_numbers_and_dates_stand_in_one_line() -> None:

@@ -34,6 +34,7 @@ from nco_bench.reports.html.plots import (
     scaling_figures,
     scatter_data,
     scatter_figure,
+    title_of,
 )
 from nco_bench.reports.html.tables import plain_table, table_html
 from nco_bench.reports.tables.table import build_table
@@ -89,9 +90,14 @@ def render(frame: ResultFrame, *, gap: str = "mean-of-gaps", places: Places | No
     scaled = {key for lines in panels.values() for key in lines}
     parts = {
         "tables": _tables(frame, gap),
-        "pareto": _plots(pareto_divs, [r for r in rows if r.key in timed], styles, len(pareto)),
+        "pareto": _plots(
+            _named("Gap against time", pareto, pareto_divs),
+            [r for r in rows if r.key in timed],
+            styles,
+            len(pareto),
+        ),
         "scaling": _plots(
-            scaling_divs,
+            _named("Gap against instance size", scaling, scaling_divs),
             [r for r in rows if r.key in scaled],
             styles,
             len(scaling),
@@ -139,6 +145,14 @@ def _components(figures: Sequence[Figure]) -> tuple[str, list[str]]:
     return script, list(divs)
 
 
+def _named(kind: str, figures: Sequence[Figure], divs: Sequence[str]) -> list[str]:
+    """Say in words what a plot is, which is but a canvas to who hears the page."""
+    return [
+        f'<div role="figure" aria-label="{escape(f"{kind}, {title_of(plot)}; the tables hold its numbers")}">{div}</div>'
+        for plot, div in zip(figures, divs, strict=False)
+    ]
+
+
 def _nothing(need: str) -> str:
     return f'<p class="soft">Nothing to draw: this needs {need}.</p>'
 
@@ -179,7 +193,7 @@ def _plots(
         f'<p class="note">Gaps up to {NOISE_PERCENT:g} % stand at the bottom; hollow: not all instances; '
         f"hover for the values.{more} {escape(missing[:1].upper() + missing[1:])}</p>"
     )
-    return f'<ul class="legend">{legend}</ul><div class="plots">{"".join(f"<div>{d}</div>" for d in divs)}</div>{note}'
+    return f'<ul class="legend">{legend}</ul><div class="plots">{"".join(divs)}</div>{note}'
 
 
 def _scatter(div: str, remark: str) -> str:
@@ -188,7 +202,9 @@ def _scatter(div: str, remark: str) -> str:
         for key, label in (("dataset", "Dataset"), ("x", "Across"), ("y", "Up"))
     )
     return (
-        f'<div class="controls">{controls}</div><div class="one-plot">{div}</div>'
+        f'<div class="controls">{controls}</div><div class="one-plot" role="figure" '
+        f'aria-label="Gaps of two methods against each other, a point per instance" aria-describedby="scatter-result">'
+        f"{div}</div>"
         f'<p id="scatter-result" role="status"></p><p class="note">One point per instance, in the colour of the better '
         f"method: below the line the upward one; hollow tells two of one solver apart. {escape(remark)}</p>"
     )

@@ -22,8 +22,9 @@ from nco_bench.reports.frame.summary import CellSummary
 MAX_DATASETS = 6
 DRAWN = ("tsp", "cvrp", "bpp3d")
 """Problems whose solutions have a picture."""
-VECTOR_UP_TO = 1000
-"""Nodes up to which a picture is SVG; larger ones are PNG, which stays small."""
+VECTOR_UP_TO = {"tsp": 1000, "cvrp": 1000, "bpp3d": 100}
+"""Nodes or boxes, of three faces each, up to which a picture is SVG; larger ones are PNG, which stays small."""
+DPI = 110
 
 
 @dataclass(frozen=True)
@@ -150,13 +151,15 @@ def _draw(
     if not 0 <= position < len(dataset):
         raise BadInputError(f"the stored set has no instance {instance}.")
     drawn = dataset.instances[position]
-    suffix, kind = (".svg", "image/svg+xml") if drawn.n <= VECTOR_UP_TO else (".png", "image/png")
+    suffix, kind = (
+        (".svg", "image/svg+xml") if drawn.n <= VECTOR_UP_TO[drawn.problem] else (".png", "image/png")
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"solution{suffix}"
         if drawn.problem == "bpp3d":
-            draw_packing(drawn, path, solution, author=author)
+            draw_packing(drawn, path, solution, author=author, dpi=DPI)
         else:
             draw(
-                drawn, path, solution, author=author, reference=reference, colour=colour, size_inches=3.5, dpi=110
+                drawn, path, solution, author=author, reference=reference, colour=colour, size_inches=3.5, dpi=DPI
             )  # fmt: skip
         return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

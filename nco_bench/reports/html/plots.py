@@ -38,7 +38,7 @@ DASHES = ("solid", "dashed", "dotted", "dotdash")
 Look = tuple[str, str, str]
 
 POINTS_OF_PAGE = 250_000
-"""Gaps embedded for the scatter plot: 4 bytes each, so that the page stays below 5 MB."""
+"""Gaps embedded for the scatter plot: 4 bytes each, so that 100,000 records of ten datasets stay below 5 MB."""
 
 
 def looks(frame: ResultFrame, rows: Sequence[MethodRow]) -> dict[str, Look]:
@@ -132,6 +132,11 @@ def scaling_figures(
         _marks(plot, points, styles, [partly(s) for cells in ordered.values() for s in cells])
         figures.append(plot)
     return figures
+
+
+def title_of(plot: Figure) -> str:
+    """Return the title above a figure."""
+    return str(plot.title.text)
 
 
 def scatter_figure() -> Figure:

@@ -82,15 +82,67 @@ function followZoom() {
   }
 }
 
-// Paper does not scroll: a table that is wider is set as small as can still be read.
+// Paper does not scroll: a table that is wider is set smaller, and one that could not be read then is cut into strips
+// between groups of columns, each with the names of its rows.
 const PAPER = 1032;  // pixels between the margins of A4, landscape
-window.addEventListener("beforeprint", () => {
-  for (const table of document.querySelectorAll(".scroll table")) {
-    table.style.zoom = String(Math.max(0.4, Math.min(1, PAPER / table.scrollWidth)));
+const LEGIBLE = 0.65;
+function stripsOf(table) {
+  const strips = [];
+  let column = 0, names = 0, used = 0;
+  for (const header of table.tHead.rows[0].cells) {
+    const columns = Array.from({ length: header.colSpan }, () => column++);
+    if (columns[0] === 0) names = header.offsetWidth;
+    else if (strips.length && names + used + header.offsetWidth <= PAPER / LEGIBLE) {
+      strips.at(-1).push(...columns);
+      used += header.offsetWidth;
+    } else {
+      strips.push(columns);
+      used = header.offsetWidth;
+    }
   }
+  return strips;
+}
+function stripOf(table, columns, first) {
+  const shown = new Set([0, ...columns]);
+  const strip = table.cloneNode(true);
+  strip.removeAttribute("id");
+  strip.classList.add("strip");
+  let column = 0;
+  for (const header of Array.from(strip.tHead.rows[0].cells)) {
+    if (!shown.has(column)) header.remove();
+    column += header.colSpan;
+  }
+  for (const button of strip.tHead.querySelectorAll("button")) {
+    if (!shown.has(Number(button.dataset.column))) button.closest("th").remove();
+  }
+  for (const row of Array.from(strip.tBodies[0].rows)) {
+    const cells = Array.from(row.cells);
+    const says = (cell) => cell.textContent !== "–";
+    const anywhere = cells.slice(1).some(says);
+    cells.forEach((cell, i) => { if (!shown.has(i)) cell.remove(); });
+    if (!Array.from(row.cells).slice(1).some(says) && (anywhere || !first)) row.remove();
+  }
+  return strip;
+}
+function shrink(table) {
+  table.style.zoom = String(Math.max(0.4, Math.min(1, PAPER / table.scrollWidth)));
+}
+window.addEventListener("beforeprint", () => {
+  for (const table of document.querySelectorAll(".scroll table:not(.words)")) {
+    const strips = table.scrollWidth > PAPER / LEGIBLE ? stripsOf(table) : [];
+    if (strips.length > 1) {
+      table.after(...strips.map((columns, i) => stripOf(table, columns, i === 0)));
+      table.hidden = true;
+    }
+  }
+  for (const table of document.querySelectorAll(".scroll table:not([hidden])")) shrink(table);
 });
 window.addEventListener("afterprint", () => {
-  for (const table of document.querySelectorAll(".scroll table")) table.style.zoom = "";
+  for (const strip of document.querySelectorAll(".strip")) strip.remove();
+  for (const table of document.querySelectorAll(".scroll table")) {
+    table.style.zoom = "";
+    table.hidden = false;
+  }
 });
 
 // Per-instance scatter: any two methods of any dataset.
