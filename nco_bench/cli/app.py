@@ -21,7 +21,8 @@ from typing import Annotated, Any
 import typer
 
 from nco_bench import __version__
-from nco_bench.cli.options import COMPLETING, dress
+from nco_bench.cli import COMPLETING
+from nco_bench.cli.options import dress
 from nco_bench.interrupts import insist
 from nco_bench.progress import heartbeat
 

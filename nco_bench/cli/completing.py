@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nco_bench.cli.options import COMPLETING
+from nco_bench.cli import COMPLETING
 
 
 def solvers() -> Iterable[str]:

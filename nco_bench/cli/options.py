@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nco_bench.cli import COMPLETING
 from nco_bench.errors import BadInputError
 from nco_bench.settings import pairs
 
@@ -85,9 +86,6 @@ Detach = Annotated[
 DEFAULT_RESULTS = Path("results/runs")
 DEFAULT_FOLDERS = [DEFAULT_RESULTS]
 DEFAULT_INSTANCES = Path("instances")
-
-COMPLETING = "_NCO_BENCH_COMPLETE"
-"""Set by the shell's script when it asks for completions, to ``complete_bash`` and so on."""
 
 
 def key_values(option: str, items: list[str] | None) -> dict[str, str]:

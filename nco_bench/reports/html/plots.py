@@ -136,7 +136,7 @@ def scaling_figures(
 
 def title_of(plot: Figure) -> str:
     """Return the title above a figure."""
-    return str(plot.title.text)
+    return str(getattr(plot.title, "text", ""))
 
 
 def scatter_figure() -> Figure:
