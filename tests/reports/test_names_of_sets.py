@@ -10,6 +10,7 @@ from run_folders import Results, make_cell, make_records
 
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports.frame.aliases import with_aliases
+from nco_bench.reports.frame.compare import of_dataset
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.render.json import render as render_json
@@ -90,8 +91,13 @@ def test_an_alias_stands_in_the_headers_and_a_note_says_for_what(frame: ResultFr
     assert [row.cells for row in plain.rows] == [row.cells for row in table.rows]
 
 
-def test_an_alias_that_would_mislead_is_refused(frame: ResultFrame) -> None:
+def test_a_dataset_without_records_is_not_called_unknown(frame: ResultFrame) -> None:
     with pytest.raises(MissingRecordsError, match=r"no records of dataset 'tsp50'; there are of .*tsp100"):
+        of_dataset(frame, "tsp50")
+
+
+def test_an_alias_that_would_mislead_is_refused(frame: ResultFrame) -> None:
+    with pytest.raises(UnknownNameError, match=r"Unknown dataset 'tsp50'.*tsp100"):
         with_aliases(frame, {"tsp50": "T"})
     with pytest.raises(UnknownNameError, match="Only datasets of the table"):
         with_aliases(frame.select(datasets=["cvrp*"]), {"tsp100:count=3": "T"})

@@ -403,7 +403,7 @@ def test_a_table_of_fifteen_datasets_is_printed_in_strips_that_can_be_read(
         make_cell(i, "late" if i == 14 else "lkh3", f"cvrp{i + 100}:capacity=10:demand=unit")
         for i in range(15)
     ]
-    results.run("r1", *((cell, make_records(cell, [10.0], n=100 + cell.cell)) for cell in cells))
+    results.run("r1", *((cell, make_records(cell, [10.0], [10.0], n=100 + cell.cell)) for cell in cells))
     path = tmp_path / "report.html"
     path.write_text(page_of(results), encoding="utf-8")
     page.open(path)

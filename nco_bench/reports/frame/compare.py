@@ -22,7 +22,7 @@ from nco_bench.reports.frame.summary import CellSummary
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""
 MOST_NAMED = 12
-"""Datasets that a message names."""
+"""Datasets in a message."""
 
 FloatArray = NDArray[np.float64]
 
@@ -72,8 +72,8 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
 
     Raises
     ------
-    UnknownNameError
-        For a dataset without records, or a name that is no solver's.
+    MissingRecordsError, UnknownNameError
+        For a dataset without records; for a name that is no solver's.
     MissingRecordsError
         For a solver without records of the dataset.
     BadInputError
