@@ -406,7 +406,7 @@ def test_a_table_of_fifteen_datasets_is_printed_in_strips_that_can_be_read(
     results.run("r1", *((cell, make_records(cell, [10.0], [10.0], n=100 + cell.cell)) for cell in cells))
     path = tmp_path / "report.html"
     path.write_text(page_of(results), encoding="utf-8")
-    page.open(path)
+    page.open(path, width=1032)
     page.wait(READY)
     page.send("Emulation.setEmulatedMedia", media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
