@@ -141,7 +141,7 @@ def create(
 
 
 def read(folder: Path) -> Submission:
-    """Read a submission."""
+    """Read what was submitted; raises `ResultsError` for a folder of another version, or a damaged one."""
     try:
         document = orjson.loads((folder / "submission.json").read_bytes())
         profile = document["profile"]

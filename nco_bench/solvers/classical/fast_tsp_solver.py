@@ -21,7 +21,7 @@ LARGEST = 65_535
 
 
 class FastTSP(ChildSolver):
-    """fast-tsp for the TSP."""
+    """The fast-tsp package in a child process."""
 
     NAME = "fast-tsp"
     SOLVE = "nco_bench.solvers.classical.fast_tsp_solver:solve"
