@@ -98,7 +98,7 @@ class Task:
         return n * n if self.graph else n
 
     def ranges(self, setting: str) -> Ranges:
-        """Return the ranges that instances are drawn from: wider values in ``value-ood``."""
+        """Return the ranges that instances are drawn from in a setting; ``value-ood`` has values of its own."""
         values = self.ood_values if setting == "value-ood" else self.values
         return Ranges(values, self.target, self.weight)
 
