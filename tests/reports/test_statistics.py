@@ -147,7 +147,7 @@ def test_a_pattern_that_fits_two_sets_is_no_damage(results: Results) -> None:
 def test_unknown_names_are_suggested(results: Results) -> None:
     paired(results, [11.0], [12.0])
     frame = load_frame(results.folder)
-    with pytest.raises(UnknownNameError, match="tsp100"):
+    with pytest.raises(MissingRecordsError, match="tsp100"):
         compare(frame, "a", "b", "tsp10")
     with pytest.raises(UnknownNameError, match=r"solver 'c'.*nco-bench list solvers"):
         compare(frame, "a", "c", "tsp100")

@@ -149,7 +149,8 @@ def figure(
         for spare in axes[panels:]:
             spare.remove()
         yield fig, axes[:panels]
-        _wrap_titles(axes[:panels], int(fig.get_figwidth() / columns * TITLE_LETTERS_PER_INCH))
+        if not square:  # whose captions have lines of their own
+            _wrap_titles(fig.axes, int(fig.get_figwidth() / columns * TITLE_LETTERS_PER_INCH))
         _save(fig, target, dpi)
 
 
