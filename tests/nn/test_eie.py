@@ -18,7 +18,7 @@ from nco_bench.nn.logit_scale import ScaleContext, logit_scale
 from nco_bench.solvers.stepwise.problem import RoutingProblem
 from nco_bench.solvers.stepwise.steps import begin
 from nco_bench.training.learners.eie import departures
-from nco_bench.weights.store import SHIPPED, load_into, verify
+from nco_bench.weights.store import SHIPPED, verify
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,6 @@ def test_every_learned_curve_rises_strictly_from_the_training_scale_and_stays_ne
     file = verify(path)
     config = EieConfig(**file.manifest.config)
     network = curve(config.head_dim, config.training_size)
-    load_into(network.float(), file)
-    network.double()
     lengths = torch.arange(config.training_size, config.largest_size + 1, dtype=torch.float64)
     with torch.inference_mode():
         scales = network(lengths)
@@ -93,6 +91,17 @@ def test_every_learned_curve_rises_strictly_from_the_training_scale_and_stays_ne
     assert bool((scales.diff() > 0).all())
     assert float(departures(network, 40).abs().max()) < 0.02
     assert file.manifest.parameters == 691
+
+
+def test_a_curve_first_used_in_inference_mode_serves_outside_of_it_too() -> None:
+    curve.cache_clear()
+    learned_scale.cache_clear()
+    with torch.inference_mode():
+        learned_scale(400.0, 16, 100)
+    network = curve(16, 100)
+    assert not any(p.is_inference() for p in network.parameters())
+    network(torch.tensor([400.0], dtype=torch.float64)).sum().backward()
+    network.zero_grad()
 
 
 def test_sampled_entropy_and_its_gradient_agree_with_the_exact_ones() -> None:
