@@ -169,7 +169,9 @@ def curve(head_dim: int, training_size: int) -> LambdaNetwork:
             f"eie: no learned curve for heads of width {head_dim} trained at size {training_size} ({name}); "
             "use --logit-scale eie-exact, which needs none."
         ) from None
-    with torch.inference_mode(False):  # kept for the process: weights made in that mode can't be used outside of it
+    with torch.inference_mode(
+        False
+    ):  # kept for the process: weights made in that mode can't be used outside of it
         network = build(EieConfig(**file.manifest.config))
         load_into(network, file)
         return network.double().eval()

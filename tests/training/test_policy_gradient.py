@@ -21,10 +21,9 @@ from nco_bench.training.learners.policy_gradient import (
     POMO_SETTINGS,
     PolicyGradient,
     PolicyGradientSettings,
-    greedy_costs,
-    p_value,
 )
 from nco_bench.training.learners.policy_gradient_course import COURSE, prepare
+from nco_bench.training.learners.rollout_baseline import greedy_costs, p_value
 from nco_bench.training.recipes import Recipe
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer

@@ -1,8 +1,8 @@
 """Whole greedy or sampled constructions of AM and POMO in compiled loops, where the CPU decodes in float32.
 
 A step of these decoders is a few short products and a dozen small operations; called one by one, those cost more than the
-products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a trajectory in one call, and
-`nco_bench.solvers.stepwise.rollout_pairs` those of many short tours from given nodes. Choices are those of
+products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a tour in one call, `rollout_routes` those of CVRP
+routes, and `rollout_pairs` those of many short tours from given nodes. Choices are those of
 `nco_bench.solvers.decoding.search.construct`, which does the same step by step for everything else: other devices and types,
 gradients, beams, policies with more to say than the pointer.
 
@@ -12,6 +12,7 @@ Letters in shapes: B instances, P trajectories, N nodes (depot first for the CVR
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +81,6 @@ def rolled_out(
     stream
         ``(B, P)`` keys of what is drawn, see `nco_bench.solvers.decoding.draws.streams`; None takes the likeliest nodes.
     """
-    from nco_bench.solvers.stepwise import rollout_kernels as kernels
-    from nco_bench.solvers.stepwise import rollout_pairs as pairs
-
     batch, size, _ = steps.problem.coords.shape
     demands = steps.problem.demands
     moves = size if demands is None else 2 * (size - 1)
@@ -92,21 +90,35 @@ def rolled_out(
         draws = coarse_uniform(stream[..., None], torch.arange(moves))
     nodes = torch.zeros(batch, trajectories, moves, dtype=torch.int64)
     given, out = (begun.numpy(), draws.numpy()), nodes.numpy()
-    encoded, load = encoded_of(steps.encoded), () if demands is None else load_of(demands)
-    known = pairs_of(steps.encoded) if starts is not None and many_short(steps, trajectories) else None
+    encoded = encoded_of(steps.encoded)
+    write, facts = loop_for(steps, trajectories, given=starts is not None)
 
     def work(part: tuple[int, int], _: Any) -> int:
-        if load:
-            return int(kernels.routes(encoded, *load, *given, *part, out))
-        if known is not None:
-            pairs.tours(encoded, known, *given, *part, out)
-            return moves
-        kernels.tours(encoded, *given, *part, out)
-        return moves
+        return write(encoded, *facts, *given, *part, out) or moves
 
     bounds = np.linspace(0, batch * trajectories, torch.get_num_threads() + 1).astype(int).tolist()
     parts = [part for part in pairwise(bounds) if part[0] < part[1]]
     return Trajectories(nodes[..., : max(in_threads(work, parts))])
+
+
+def loop_for(
+    steps: EncodeOnce, trajectories: int, given: bool
+) -> tuple[Callable[..., int | None], tuple[Any, ...]]:
+    """Return the compiled loop for these trajectories, and what it wants to know beside what was encoded.
+
+    Each reads its own file: compiled code of the others need not be loaded.
+    """
+    if steps.problem.demands is not None:
+        from nco_bench.solvers.stepwise.rollout_routes import routes
+
+        return routes, load_of(steps.problem.demands)
+    if given and many_short(steps, trajectories):
+        from nco_bench.solvers.stepwise.rollout_pairs import tours as tours_by_pairs
+
+        return tours_by_pairs, (pairs_of(steps.encoded),)
+    from nco_bench.solvers.stepwise.rollout_kernels import tours
+
+    return tours, ()
 
 
 def encoded_of(glimpse: Glimpse) -> Encoded:

@@ -23,24 +23,21 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import ttest_rel
 from torch import Tensor, nn
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.nn.device import PerDevice
-from nco_bench.solvers.decoding.search import construct, greedy_choice, sampling
+from nco_bench.solvers.decoding.search import construct, sampling
 from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
-from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
+from nco_bench.solvers.stepwise.problem import RoutingProblem
 from nco_bench.solvers.stepwise.steps import EncodeOnce, log_probabilities
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.fresh_instances import DISTRIBUTIONS, UNIFORM, FreshInstances, on_device
+from nco_bench.training.learners.rollout_baseline import greedy_costs, p_value, trajectory_costs
 from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
 DEMANDS = ("integer", "unit")
-EVALUATION_NODES = PerDevice(cpu=2**12, gpu=2**18)
-"""Nodes that are decoded together where no gradient is needed: on a CPU as many as its cache holds."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +216,11 @@ class PolicyGradient:
             choose = _without_gradient(choose)
             done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
             assert done.log_prob is not None
-            return _costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
+            return trajectory_costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
         with torch.no_grad():
             nodes = construct(steps, steps.begin(trajectories, starts), choose).nodes
         log_prob = log_probabilities(network, problem, encoded, nodes, given=int(starts is not None))
-        return _costs(problem, nodes).to(log_prob.dtype), log_prob
+        return trajectory_costs(problem, nodes).to(log_prob.dtype), log_prob
 
     def _baseline(self, problem: RoutingProblem, cost: Tensor, epoch: int) -> Tensor:
         """Return what the costs ``(B, 1)`` are compared with."""
@@ -284,34 +281,6 @@ class PolicyGradient:
         self._state = {key: position.get(key, value) for key, value in self._state.items()}
         self._set = self._goal = None
         self._apply_rate()
-
-
-def p_value(candidate: NDArray[np.float64], baseline: NDArray[np.float64]) -> float:
-    """Return the one-sided p-value of "the candidate's costs are lower", paired; 0.5 where all are equal."""
-    if np.array_equal(candidate, baseline):
-        return 0.5
-    return float(ttest_rel(candidate, baseline, alternative="less").pvalue)
-
-
-@torch.inference_mode()
-def greedy_costs(policy: nn.Module, problem: RoutingProblem) -> Tensor:
-    """Return the costs of greedy solutions, ``(B,)`` float64; POMO starts at its first node."""
-    network, costs = cast("EncodeOncePolicy", policy), []
-    group = max(1, EVALUATION_NODES.on(problem.coords.device) // problem.coords.shape[1])
-    for begin in range(0, len(problem.coords), group):
-        part = problem.take(slice(begin, begin + group))
-        starts = None
-        if network.needs_start:
-            first = int(problem.demands is not None)
-            starts = torch.full((len(part.coords), 1), first, device=part.coords.device)
-        steps = EncodeOnce(network, part, network.encode(part.nodes()))
-        done = construct(steps, steps.begin(1, starts), greedy_choice)
-        costs.append(_costs(part, done.nodes)[:, 0])
-    return torch.cat(costs).clone()
-
-
-def _costs(problem: RoutingProblem, nodes: Tensor) -> Tensor:
-    return trajectory_lengths(problem.coords.double(), nodes, cvrp=problem.demands is not None)
 
 
 def _without_gradient(choose: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], Tensor]:

@@ -21,7 +21,8 @@ from nco_bench.training.learners.fresh_instances import (
     on_device,
     problem_to_draw,
 )
-from nco_bench.training.learners.policy_gradient import PolicyGradient, PolicyGradientSettings, greedy_costs
+from nco_bench.training.learners.policy_gradient import PolicyGradient, PolicyGradientSettings
+from nco_bench.training.learners.rollout_baseline import greedy_costs
 from nco_bench.training.manifest import last_validation, manifest_of
 from nco_bench.training.options import checked_options, prefixed
 from nco_bench.training.recipes import LoopRecipe
