@@ -65,6 +65,11 @@ def test_hashes_and_environment_stand_in_the_page(text: str) -> None:
         assert fact in text
 
 
+def test_only_long_tables_of_runs_and_hashes_are_folded(text: str) -> None:
+    assert "<details open><summary>Runs (" in text
+    assert render_html._folded("Runs", render_html.MAX_OPEN + 1, "").startswith("<details><summary>Runs (21)")
+
+
 def test_datasets_that_cannot_be_found_or_differ_cost_the_pictures_only(text: str) -> None:
     assert "No pictures of set-100: Unknown dataset" in text
     assert "No pictures of tsp10:count=2: the dataset of this name is not the one that was solved" in text

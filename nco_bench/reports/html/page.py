@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 MAX_PLOTS = 12
 MAX_OUTLIERS = 200
+MAX_OPEN = 20
+"""Rows of a table of runs or hashes that is not folded."""
 SECTIONS = (
     ("tables", "Tables"), ("pareto", "Gap against time"), ("scaling", "Gap against size"),
     ("scatter", "Instance by instance"), ("outliers", "Outliers"), ("pictures", "Best and worst solutions"),
@@ -250,7 +252,7 @@ def _environment(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -
         gpus = ", ".join(str(g.get("name", "")) for g in e.get("gpu") or [])
         revision = e.get("revision") or {}
         commit = str(revision.get("commit", ""))[:12] if isinstance(revision, dict) else str(revision)
-        packages = ", ".join(f"{name} {version}" for name, version in (e.get("packages") or {}).items())
+        listed = ", ".join(f"{name} {version}" for name, version in (e.get("packages") or {}).items())
         cores = e.get("cpu_affinity") or e.get("cpu_count") or "?"
         machine = f"{e.get('cpu', '')}, {cores} core{'' if cores == 1 else 's'}; {gpus or 'no GPU'}"
         version = f"{run.info.get('version', '')} {commit}".strip()
@@ -261,7 +263,7 @@ def _environment(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -
                 _command(run.info.get("command")),
                 machine,
                 version,
-                installed.letter(packages) if packages else "",
+                installed.letter(listed) if listed else "",
             )
         )
     hashes = []
@@ -272,15 +274,22 @@ def _environment(frame: ResultFrame, named: Sequence[tuple[str, CellSummary]]) -
         hashes.append(
             (name, cell.dataset, cell.dataset_sha256, file, cell.config_sha256, ", ".join(s.group.runs))
         )
-    return (
-        "<h3>Runs</h3>"
-        + plain_table("Runs", ("Run", "Date", "Command", "Machine", "nco-bench", "Packages"), runs)
-        + "".join(f'<p class="note">Packages {k}: {escape(text)}</p>' for text, k in installed.known.items())
-        + "<h3>Hashes</h3>"
-        + plain_table(
-            "Hashes", ("Method", "Dataset", "Data sha256", "Weights", "Configuration", "Runs"), hashes
-        )
+    headers = ("Run", "Date", "Command", "Machine", "nco-bench", "Packages")
+    packages = "".join(
+        f'<p class="note">Packages {k}: {escape(text)}</p>' for text, k in installed.known.items()
     )
+    columns = ("Method", "Dataset", "Data sha256", "Weights", "Configuration", "Runs")
+    return (
+        _folded("Runs", len(runs), plain_table("Runs", headers, runs))
+        + packages
+        + _folded("Hashes", len(hashes), plain_table("Hashes", columns, hashes))
+    )
+
+
+def _folded(title: str, rows: int, table: str) -> str:
+    """Put a table below its title, closed where it is so long that nobody finds what comes after it."""
+    is_open = " open" if rows <= MAX_OPEN else ""
+    return f"<details{is_open}><summary>{title} ({rows})</summary>{table}</details>"
 
 
 class _Letters:
