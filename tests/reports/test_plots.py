@@ -235,6 +235,21 @@ def test_sets_of_other_demands_are_no_line_with_the_usual_ones(results: Results)
     assert titles == ["CVRP uniform", "CVRP uniform in -1..1", "CVRP uniform unit demand, capacity 10"]
 
 
+def test_every_size_on_an_axis_has_its_number(tmp_path: Path) -> None:
+    """1,000 had none beside 500, and a reader took its tick for 5,000."""
+    sizes = [100, 200, 500, 1000, 10_000]
+    with figure(2, tmp_path / "a.png") as (fig, axes):
+        size_ticks(axes[0], sizes)
+        size_ticks(axes[1], [51, 574])
+    fig.draw_without_rendering()
+    one, other = axes[0].get_xticklabels(), axes[1].get_xticklabels()
+    assert [label.get_text() for label in one] == [f"{size:,}" for size in sizes]
+    assert {label.get_rotation() for label in other} == {0.0}
+    height = one[0].get_fontsize() / 72 * fig.dpi
+    ends = [label.get_window_extent().x1 for label in one]
+    assert all(b - a > height * 2**0.5 for a, b in pairwise(ends))
+
+
 def test_sizes_on_an_axis_do_not_touch_and_both_ends_are_named() -> None:
     axis = Figure(figsize=(3, 2)).add_subplot()
     size_ticks(axis, [100, 110, 120, 200, 500, 10_000])
