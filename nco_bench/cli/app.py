@@ -267,9 +267,10 @@ def _interrupted(arguments: list[str]) -> str:
         again = shlex.join(["nco-bench", *_without_branch(arguments)])
         if "--resume" in arguments:
             return f"interrupted; the last checkpoint is kept. To go on: {again}"
+        anew = "leave --resume out" if again == line else line
         return (
             f"interrupted; the last checkpoint is kept. To go on: {again} --resume (where that finds none, training had not "
-            f"begun: {line})"
+            f"begun: {anew})"
         )
     words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
     if words & {*GOES_ON}:

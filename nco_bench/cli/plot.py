@@ -161,7 +161,7 @@ def training(
 
     given = settings.pairs("--level", level or [])
     levels = {name: settings.parse(f"--level {name}", text, float) for name, text in given.items()}
-    training_curves.training(log, out, levels)
+    training_curves.training(log, out, levels, tell=say)
     say(f"written to {out}")
 
 

@@ -117,6 +117,7 @@ def train(
     from nco_bench.runs.devices import resolve_device
     from nco_bench.runs.environment import command_line
     from nco_bench.training.distributed import reports
+    from nco_bench.training.options import given_options
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 
@@ -186,7 +187,7 @@ def train(
     if model is None:
         raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
     arguments: dict[str, Any] = {
-        "model": model, "data": data or [], "config": key_values("--config", config),
+        "model": model, "data": data or [], "config": given_options(config or []),
         "budget_s": parse_duration(budget), "resume": resume, "out": out or Path(f"{model}.safetensors"),
         "seed": seed, "validation": validation or (), "places": places, "problem": problem,
         "tensorboard": tensorboard, "start": start, "branch": branch,

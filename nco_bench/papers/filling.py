@@ -25,6 +25,8 @@ TIMES = ("seconds", "latency")
 PATIENCE, LEAST_PATIENCE, SHARE = 5.0, 2.0, 0.25
 """Times its estimate that a run may take, but no more than this share of the budget, unless it is within twice its estimate;
 a wrong estimate must not take the whole budget. The estimate is that of this machine beside its load; a minute is added."""
+BATCH_SECONDS, BATCH_SHARE = 120.0, 0.1
+"""How long one batch may take on a CPU, and for which share of the budget: an end keeps nothing of a batch in hand."""
 AGAIN_SECONDS = 10.0
 """Between two calls for the end of a run."""
 
@@ -75,7 +77,7 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
     found
         From `nco_bench.papers.standing.standings`.
     runner
-        Where results and instances are.
+        Where results and instances are; its `batch_seconds` is set, so that what an end comes to costs one small batch.
     budget
         Seconds of wall time.
     tell
@@ -88,6 +90,7 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
     """
     if not hasattr(signal, "setitimer"):
         raise BadInputError("--fill needs a timer of the system, which there is none of here; use --table.")
+    runner.batch_seconds = min(BATCH_SECONDS, BATCH_SHARE * budget)
     began, tally = time.monotonic(), _Tally(tell)
     with _ended_by_signals():
         try:

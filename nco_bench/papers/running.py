@@ -74,6 +74,8 @@ class Runner:
         At most this many instances of any dataset, or None.
     command
         For the records.
+    batch_seconds
+        As in `RunRequest`.
     """
 
     results: Path
@@ -81,6 +83,7 @@ class Runner:
     display: Display
     limit: int | None = None
     command: str = ""
+    batch_seconds: float | None = None
     outcomes: dict[Job, Outcome] = field(default_factory=dict)
     failed: int = 0
 
@@ -151,6 +154,7 @@ class Runner:
             seed=job.seed,
             repeats=job.repeats,
             batch_size=job.batch_size or None,
+            batch_seconds=self.batch_seconds,
             limit=(0, job.count),
             time_limit=job.time_limit or None,
             params=dict(job.params),

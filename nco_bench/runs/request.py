@@ -35,6 +35,9 @@ class RunRequest:
         Seconds per instance.
     batch_size
         None lets each solver choose.
+    batch_seconds
+        Where the end may come at any time, which keeps nothing of the batch in hand: how long one may take on a CPU, by the
+        time of the first instance alone. None for batches of `batch_size`.
     jobs
         Processes at once; on GPUs those that `device` names, see `worker_devices`.
     beside, sharing
@@ -61,6 +64,7 @@ class RunRequest:
     seed: int = 1234
     repeats: int = 1
     batch_size: int | None = None
+    batch_seconds: float | None = None
     limit: tuple[int, int | None] | None = None
     time_limit: float | None = None
     params: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from typing import Any
 from nco_bench.datasets.dataset import Dataset, Reference
 from nco_bench.errors import BadInputError, debugging
 from nco_bench.isolation import guard
+from nco_bench.nn.device import on_cpu
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import Batch, Level, opened
 from nco_bench.runs.clock import PeakMemory, resident_mb
@@ -124,6 +125,9 @@ def _run_cell(
         writer.cell(cell)
         peak = PeakMemory(cell.device)
         alone = measured_alone(solver, dataset, request, cell)
+        cut = _cut_batches(request, cell, alone.seconds)
+        if cut:
+            pending = list(_batches(request, cell, dataset, done))
         worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
         worker.gaps = stored_gaps
         worker.work(pending, alone.answer)
@@ -131,7 +135,7 @@ def _run_cell(
         cell.seconds_total = round(worker.elapsed, 6)
         cell.peak_memory_mb, cell.peak_device_memory_mb = peak.host_mb(), peak.device_mb()
         cell.memory_before_mb = held_before
-        cell.notes = [*getattr(solver, "notes", lambda: [])()]
+        cell.notes = [*getattr(solver, "notes", lambda: [])(), *cut]
         if request.time_limit is not None:
             cell.notes += _notes_on_limit(plan, request.time_limit, worker.seconds)
         if request.beside > 1:
@@ -142,6 +146,22 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _cut_batches(request: RunRequest, cell: Cell, alone: float | None) -> list[str]:
+    """Let no batch take longer than the request says; return a note on the times where that made batches smaller.
+
+    A GPU solves many instances in the time of one, which says little of a batch there.
+    """
+    if request.batch_seconds is None or not alone or not on_cpu(cell.device):
+        return []
+    size = max(1, int(request.batch_seconds / alone))
+    if size >= cell.batch_size:
+        return []
+    whole, cell.batch_size = cell.batch_size, size
+    return [
+        f"timed in batches of {size}, not {whole}, each to be kept once it is solved; larger ones may be faster"
+    ]
 
 
 def _notes_on_limit(plan: CellPlan, limit: float, seconds: Sequence[float]) -> list[str]:

@@ -174,7 +174,7 @@ class Alone:
         Median; None where it was not measured or not solved.
     answer
         Its solution, where finding it took longer than the budget and the same call would be the first batch of the run:
-        half an hour of RRC is not to be spent twice. Only with batches of one, and from instance 0 on.
+        half an hour of RRC is not to be spent twice. Only from instance 0 on.
     """
 
     seconds: float | None = None
@@ -186,8 +186,7 @@ def measured_alone(solver: Solver, dataset: Dataset, request: RunRequest, cell: 
     if cell.batch_size == 1 and cell.kind != "neural":
         return Alone()
     seconds, first = _timed(solver, dataset, request, cell.device)
-    same = cell.batch_size == 1 and dataset.first_index == 0
-    return Alone(seconds, first if same else None)
+    return Alone(seconds, first if dataset.first_index == 0 else None)
 
 
 def time_alone(solver: Solver, dataset: Dataset, request: RunRequest, device: str) -> float | None:

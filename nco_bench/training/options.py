@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nco_bench.errors import BadInputError
-from nco_bench.settings import parse
+from nco_bench.settings import pairs, parse
 
+FILES = (".toml", ".json", ".yaml", ".yml")
+"""How a file ends that somebody may take for ``--config``."""
 MODEL_PREFIX = "model."
 """Of ``--config`` keys that belong to the model's configuration, such as ``model.initialisation=zero``."""
 
 
+def given_options(texts: Sequence[str]) -> dict[str, str]:
+    """Read what ``--config`` gives, one ``KEY=VALUE`` each.
+
+    Raises
+    ------
+    BadInputError
+        For anything else, such as a file of options, and a key that is given twice.
+    """
+    for text in texts:
+        if not text.strip():
+            raise BadInputError("--config is empty; give KEY=VALUE, such as lr=1e-3, or leave --config out.")
+        if "=" not in text and (text.endswith(FILES) or Path(text).exists()):
+            raise BadInputError(
+                f"--config {text}: options are KEY=VALUE, such as lr=1e-3, one --config each; a file of recipes is "
+                "trained by --campaign FILE."
+            )
+    return pairs("--config", texts)
+
+
 def model_options(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split ``--config`` values: those of the recipe, and those of the model (``model.KEY``, the prefix taken off)."""
+    """Split ``--config`` values: those of the recipe, and those of the model (``model.KEY``, the prefix taken off).
+
+    Raises
+    ------
+    BadInputError
+        For a key without a value.
+    """
+    for key, value in config.items():
+        if not value.strip():
+            raise BadInputError(
+                f"--config {key}= has no value; give one, or leave {key} out to keep the recipe's."
+            )
     model = {k.removeprefix(MODEL_PREFIX): v for k, v in config.items() if k.startswith(MODEL_PREFIX)}
     return {k: v for k, v in config.items() if not k.startswith(MODEL_PREFIX)}, model
 

@@ -16,6 +16,7 @@ from nco_bench.cli import app
 from nco_bench.datasets.load import Places
 from nco_bench.papers import filling
 from nco_bench.papers.filling import BudgetSpentError, _most, _until, fill
+from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing, of_solvers, standings
@@ -50,6 +51,22 @@ def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_
     cut = fill([longer], runner, 2.0, lambda _: None)
     assert (cut.answered, cut.stopped) == (0, True)
     assert cut.seconds < 8
+
+
+def test_the_end_of_a_budget_costs_one_small_batch(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a batch holds is kept when all of it is solved, so all 16 instances of a cell were lost together."""
+    asked: list[float | None] = []
+
+    def ends(preset: CellPreset, runner: Runner) -> str:
+        job = runner.job(preset, runner.dataset(preset)[0])
+        asked.append(runner.request(job, "tsp20").batch_seconds)
+        return "ended"
+
+    found = cells(small)
+    monkeypatch.setattr(filling, "answer", ends)
+    fill(found, runner(small), 600.0, lambda _: None)
+    fill(found, runner(small), 36_000.0, lambda _: None)
+    assert asked == [60.0, 120.0]
 
 
 def test_a_busy_machine_makes_no_run_for_times_alone(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_folders import Results, make_cell, make_records
 
-from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
+from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError
 from nco_bench.reports.frame.aliases import with_aliases
 from nco_bench.reports.frame.compare import of_dataset
 from nco_bench.reports.frame.load import load_frame
@@ -97,9 +97,14 @@ def test_a_dataset_without_records_is_not_called_unknown(frame: ResultFrame) -> 
 
 
 def test_an_alias_that_would_mislead_is_refused(frame: ResultFrame) -> None:
-    with pytest.raises(UnknownNameError, match=r"Unknown dataset 'tsp50'.*tsp100"):
+    with pytest.raises(
+        MissingRecordsError, match=r"--alias tsp50=: the table has no records of it; .*tsp100"
+    ):
         with_aliases(frame, {"tsp50": "T"})
-    with pytest.raises(UnknownNameError, match="Only datasets of the table"):
+    solver = frame.groups[0].cell.solver
+    with pytest.raises(BadInputError, match=f"--alias {solver}=: is a solver; only datasets have .*tsp100"):
+        with_aliases(frame, {solver: "T"})
+    with pytest.raises(MissingRecordsError, match="there are of cvrp"):
         with_aliases(frame.select(datasets=["cvrp*"]), {"tsp100:count=3": "T"})
     with pytest.raises(BadInputError, match="'T' would stand for two datasets"):
         with_aliases(frame, {"tsp100:count=3": "T", "tsp1000:count=3": "T"})

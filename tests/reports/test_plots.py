@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from run_folders import Results, make_cell, make_records
 
+from nco_bench.cli import app
 from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.reports.figures import plots, training_curves
 from nco_bench.reports.figures.anytime import Curve
@@ -235,6 +236,21 @@ def test_sets_of_other_demands_are_no_line_with_the_usual_ones(results: Results)
     assert titles == ["CVRP uniform", "CVRP uniform in -1..1", "CVRP uniform unit demand, capacity 10"]
 
 
+def test_every_size_on_an_axis_has_its_number(tmp_path: Path) -> None:
+    """1,000 had none beside 500, and a reader took its tick for 5,000."""
+    sizes = [100, 200, 500, 1000, 10_000]
+    with figure(2, tmp_path / "a.png") as (fig, axes):
+        size_ticks(axes[0], sizes)
+        size_ticks(axes[1], [51, 574])
+    fig.draw_without_rendering()
+    one, other = axes[0].get_xticklabels(), axes[1].get_xticklabels()
+    assert [label.get_text() for label in one] == [f"{size:,}" for size in sizes]
+    assert {label.get_rotation() for label in other} == {0.0}
+    height = one[0].get_fontsize() / 72 * fig.dpi
+    ends = [label.get_window_extent().x1 for label in one]
+    assert all(b - a > height * 2**0.5 for a, b in pairwise(ends))
+
+
 def test_sizes_on_an_axis_do_not_touch_and_both_ends_are_named() -> None:
     axis = Figure(figsize=(3, 2)).add_subplot()
     size_ticks(axis, [100, 110, 120, 200, 500, 10_000])
@@ -316,15 +332,47 @@ def test_a_training_log_of_another_measure_is_drawn_under_its_name(tmp_path: Pat
     old.write_text("step,loss,validation_gap,validation_f1\n1,0.5,,\n2,0.4,,87.5\n")  # as logs once were
     assert "validation F1 (%)" in training_curves.training([tasks, old], tmp_path / "t.svg").read_text()
     assert "greedy cost" in training_curves.training([costs], tmp_path / "c.svg").read_text()
-    with pytest.raises(
-        BadInputError, match=r"costs\.csv: measures greedy_cost, .*tasks\.csv measures validation_f1"
-    ):
+    with pytest.raises(BadInputError, match=r"validation_f1: \S+tasks\.csv; greedy_cost: \S+costs\.csv\."):
         training_curves.training([tasks, costs], tmp_path / "t.svg")
+
+
+def test_runs_of_one_file_are_lines_of_their_own(tmp_path: Path) -> None:
+    """The project's own files of several runs were refused: "recipe is 'lr=3e-3'; expected a number"."""
+    several, one = tmp_path / "rates.csv", tmp_path / "one.csv"
+    several.write_text(
+        "recipe,step,loss,validation_gap\nlr=1,1,2.5,7.5\nlr=2,1,2.0,8.5\nlr=1,2,1.5,6.5\nlr=2,2,1.0,\n"
+    )
+    one.write_text("step,loss,validation_gap\n1,2.5,7.5\n")
+    logs = training_curves.read_training_logs(several)
+    assert logs["lr=1"]["validation_gap"].tolist() == [7.5, 6.5]
+    assert logs["lr=2"]["loss"].tolist() == [2.0, 1.0]
+    assert ">lr=2<" in training_curves.training([several], tmp_path / "t.svg").read_text()
+    beside = training_curves.training([several, one], tmp_path / "t.svg").read_text()
+    assert ">rates: lr=2<" in beside
+    assert ">one<" in beside
+
+
+def test_what_is_no_training_log_is_left_out_beside_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log, scores, out = tmp_path / "log.csv", tmp_path / "scores.csv", tmp_path / "t.svg"
+    log.write_text("step,loss,validation_gap\n1,2.5,7.5\n2,1.5,6.5\n")
+    scores.write_text("network,score\na,1.5\n")
+    said = f"{scores}:1: column step is missing; expected step, loss and a measure."
+    assert app.run(["plot", "training", str(scores), str(log), "--out", str(out)]) == 0
+    assert f"skipped {said}" in capfd.readouterr().err
+    out.unlink()
+    assert app.run(["plot", "training", str(scores), "--out", str(out)]) == 2
+    assert capfd.readouterr().err.strip() == f"error: {said}"
+    assert not out.exists()
+    broken = tmp_path / "broken.csv"
+    broken.write_text("step,loss,validation_gap\n1,2.5,7.5\n2,oops,6.5\n")
+    assert app.run(["plot", "training", str(broken), str(log), "--out", str(out)]) == 2
 
 
 def test_training_log_with_other_columns_and_gaps_now_and_then(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,lr,loss,validation_gap\n1,1e-4,2.5,\n2,1e-4,2.0,7.5\n")
-    log = training_curves.read_training_log(tmp_path / "log.csv")
+    log = training_curves.read_training_logs(tmp_path / "log.csv")[""]
     assert log["loss"].tolist() == [2.5, 2.0]
     assert np.isnan(log["validation_gap"][0])
     assert log["validation_gap"][1] == 7.5

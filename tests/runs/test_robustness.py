@@ -26,7 +26,7 @@ from nco_bench.runs.finding import find_runs
 from nco_bench.runs.generating import GenerateRequest
 from nco_bench.runs.label_shards import generate_shards
 from nco_bench.runs.packing import pack
-from nco_bench.runs.records import record_key, record_keys
+from nco_bench.runs.records import Record, record_key, record_keys
 from nco_bench.runs.request import RunRequest
 from nco_bench.runs.runner import run
 from nco_bench.runs.store import RunWriter, done
@@ -68,6 +68,39 @@ def test_keys_of_neighbours_are_the_keys_of_their_parts() -> None:
     parts = {"config": config, "seed": -3, "repeat": 2}
     expected = [record_key({**parts, "instance": i, "instance_sha256": f"{i:016x}"}) for i in range(95, 105)]
     assert record_keys(config, hashes, -3, range(95, 105), 2) == expected
+
+
+def test_batches_are_so_small_that_what_is_solved_before_an_end_is_kept(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solutions are those of one large batch; what the times are of is said."""
+    solver = solver_file(tmp_path, "tired", "time.sleep(0.05 * len(batch))")
+    whole = run(request(solver, data, tmp_path / "whole", batch_size=8), QuietDisplay())
+    ended = request(solver, data, tmp_path / "ended", batch_size=8, batch_seconds=0.16)
+    appended: list[int] = []
+    append = RunWriter.append
+
+    def counted(writer: RunWriter, records: list[Record]) -> None:
+        appended.append(len(records))
+        append(writer, records)
+        if len(appended) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunWriter, "append", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run(ended, QuietDisplay())
+    monkeypatch.undo()
+    assert appended in ([3, 3], [2, 2])  # the clock of a busy machine
+    cell = run(ended, QuietDisplay()).cells[0]
+    assert cell.batch_size == appended[0]
+    assert cell.notes[-1].startswith(f"timed in batches of {appended[0]}, not 8, ")
+    assert solutions(tmp_path / "ended") == solutions(tmp_path / "whole")
+    assert whole.cells[0].batch_size == 8
+
+
+def solutions(folder: Path) -> list[tuple[str, str]]:
+    records = [line for one in find_runs(folder / "runs") for line in one.raw_records()]
+    return [(one["key"], one["solution_sha256"]) for one in records]
 
 
 def test_runs_are_in_order_even_if_the_clock_was_set_back(tmp_path: Path) -> None:

@@ -90,5 +90,9 @@ def test_the_command_that_goes_on_names_no_branch() -> None:
     """It is refused beside --resume."""
     told = _interrupted(["train", "sit", "--branch", "old.safetensors", "--out", "new"])
     assert "To go on: nco-bench train sit --out new --resume (" in told
+    told = _interrupted(["train", "sit", "--out", "new"])
+    assert told.endswith(
+        "--out new --resume (where that finds none, training had not begun: leave --resume out)"
+    )
     told = _interrupted(["train", "sit", "--branch=old.safetensors", "--resume"])
     assert told == "interrupted; the last checkpoint is kept. To go on: nco-bench train sit --resume"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,25 @@ from numpy.typing import NDArray
 from nco_bench.errors import BadInputError
 from nco_bench.reports.figures.style import checked_target, figure, gap_scale, legend, look
 
+Columns = dict[str, NDArray[np.float64]]
+
+
+class Curve(NamedTuple):
+    """A training run as a plot draws it, and the file that holds it."""
+
+    path: Path
+    columns: Columns
+
+
+class NoTrainingLogError(BadInputError):
+    """A CSV file without the columns of a training log, or without rows."""
+
 
 def training(
-    logs: Sequence[Path] | Mapping[str, Path], out: Path | str, levels: Mapping[str, float] | None = None
+    logs: Sequence[Path] | Mapping[str, Path],
+    out: Path | str,
+    levels: Mapping[str, float] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Draw loss and validation against training steps.
 
@@ -22,11 +40,14 @@ def training(
     ----------
     logs
         CSV files with at least the columns step, loss and a measure (validation_gap, or another by its name; empty
-        where not measured), by label or named by their file.
+        where not measured), by label or named by their file. Columns before step name the runs of a file of several.
     out
         File; its suffix says the format.
     levels
         Values of the measure to draw as horizontal lines, by their label, such as a paper's.
+    tell
+        Called with a line for each file that is no training log, which is left out where another is one; without it, such
+        a file is an error.
 
     Raises
     ------
@@ -35,8 +56,9 @@ def training(
     """
     target = checked_target(out)
     named = dict(logs) if isinstance(logs, Mapping) else _named_logs(logs)
-    data = {name: read_training_log(path) for name, path in named.items()}
-    measure = _measure_of(named, data)
+    curves = _read_all(named, tell)
+    measure = _measure_of(curves)
+    data = {name: curve.columns for name, curve in curves.items()}
     with figure(2, target) as (fig, axes):
         for index, (name, log) in enumerate(data.items()):
             style = look(index)
@@ -67,6 +89,9 @@ def training(
     return target
 
 
+FILES_TOLD = 3
+"""Of each measure, where logs have different ones."""
+
 TRAINING_COLUMNS = ("step", "loss")
 """What a plot needs of a training log, beside a measure."""
 
@@ -83,36 +108,74 @@ MEASURES = {
 """Measures of training logs as an axis names them; others by the name of their column."""
 
 
-def _measure_of(paths: Mapping[str, Path], data: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
+def _read_all(logs: Mapping[str, Path], tell: Callable[[str], None] | None) -> dict[str, Curve]:
+    """Read the runs of all files by their label."""
+    curves: dict[str, Curve] = {}
+    skipped: list[NoTrainingLogError] = []
+    for label, path in logs.items():
+        try:
+            runs = read_training_logs(path)
+        except NoTrainingLogError as error:
+            if tell is None:
+                raise
+            skipped.append(error)
+            continue
+        for run, columns in runs.items():
+            name = ": ".join(filter(None, (label if len(logs) > 1 or not run else "", run)))
+            curves[name] = Curve(path, columns)
+    if not curves:
+        raise skipped[0]
+    if tell is not None:
+        for no_log in skipped:
+            tell(f"skipped {no_log}")
+    return curves
+
+
+def _measure_of(curves: Mapping[str, Curve]) -> str:
     """Return the measure that all logs share; it follows step and loss."""
-    first = next(iter(data))
-    measure = list(data[first])[len(TRAINING_COLUMNS)]
-    for name, log in data.items():
-        other = list(log)[len(TRAINING_COLUMNS)]
-        if other != measure:
-            raise BadInputError(
-                f"{paths[name]}: measures {other}, {paths[first]} measures {measure}; plot them apart."
-            )
-    return measure
+    files: dict[str, list[Path]] = {}
+    for curve in curves.values():
+        of_measure = files.setdefault(list(curve.columns)[len(TRAINING_COLUMNS)], [])
+        if curve.path not in of_measure:
+            of_measure.append(curve.path)
+    if len(files) > 1:
+        told = "; ".join(f"{measure}: {_some(paths)}" for measure, paths in files.items())
+        raise BadInputError(f"The logs have different measures; plot each on its own. {told}.")
+    return next(iter(files))
 
 
-def _measure_column(path: Path, rows: Sequence[Mapping[str, str | None]]) -> str:
+def _some(paths: Sequence[Path]) -> str:
+    """Name the first files of many."""
+    more = len(paths) - FILES_TOLD
+    return ", ".join([*map(str, paths[:FILES_TOLD]), *([f"{more} more"] if more > 0 else [])])
+
+
+def _measure_column(path: Path, rows: Sequence[Mapping[str, str | None]], naming: Sequence[str]) -> str:
     """Find the measure of a log: the column that is no other; the one with most values where there are several.
 
     Older logs have an empty column for gaps beside another measure.
     """
-    found = [name for name in rows[0] if name and name not in (*TRAINING_COLUMNS, *OTHER_COLUMNS)]
+    others = (*TRAINING_COLUMNS, *OTHER_COLUMNS, *naming)
+    found = [name for name in rows[0] if name and name not in others]
     if not found:
-        raise BadInputError(
+        raise NoTrainingLogError(
             f"{path}:1: column {GAP} is missing, or another measure's; expected a training log."
         )
     return max(found, key=lambda name: sum(bool((row.get(name) or "").strip()) for row in rows))
 
 
-def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Read step, loss and measure of a training log into columns, in this order; empty fields become NaN.
+def read_training_logs(path: Path) -> dict[str, Columns]:
+    """Read step, loss and measure of each run in a training log into columns, in this order; empty fields become NaN.
 
-    The same measure at further sizes (``validation_gap_tsp100``) follows.
+    The same measure at further sizes (``validation_gap_tsp100``) follows. A run is called by what stands before its step,
+    which is nothing in the log of one run.
+
+    Raises
+    ------
+    NoTrainingLogError
+        Without these columns, or without rows.
+    BadInputError
+        For what is no CSV file, or a field that is no number.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -122,27 +185,31 @@ def read_training_log(path: Path) -> dict[str, NDArray[np.float64]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadInputError(f"{path}: is no CSV file ({error}); expected a training log.") from error
     if not rows:
-        raise BadInputError(
+        raise NoTrainingLogError(
             f"{path}: holds no rows; expected a training log with {', '.join(TRAINING_COLUMNS)} and a measure."
         )
     missing = [name for name in TRAINING_COLUMNS if name not in rows[0]]
     if missing:
-        raise BadInputError(
+        raise NoTrainingLogError(
             f"{path}:1: column {missing[0]} is missing; expected {', '.join(TRAINING_COLUMNS)} and a measure."
         )
-    columns = {}
-    measure = _measure_column(path, rows)
-    further = [name for name in rows[0] if name.startswith(f"{measure}_")]
-    for name in (*TRAINING_COLUMNS, measure, *further):
-        values = []
-        for number, row in enumerate(rows, start=2):
-            text = row.get(name) or ""
-            try:
-                values.append(float(text) if text.strip() else np.nan)
-            except ValueError as error:
-                raise BadInputError(f"{path}:{number}: {name} is {text!r}; expected a number.") from error
-        columns[name] = np.array(values)
-    return columns
+    header = [name for name in rows[0] if name]
+    known = (*TRAINING_COLUMNS, *OTHER_COLUMNS, *MEASURES)
+    naming = [name for name in header[: header.index("step")] if name not in known]
+    measure = _measure_column(path, rows, naming)
+    read = (*TRAINING_COLUMNS, measure, *(name for name in header if name.startswith(f"{measure}_")))
+    runs: dict[str, list[list[float]]] = {}
+    for number, row in enumerate(rows, start=2):
+        run = ", ".join(row[name] or "" for name in naming)
+        runs.setdefault(run, []).append([_number(path, number, name, row.get(name) or "") for name in read])
+    return {run: dict(zip(read, np.array(values).T, strict=True)) for run, values in runs.items()}
+
+
+def _number(path: Path, line: int, name: str, text: str) -> float:
+    try:
+        return float(text) if text.strip() else math.nan
+    except ValueError as error:
+        raise BadInputError(f"{path}:{line}: {name} is {text!r}; expected a number.") from error
 
 
 def smoothed(values: NDArray[np.float64], share: float = 0.02) -> NDArray[np.float64]:

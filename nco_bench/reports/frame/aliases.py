@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.reports.frame.result_frame import ResultFrame
+from nco_bench.errors import BadInputError, MissingRecordsError
+from nco_bench.reports.frame.result_frame import ResultFrame, nearest
 
 
 def with_aliases(frame: ResultFrame, aliases: Mapping[str, str]) -> ResultFrame:
@@ -21,7 +21,7 @@ def with_aliases(frame: ResultFrame, aliases: Mapping[str, str]) -> ResultFrame:
 
     Raises
     ------
-    UnknownNameError
+    MissingRecordsError
         For a dataset without records.
     BadInputError
         For a short name that would stand for two datasets, or none.
@@ -29,10 +29,18 @@ def with_aliases(frame: ResultFrame, aliases: Mapping[str, str]) -> ResultFrame:
     if not aliases:
         return frame
     present = set(frame.records["group"].unique().tolist())
+    solvers = {g.cell.solver for g in frame.groups}
     known = dict.fromkeys(g.cell.dataset for code, g in enumerate(frame.groups) if code in present)
     for name, short in aliases.items():
         if name not in known:
-            raise UnknownNameError("dataset", name, known, "Only datasets of the table can have an alias.")
+            listed = nearest(name, known)
+            if name in solvers:
+                raise BadInputError(
+                    f"--alias {name}=: is a solver; only datasets have an alias, such as {listed}."
+                )
+            raise MissingRecordsError(
+                f"--alias {name}=: the table has no records of it; there are of {listed}."
+            )
         if not short.strip():
             raise BadInputError(f"--alias {name}=: expected a short name after the last '='.")
     printed = [aliases.get(name, name) for name in known]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +13,13 @@ from numpy.typing import NDArray
 from nco_bench.cards import cards
 from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
 from nco_bench.reports.frame.aggregate import mean_by, summarise
-from nco_bench.reports.frame.result_frame import OK, ResultFrame
+from nco_bench.reports.frame.result_frame import OK, ResultFrame, nearest
 from nco_bench.reports.frame.rows import arrange
 from nco_bench.reports.frame.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
 from nco_bench.reports.frame.summary import CellSummary
 
 TIE = 1e-9
 """Costs closer than this, relative, are a tie."""
-MOST_NAMED = 12
-"""Datasets in a message."""
 
 FloatArray = NDArray[np.float64]
 
@@ -139,11 +136,9 @@ def of_dataset(frame: ResultFrame, dataset: str) -> ResultFrame:
     try:
         return frame.select(datasets=[dataset])
     except ResultsError:
-        known = sorted({g.cell.dataset for g in frame.groups})
-        near = difflib.get_close_matches(dataset, known, n=3, cutoff=0.5) or known[:MOST_NAMED]
-        more = ", ..." if len(near) < len(known) else ""
+        known = nearest(dataset, {g.cell.dataset for g in frame.groups})
         raise MissingRecordsError(
-            f"There are no records of dataset {dataset!r}; there are of {', '.join(near)}{more}."
+            f"There are no records of dataset {dataset!r}; there are of {known}."
         ) from None
 
 

@@ -6,6 +6,7 @@ run. `nco_bench.reports.frame.load` makes frames.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -22,6 +23,8 @@ from nco_bench.runs.records import STATUSES, Cell
 from nco_bench.runs.stored_run import Run
 
 OK = STATUSES.index("ok")
+MOST_NAMED = 12
+"""Datasets in a message."""
 Set = tuple[str, str]
 """Name and content hash."""
 
@@ -246,6 +249,14 @@ def _answers(group: Group, names: Iterable[str]) -> bool:
 def identity(cell: Cell, whole: Whole) -> tuple[Any, ...]:
     """What makes two cells of different runs the same: all that can move a number."""
     return cell.config_sha256, whole.key, cell.problem_version, cell.seed
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """List for a message the datasets that a mistaken name may mean; the first ones where it is like none."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:MOST_NAMED]
+    more = len(names) - len(near)
+    return ", ".join([*near, *([f"{more} more"] if more else [])])
 
 
 def wholes(cells: Iterable[Cell]) -> dict[Set, Whole]:
