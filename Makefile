@@ -52,7 +52,7 @@ site: $(USER)
 	$(BIN)/nco-bench site build --results results/cpu --results results/classical --out site
 
 test: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not network"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --durations=20 -m "not slow and not gpu and not network"
 
 # A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why, and all is well.
 # CLUSTER_TESTS= takes the slow ones along: time limits, out of memory, a node that dies, campaigns, papers.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nco_bench.papers.published import load_table
-from nco_bench.reports.figures.training_curves import read_training_log
+from nco_bench.reports.figures.training_curves import read_training_logs
 from nco_bench.weights.manifest import Manifest, read_manifest
 from nco_bench.weights.shelf import list_weights
 from nco_bench.weights.store import shipped_folders
@@ -89,7 +89,7 @@ def facts(manifest: Manifest) -> list[str]:
     """Name, samples, hours, share of the paper's samples, and the last validation."""
     share = "–" if manifest.share_of_paper is None else f"{100 * manifest.share_of_paper:.2g} %"
     log = LOGS / f"{manifest.name}.csv"
-    gaps = read_training_log(log)["validation_gap"] if log.exists() else []
+    gaps = read_training_logs(log)[""]["validation_gap"] if log.exists() else []
     known = [gap for gap in gaps if gap == gap]
     last = f"{known[-1]:.1f}" if known else "–"
     return [f"`{manifest.name}`", f"{manifest.samples:,}", f"{manifest.hours:.2g}", share, last]

@@ -285,7 +285,7 @@ def test_lkh_says_what_a_large_tsp_will_take(name: str, said: bool, tmp_path: Pa
         ("instances verify", "nothing was written"),
         ("calibrate pens-a", "for the other sizes, give --sizes"),
         ("plot pareto --out a.png", "what was written before is kept"),
-        ("train am --out a.safetensors", "training had not begun: nco-bench train am --out a.safetensors)"),
+        ("train am --out a.safetensors", "training had not begun: leave --resume out)"),
         ("train --campaign a.toml", "to go on: nco-bench train --campaign a.toml"),
     ],
 )
