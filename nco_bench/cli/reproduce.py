@@ -98,6 +98,15 @@ def reproduce(
             min=1e-3,
         ),
     ] = None,
+    least: Annotated[
+        int,
+        typer.Option(
+            "--least",
+            help="For --status and --fill: numbers of fewer than K instances are open, too; one is enough of networks "
+            "above 1,000 nodes.",
+            min=0,
+        ),
+    ] = 0,
     executor: Executor = "local",
     cluster: Cluster = None,
     slurm: SlurmSettings = None,
@@ -162,11 +171,14 @@ def reproduce(
             chosen,
             limit,
             time_limit,
+            least,
         )
     if only or skip:
         raise BadInputError("--only and --skip choose what --status counts and --fill runs; add one of them.")
     if time_limit is not None:
         raise BadInputError("--time-limit is for the searches of --status and --fill; add one of them.")
+    if least:
+        raise BadInputError("--least is what --status counts as open and --fill runs; add one of them.")
     if paper is None:
         raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)

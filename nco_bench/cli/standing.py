@@ -19,11 +19,13 @@ def standing(
     solvers: tuple[Sequence[str], Sequence[str]],
     limit: int | None = None,
     time_limit: float | None = None,
+    least: int = 0,
 ) -> int:
     """Print how tables stand by stored records, or answer open cells within a budget.
 
     `solvers` are those whose numbers are kept, all if there are none, and those whose numbers are left out;
-    `limit` is how many instances a run solves at most, `time_limit` ends longer searches, in seconds an instance.
+    `limit` is how many instances a run solves at most, `time_limit` ends longer searches, in seconds an instance;
+    numbers of fewer than `least` instances count as open.
     """
     from nco_bench.cli.output import print_json
     from nco_bench.datasets.load import Places
@@ -33,7 +35,7 @@ def standing(
     seconds = _to_spend(budget) if fill else 0.0  # before the stored records are read
     places = Places.from_environment(instances)
     stored = stored_in(folders_of(results), places.instances)
-    found = of_solvers(standings(tables, stored), *solvers)
+    found = of_solvers(standings(tables, stored, least=least), *solvers)
     if limit is not None:
         found = at_most(found, limit)
     if time_limit is not None:

@@ -23,6 +23,8 @@ from nco_bench.papers.stored import Stored
 
 OPEN = ("not run", "too long", "weights missing")
 """Statuses of cells that records could still answer."""
+MEANS = ("gap", "gap-of-means", "cost")
+"""Metrics that are means over instances, which more of them make more certain."""
 LONGEST = 8 * 3600.0
 """Seconds of a night: a run that would take longer here is not waited for, and its cell says ``too long``."""
 WIDE = 1000
@@ -50,6 +52,8 @@ class Standing:
         What the seconds come from.
     reference_seconds
         Of `seconds`, what references take.
+    few
+        Instances of the stored run that answers it, where a run of more is asked for; 0 for others.
     """
 
     table: PublishedTable
@@ -59,10 +63,13 @@ class Standing:
     instances: int = 0
     basis: str = ""
     reference_seconds: float = 0.0
+    few: int = 0
 
     @property
     def runnable(self) -> bool:
-        """Whether a run here can answer it."""
+        """Whether a run here can answer it, or better than the stored one does."""
+        if self.few:
+            return self.instances > self.few
         return self.entry.verdict.status in ("not run", "too long") and self.instances > 0
 
     @property
@@ -82,8 +89,9 @@ class Standing:
 
 
 def standings(
-    tables: Sequence[PublishedTable], stored: Stored, *, readings: bool = False, anywhere: bool = False
-) -> list[Standing]:
+    tables: Sequence[PublishedTable], stored: Stored, *, readings: bool = False, anywhere: bool = False,
+    least: int = 0,
+) -> list[Standing]:  # fmt: skip
     """Return how every printed number of some tables stands; nothing is run and nothing written.
 
     Parameters
@@ -96,13 +104,15 @@ def standings(
         Whether other readings of a paper stand below their rows, as in a reproduced table.
     anywhere
         Whether to pass over what is not installed on this machine, so that records say the same everywhere.
+    least
+        Numbers of records of fewer instances can be run anew; so can none where it is 0.
 
     Raises
     ------
     BadInputError
         For a preset that leaves a printed number out.
     """
-    view = _View(stored, Costs(stored), anywhere)
+    view = _View(stored, Costs(stored), anywhere, least)
     return [standing for table in tables for standing in _of_table(table, view, readings)]
 
 
@@ -170,7 +180,7 @@ def document(found: Sequence[Standing]) -> dict[str, list[dict[str, Any]]]:
 
 def cheapest_first(found: Sequence[Standing]) -> list[Standing]:
     """Return the open cells: those that can run by cost, unknown costs behind, then those without weights."""
-    left = [one for one in found if one.entry.verdict.status in OPEN]
+    left = [one for one in found if one.entry.verdict.status in OPEN or (one.few and one.runnable)]
 
     def place(one: Standing) -> tuple[bool, bool, float]:
         return not one.runnable, one.seconds is None, one.seconds or 0.0
@@ -180,11 +190,12 @@ def cheapest_first(found: Sequence[Standing]) -> list[Standing]:
 
 @dataclass(frozen=True)
 class _View:
-    """Where numbers are looked up, and whether what is not installed here counts."""
+    """Where numbers are looked up, whether what is not installed here counts, and of how many instances they should be."""
 
     stored: Stored
     costs: Costs
     anywhere: bool
+    least: int = 0
 
 
 def _of_table(table: PublishedTable, view: _View, readings: bool) -> Iterator[Standing]:
@@ -216,8 +227,24 @@ def _of_cell(
     for way in _most_first(ways):
         entry = _stored_entry(cell, way, view.stored)
         if entry is not None:
-            return Standing(table, entry)
+            return _answered(table, entry, _most_first(ways), view)
     return _open(table, cell, _most_first(ways), view)
+
+
+def _answered(table: PublishedTable, entry: Entry, ways: Sequence[CellPreset], view: _View) -> Standing:
+    """Say what more instances would cost where a number is of fewer than is asked for; times are of any number."""
+    few = 0 if entry.measured is None else entry.measured.instances
+    if few >= view.least or entry.preset.metric not in MEANS:
+        return Standing(table, entry)
+    more = _open(table, entry.cell, ways, view)
+    if more.seconds is None or more.instances <= few or not more.runnable:
+        return Standing(table, entry)
+    return replace(
+        more,
+        entry=replace(entry, preset=more.entry.preset),
+        needs=f"{more.instances} instances, {few} stored",
+        few=few,
+    )
 
 
 def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
@@ -271,7 +298,7 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
         return Standing(table, without(cell, preset, "not run", absent), needs=absent)
     sets = preset.mean_of or preset.data[:1]
     cost = [costs.of_instance(replace(preset, data=(name,), mean_of=())) for name in sets]
-    number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs))
+    number = preset.count if preset.reference_mean else min(preset.count, _enough(preset, costs, view.least))
     seconds, basis = _total(cost, number)
     lacking = None if seconds is None else _reference_seconds(preset, sets, number, stored, costs)
     if seconds is not None:
@@ -296,7 +323,7 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
     return Standing(table, entry, "a run", seconds, number, basis, lacking or 0.0)
 
 
-def _enough(preset: CellPreset, costs: Costs) -> int:
+def _enough(preset: CellPreset, costs: Costs, least: int) -> int:
     """How many instances a run solves where all would be more: one of a network on very many nodes."""
     from nco_bench.cards import cards
 
@@ -304,7 +331,7 @@ def _enough(preset: CellPreset, costs: Costs) -> int:
     name = next(iter(preset.data), "")
     neural = known is not None and known.kind == "neural"
     of_a_library = name.startswith(("tsplib", "cvrplib"))
-    return 1 if neural and not of_a_library and (costs.size(name) or 0.0) > WIDE else ENOUGH
+    return 1 if neural and not of_a_library and (costs.size(name) or 0.0) > WIDE else max(ENOUGH, least)
 
 
 def _reference_seconds(

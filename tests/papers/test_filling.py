@@ -21,6 +21,7 @@ from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing, of_solvers, standings
 from nco_bench.papers.stored import stored_in
+from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 
 
@@ -152,10 +153,36 @@ def test_numbers_of_some_solvers_are_chosen(small: Path, capfd: pytest.CaptureFi
     assert sum(one["cells"] for one in counted["counts"]) == 1
 
 
+def test_numbers_of_few_instances_are_answered_by_more(
+    small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules = small.parent / "tropical" / "presets" / "table-2.toml"
+    rules.write_text(rules.read_text().replace('"seconds"', '"cost"'))
+    assert nco("run", "nearest-neighbor", "--data", "tsp20", "--limit", "2", results=small) == 0
+
+    def few(*arguments: str) -> list[str]:
+        capfd.readouterr()
+        table = ("reproduce", "tropical", "--table", "2", "--status", "--json")
+        assert nco(*table, *arguments, results=small) == 0
+        found = json.loads(capfd.readouterr().out)["open"]
+        return [one["needs"] for one in found if "stored" in one["needs"]]
+
+    assert few() == few("--least", "2") == few("--least", "16", "--limit", "2") == []
+    assert few("--least", "3") == few("--least", "16") == ["16 instances, 2 stored"]
+    fill = ("reproduce", "tropical", "--table", "2", "--fill", "--budget", "60s")
+    assert nco(*fill, results=small) == 0
+    assert "0 cells answered" in capfd.readouterr().err
+    assert nco(*fill, "--least", "16", results=small) == 0
+    assert len(load_frame(small).select(datasets=["tsp20"]).records) == 16
+    assert few("--least", "16") == []
+    assert few("--least", "20") == ["20 instances, 16 stored"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--status", "--only", "nearest-neighbour"), "nearest-neighbour"),
+        (("--least", "16"), "--least is what --status counts as open"),
         (("--scale", "cpu", "--skip", "nearest-neighbor"), "--only and --skip choose what --status counts"),
     ],
 )
