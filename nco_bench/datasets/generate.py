@@ -8,6 +8,8 @@ instead, as published; there TSP is prefix-stable, CVRP is not, because its depo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Origin
@@ -20,6 +22,21 @@ GENERATOR_VERSION = "1"
 
 INSTANCE_OVERHEAD_BYTES = 1000
 """Python objects per instance, measured; counts only for sets of very many small instances."""
+
+KEPT_BYTES = 2**28
+"""Of all sets that `generated_once` keeps; the one that was asked for longest ago goes first."""
+_kept: dict[GenerationSpec, Dataset] | None = None
+
+
+@contextmanager
+def generated_once() -> Iterator[None]:
+    """Within, a set is made and hashed once, as long as there is room for it; nobody may change its arrays."""
+    global _kept
+    before, _kept = _kept, {} if _kept is None else _kept
+    try:
+        yield
+    finally:
+        _kept = before
 
 
 def generate(
@@ -61,6 +78,23 @@ def generate(
 
 def generate_spec(spec: GenerationSpec) -> Dataset:
     """Make the set that `spec` describes; raises `BadInputError` when it does not fit into memory."""
+    if _kept is None:
+        return _made(spec)
+    found = _kept.pop(spec, None) or _made(spec)
+    room = KEPT_BYTES - _bytes(found)
+    if room >= 0:
+        while sum(map(_bytes, _kept.values())) > room:
+            del _kept[next(iter(_kept))]
+        _kept[spec] = found
+    return found
+
+
+def _bytes(dataset: Dataset) -> int:
+    one = sum(array.nbytes for array in dataset.instances[0].arrays().values())
+    return len(dataset) * (one + INSTANCE_OVERHEAD_BYTES)
+
+
+def _made(spec: GenerationSpec) -> Dataset:
     if spec.family == TASKS:
         return _generate_task(spec)
     made_by = generator(spec.problem)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from nco_bench.datasets.generate import generated_once
 from nco_bench.datasets.names import stream_of
 from nco_bench.errors import BadInputError, debugging
 from nco_bench.papers.courses import OF_COURSES, search_of
@@ -92,7 +93,7 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
         raise BadInputError("--fill needs a timer of the system, which there is none of here; use --table.")
     runner.batch_seconds = min(BATCH_SECONDS, BATCH_SHARE * budget)
     began, tally = time.monotonic(), _Tally(tell)
-    with _ended_by_signals():
+    with _ended_by_signals(), generated_once():
         try:
             stopped = _answer_runs(found, runner, began + budget, tally)
             if not stopped:

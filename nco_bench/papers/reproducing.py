@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from nco_bench.datasets.dataset import Dataset
+from nco_bench.datasets.generate import generated_once
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.papers.entries import Entry, Reproduction, computed_entry, in_printed_unit, noted, without
 from nco_bench.papers.judging import Verdict, judge
@@ -107,7 +108,8 @@ def reproduce(tables: Sequence[PublishedTable], scale: str, runner: Runner) -> l
     BadInputError
         For a preset that leaves a printed number out.
     """
-    sheets = plan(tables, scale, runner)
+    with generated_once():
+        sheets = plan(tables, scale, runner)
     pending = any(_has_records(slot) for sheet in sheets for slot in sheet.slots)
     records = Records(load_frame(runner.results, runner.places.instances)) if pending else None
     return [

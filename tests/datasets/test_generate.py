@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nco_bench.datasets import generate as generating
 from nco_bench.datasets.generate import GENERATOR_VERSION, generate, generate_spec
 from nco_bench.datasets.generators import GENERATORS, default_count, generator
 from nco_bench.datasets.kool import kool_tsp, kool_vrp
@@ -420,3 +421,20 @@ def test_content_of_generator_version_1_stays(name):
 def test_points_of_generator_version_1_stay(distribution):
     point = generate("tsp", 20, 3, distribution).instances[2].coords[-1]
     assert point == pytest.approx(PINNED_LAST_POINTS[distribution], rel=1e-9)
+
+
+def test_within_one_command_a_set_is_made_once_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generate("tsp", 20, 3) is not generate("tsp", 20, 3)
+    monkeypatch.setattr(generating, "KEPT_BYTES", 3 * (20 * 2 * 8 + generating.INSTANCE_OVERHEAD_BYTES))
+    with generating.generated_once():
+        first = generate("tsp", 20, 3)
+        with generating.generated_once():
+            assert generate("tsp", 20, 3) is first
+        assert len(generate("tsp", 20, 4)) == 4  # larger than the room: not kept
+        assert generate("tsp", 20, 3) is first
+        other = generate("tsp", 20, 3, seed=7)  # takes its place
+        assert generate("tsp", 20, 3, seed=7) is other
+        assert other.sha256 != first.sha256
+        assert generate("tsp", 20, 3) is not first
+        assert generate("tsp", 20, 3).sha256 == first.sha256
+    assert generate("tsp", 20, 3) is not generate("tsp", 20, 3)
