@@ -260,7 +260,8 @@ def attention_maps(panels: Sequence[AttentionPanel], out: Path | str) -> Path:
     """
     target = checked_target(out)
     with figure(len(panels), target, square=len(panels) == 1) as (fig, axes):
-        fig.set_layout_engine("constrained", wspace=0.08)  # numbers of one panel's colours would touch the next panel
+        # Numbers of one panel's colours would touch the next panel.
+        fig.set_layout_engine("constrained", wspace=0.08)
         for axis, panel in zip(axes, panels, strict=True):
             low, high = np.percentile(panel.logits, [1, 99])
             image = axis.scatter(
