@@ -41,10 +41,12 @@ class Stored:
         self.folders = tuple(folders)
         self._records = None if frame is None else Records(frame)
         self._groups: dict[Configuration, list[Group]] = {}
-        filled = set() if frame is None else set(frame.records["group"].tolist())
+        self._instances: dict[int, int] = {}  # by the group's id
+        held = {} if frame is None else frame.records.groupby("group")["instance"].nunique().to_dict()
         for code, group in enumerate(() if frame is None else frame.groups):
-            if code in filled and _current(group.cell):
+            if held.get(code) and _current(group.cell):
                 self._groups.setdefault(_configuration_of(group.cell), []).append(group)
+                self._instances[id(group)] = held[code]
 
     def measure(self, preset: CellPreset) -> Measured | None:
         """Read the number of a cell from what is stored of the first of its datasets that has records; None without any."""
@@ -72,7 +74,11 @@ class Stored:
             if known > iterations
             and (not _limit(group) or min(self._made(preset, group), default=0) >= iterations)
         ]
-        return max(found, key=lambda pair: (pair[1].cell.instances, -pair[0]), default=(0, None))[1]
+        return max(
+            found,
+            key=lambda pair: (self._of(pair[1], preset), pair[1].cell.instances, -pair[0]),
+            default=(0, None),
+        )[1]
 
     def _limited(self, preset: CellPreset, name: str, search: str, iterations: int) -> Measured | None:
         """What a search of at least as many iterations had found when its time limit ended it, of the longest limit."""
@@ -81,7 +87,11 @@ class Stored:
             for known, group in self._searches(preset, name, search)
             if known >= iterations and _limit(group)
         ]
-        limit, group = max(found, key=lambda pair: (pair[1].cell.instances, pair[0]), default=(0.0, None))
+        limit, group = max(
+            found,
+            key=lambda pair: (self._of(pair[1], preset), pair[1].cell.instances, pair[0]),
+            default=(0.0, None),
+        )
         measured = None if group is None else self._measure(preset, name, group)
         if group is None or measured is None or measured.value is None:
             return None
@@ -142,13 +152,18 @@ class Stored:
             preset.metric, group.cell, preset.count, preset.repeats, reference, iterations
         )
 
+    def _of(self, group: Group, preset: CellPreset) -> int:
+        """Of how many instances that a preset asks for a group has records, made in one run or in several."""
+        held = self._instances[id(group)]
+        return min(held, preset.count) if preset.count else held
+
     def _fits(self, group: Group, preset: CellPreset, name: str) -> bool:
         return _is_of(group, name) and group.cell.seed == preset.seed and _weights_fit(group.cell, preset)
 
     def _group(self, preset: CellPreset, name: str) -> Group | None:
         groups = self._groups.get(configuration(preset), ())
         fitting = [group for group in groups if self._fits(group, preset, name)]
-        return max(fitting, key=lambda group: group.cell.instances, default=None)
+        return max(fitting, key=lambda group: (self._of(group, preset), group.cell.instances), default=None)
 
 
 def stored_in(folders: Sequence[Path], instances: Path | None) -> Stored:

@@ -193,3 +193,16 @@ def test_a_choice_that_means_nothing_is_refused(
     capfd.readouterr()
     assert app.run(["reproduce", "tropical", "--table", "2", *arguments, "--results", str(small)]) == 2
     assert said in capfd.readouterr().err
+
+
+def test_the_records_of_most_instances_count_whether_of_one_run_or_of_several(small: Path) -> None:
+    run = ("run", "decoder-6x128", "--data", "tsp8")
+    assert nco(*run, "--weights", "decoder-6x128", "--limit", "4", results=small) == 0
+    assert nco(*run, "--limit", "2", results=small) == 0
+    assert nco(*run, "--limit", "3-5", results=small) == 0
+    stored = stored_in([small], None)
+    asked = CellPreset("cost", "decoder-6x128", decoding="greedy", data=("tsp8",))
+    for count, instances in ((16, 5), (5, 5), (4, 4), (2, 2)):
+        found = stored.measure(replace(asked, count=count))
+        assert found is not None
+        assert found.instances == instances
