@@ -221,7 +221,7 @@ TYPES = {
     "from_format": "FORMAT", "to_format": "FORMAT", "bin_base": "LxW", "sizes": "N,N,...", "batch_size": "N|auto",
     "count": "N", "seed": "N", "repeats": "N", "jobs": "N", "shards": "N", "instance": "N", "length": "N", "step": "N",
     "coordinate_scale": "FACTOR", "scale": "FACTOR", "n": "N", "what": "KIND", "gap": "DEFINITION", "figure": "NUMBER",
-    "table": "NAME", "reproduce table": "NUMBER", "reproduce scale": "SCALE", "reproduce limit": "K",
+    "table": "NAME", "reproduce table": "NUMBER", "reproduce scale": "SCALE", "reproduce limit": "K", "reproduce least": "K",
     "reproduce out": "FOLDER", "plot sightedness limit": "K", "plot repeats limit": "K", "calibrate instances": "N",
     "timeout": "SECONDS", "patience": "SECONDS", "instance_file": "INSTANCE", "solution_file": "SOLUTION",
     "runs": "RUN", "fixtures": "FILE", "run config": "FILE", "alias": "NAME=SHORT", "sources": "FOLDER",
