@@ -19,6 +19,8 @@ from nco_bench.runs.environment import code_revision
 from nco_bench.runs.packing import contents, pack
 from nco_bench.runs.stored_run import Run
 
+LARGEST = 20_000
+"""Nodes up to which solutions are kept: a repository is no place for tours of 50,000 cities; hashes stay."""
 PAPER = re.compile(r"\breproduce ([a-z][a-z-]+)")
 
 
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> int:
         links |= {(home / archive.name, archive) for home in homes[1:]}
     revision = code_revision()
     for path, runs in sorted(archives.items()):
-        pack([*(archived_runs(path) if path.exists() else ()), *runs], path, revision)
+        pack([*(archived_runs(path) if path.exists() else ()), *runs], path, revision, largest=LARGEST)
         print(f"{path}: {len(runs)} runs packed, {path.stat().st_size / 1e6:.2f} MB")
     for link, archive in sorted(links):
         link.unlink(missing_ok=True)

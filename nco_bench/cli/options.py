@@ -225,7 +225,7 @@ TYPES = {
     "reproduce out": "FOLDER", "plot sightedness limit": "K", "plot repeats limit": "K", "calibrate instances": "N",
     "timeout": "SECONDS", "patience": "SECONDS", "instance_file": "INSTANCE", "solution_file": "SOLUTION",
     "runs": "RUN", "fixtures": "FILE", "run config": "FILE", "alias": "NAME=SHORT", "sources": "FOLDER",
-    "site build out": "FOLDER",
+    "site build out": "FOLDER", "solutions_up_to": "N",
 }  # fmt: skip
 """What stands for a value in help, by a parameter's name, or by command and name; else the name itself in capitals."""
 

@@ -130,17 +130,27 @@ def pack(
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Pack from a checkout with changes, and mark the archive.")
     ] = False,
+    solutions_up_to: Annotated[
+        int | None,
+        typer.Option(
+            "--solutions-up-to",
+            min=0,
+            help="Of instances with more nodes keep the solution's hash alone; default: keep all.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write runs to one archive: a row per instance with all identities and the solution, and what stands once per run.
 
     Archives are read wherever folders of runs are: given as --results, or lying in such a folder. The folders stay.
+    A cost without its solution cannot be scored again: 'verify' counts such records, and 'site add' refuses them.
     """
     from nco_bench.cli.output import print_json, say
     from nco_bench.runs import archives, environment, folders, packing
 
     chosen = folders.pick(results, runs or ())
-    packing.pack(chosen, out, environment.code_revision(), allow_dirty=allow_dirty)
+    revision = environment.code_revision()
+    packing.pack(chosen, out, revision, allow_dirty=allow_dirty, largest=solutions_up_to)
     facts = archives.facts_of_archive(out)
     if json:
         from dataclasses import asdict

@@ -22,14 +22,22 @@ def verify(
     checked = stored.verify(runs or (), results=results, instances=instances)
     if json:
         findings = [{"run": f.run, "place": f.place, "problem": f.problem} for f in checked.findings]
-        print_json(
-            {"runs": checked.runs, "records": checked.records, "ok": not findings, "findings": findings}
-        )
+        counts = {
+            "runs": checked.runs,
+            "records": checked.records,
+            "unscored": sum(checked.unscored.values()),
+        }
+        print_json({**counts, "ok": not findings, "findings": findings})
     else:
         for finding in checked.findings:
             typer.echo(str(finding))
         runs_checked = f"{checked.runs} run{'' if checked.runs == 1 else 's'}"
         say(f"{runs_checked}, {checked.records} records checked, {len(checked.findings)} findings")
+        if checked.unscored:
+            say(
+                f"{sum(checked.unscored.values())} records keep the hash of their solution alone, so their cost was not "
+                "scored again; 'nco-bench run' on the same instances gives the solutions."
+            )
     return 1 if checked.findings else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,14 @@ NOT_REPEATED = ("key", "solution_sha256", "cost", "seconds", "solution")
 """Columns that a dictionary would make longer."""
 
 
-def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirty: bool = False) -> None:
+def pack(
+    runs: Sequence[Run],
+    out: Path,
+    revision: dict[str, Any],
+    *,
+    allow_dirty: bool = False,
+    largest: int | None = None,
+) -> None:
     """Write runs as an archive, whole or not at all; the same runs and commit give the same bytes.
 
     Parameters
@@ -56,6 +63,9 @@ def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirt
         ``commit`` and ``dirty`` of this nco-bench's checkout, from `nco_bench.runs.environment.code_revision`; or empty.
     allow_dirty
         Pack from a changed checkout, too; the archive is marked then.
+    largest
+        Of instances with more nodes than this the solution's hash alone is kept, unless the course of a search goes with it;
+        None keeps all.
 
     Raises
     ------
@@ -74,12 +84,12 @@ def pack(runs: Sequence[Run], out: Path, revision: dict[str, Any], *, allow_dirt
         )
     ordered = sorted({run.run_id: run for run in runs}.values(), key=lambda run: run.run_id)
     with files.replacing(out, mode=files.READABLE) as temporary:
-        _write(temporary, ordered, revision)
+        _write(temporary, ordered, revision, largest)
         temporary.write_bytes(_sealed(temporary.read_bytes()))
-        _check(Archive(temporary, temporary.read_bytes()), ordered)
+        _check(Archive(temporary, temporary.read_bytes()), ordered, largest)
 
 
-def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any]) -> None:
+def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any], largest: int | None) -> None:
     import pyarrow.parquet as pq
 
     schema = archive_schema()
@@ -94,7 +104,7 @@ def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any]) -> None:
             described.append(
                 {
                     "id": run.run_id,
-                    "records": rows.add(run),
+                    "records": rows.add(run, largest),
                     "info": run.info,
                     "cells": list(run.lines("cells.jsonl")),
                     "traces": list(run.lines("traces.jsonl")),
@@ -120,7 +130,7 @@ class _Rows:
         self._rows: list[dict[str, Any]] = []
         self._integers = 0
 
-    def add(self, run: Run) -> int:
+    def add(self, run: Run, largest: int | None) -> int:
         """Add a run's records; return how many."""
         cells = {cell.cell: _of_cell(cell) for cell in run.cells()}
         revision = revision_of(run.info)
@@ -129,7 +139,7 @@ class _Rows:
             "commit": revision.get("commit"), "dirty": revision.get("dirty"),
         }  # fmt: skip
         count = 0
-        for record in run.records():
+        for record in _kept(run, largest):
             if record.cell not in cells:
                 raise ResultsError(
                     f"{run.folder}: record {record.key} belongs to cell {record.cell}, which the run has not."
@@ -178,23 +188,32 @@ def _sealed(data: bytes) -> bytes:
     return data[:place] + digest(data, NO_HASH) + data[place + len(NO_HASH) :]
 
 
-def _check(archive: Archive, runs: Sequence[Run]) -> None:
+def _kept(run: Run, largest: int | None) -> Iterator[Record]:
+    """Yield a run's records, those of larger instances without their solutions; a course is found by its solution."""
+    courses = set() if largest is None else {line.get("key") for line in run.lines("traces.jsonl")}
+    for record in run.records():
+        if largest is not None and record.n > largest and record.key not in courses:
+            record.solution = None
+        yield record
+
+
+def _check(archive: Archive, runs: Sequence[Run], largest: int | None) -> None:
     """Hold what was written against what it was made of."""
     for packed, run in zip(archive.all_runs(), runs, strict=True):
-        if contents(packed) != contents(run):
+        if contents(packed) != contents(run, largest):
             raise ResultsError(
                 f"{run.folder}: does not read back from an archive as it is; nothing was written."
             )
 
 
-def contents(run: Run) -> dict[str, bytes]:
+def contents(run: Run, largest: int | None = None) -> dict[str, bytes]:
     """Return a run's files as they are written out anew; equal runs have equal contents, folders or not.
 
     Solutions stand one after the other in the order of the records; torn lines are left out, and so are gaps, which
-    records of schema 1 held and nothing reads.
+    records of schema 1 held and nothing reads. `largest` as in `pack`.
     """
     lines, solutions, offset = [], [], 0
-    for record in run.records():
+    for record in _kept(run, largest):
         if record.solution is not None:
             solutions.append(solution_bytes(run.solution(record)))
             record.solution = (offset, record.solution[1])

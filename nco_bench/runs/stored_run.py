@@ -124,7 +124,8 @@ class Run:
             If the solutions file is shorter than the record says.
         """
         if record.solution is None:
-            raise ResultsError(f"{self.folder}: record {record.key} ({record.name}) has no solution.")
+            kept = "no solution" if record.solution_sha256 is None else "the hash of its solution alone"
+            raise ResultsError(f"{self.folder}: record {record.key} ({record.name}) has {kept}.")
         return self.integers(*record.solution, f"{record.name} (record {record.key})")
 
     def integers(self, offset: int, length: int, whose: str) -> NDArray[np.int32]:

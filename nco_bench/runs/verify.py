@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nco_bench.datasets.dataset import Dataset
@@ -36,11 +36,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """How much was checked, and what does not hold."""
+    """How much was checked, and what does not hold.
+
+    Attributes
+    ----------
+    runs, records
+        How many.
+    findings
+        What does not hold.
+    unscored
+        Run id to its records of which the solution's hash alone is kept: their cost stands as it was measured.
+    """
 
     runs: int
     records: int
     findings: tuple[Finding, ...]
+    unscored: Mapping[str, int] = field(default_factory=dict)
 
 
 def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
@@ -76,14 +87,16 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
     if not runs and not findings:
         raise ResultsError(f"{results}: no runs to verify; 'nco-bench run' makes them.")
     cache: dict[tuple[str, str], Dataset | str] = {}
-    count = 0
+    count, unscored = 0, {}
     lines = [1 + run.count() for run in runs]
     for run, total in zip(tracked(runs, "run", lines), lines, strict=False):
         checker = _RunChecker(run, places, cache, total)
         findings += checker.check()
         count += checker.records
+        if checker.unscored:
+            unscored[run.run_id] = checker.unscored
     findings += [Finding("ledger", "references", fault) for fault in ledger_faults(places.instances)]
-    return Verified(len(runs), count, tuple(findings))
+    return Verified(len(runs), count, tuple(findings), unscored)
 
 
 class _RunChecker:
@@ -91,7 +104,7 @@ class _RunChecker:
         self, run: Run, places: Places, cache: dict[tuple[str, str], Dataset | str], total: int
     ) -> None:
         self._run, self._places, self._cache, self._total = run, places, cache, total
-        self.records = 0
+        self.records = self.unscored = 0
 
     def check(self) -> Iterator[Finding]:
         try:
@@ -156,8 +169,9 @@ class _RunChecker:
         if record.key != expected:
             yield f"its key {record.key} does not follow from its configuration (expected {expected})"
         if record.solution is None:
-            if record.status == "ok":
+            if record.status == "ok" and record.solution_sha256 is None:
                 yield "status is ok but no solution is stored"
+            self.unscored += record.status == "ok" and record.solution_sha256 is not None
             return
         solution = self._run.solution(record)
         found = solution_sha256(solution_bytes(solution))

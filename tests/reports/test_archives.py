@@ -210,6 +210,34 @@ def test_verify_scores_what_an_archive_holds_again(tmp_path: Path) -> None:
     assert "the record says cost 1.5" in finding.problem
 
 
+def test_solutions_of_large_instances_may_be_left_out_and_are_counted_as_such(tmp_path: Path) -> None:
+    results, places = tmp_path / "runs", Places(tmp_path / "instances")
+    command = [sys.executable, "-m", "nco_bench", "run", "nearest-neighbor", "--data", "tsp10:count=2"]
+    where = ["--data", "tsp30:count=3", "--results", str(results), "--instances", str(tmp_path / "instances")]
+    subprocess.run([*command, *where], check=True)
+    archive = tmp_path / "small.parquet"
+    pack(find_runs(results), archive, CLEAN, largest=10)
+    (run,), (whole,) = archived_runs(archive), find_runs(results)
+    assert [(r.n, r.solution is None) for r in run.records()] == [(10, False)] * 2 + [(30, True)] * 3
+    assert [r.solution_sha256 for r in run.records()] == [r.solution_sha256 for r in whole.records()]
+    assert load_frame(archive).records["cost"].tolist() == load_frame(results).records["cost"].tolist()
+    checked = verify(archive, (), places)
+    assert (checked.records, checked.findings, checked.unscored) == (5, (), {run.run_id: 3})
+    with pytest.raises(ResultsError, match="the hash of its solution alone"):
+        run.solution(list(run.records())[-1])
+    pack(archived_runs(archive), tmp_path / "again.parquet", CLEAN)
+    assert (tmp_path / "again.parquet").read_bytes() == archive.read_bytes()
+
+
+def test_what_keeps_the_course_of_a_search_keeps_its_solution(tmp_path: Path) -> None:
+    write(tmp_path / "runs")
+    pack(find_runs(tmp_path / "runs"), tmp_path / "small.parquet", CLEAN, largest=0)
+    (run,) = archived_runs(tmp_path / "small.parquet")
+    courses = {line["key"] for line in run.lines("traces.jsonl")}
+    assert courses
+    assert {r.key for r in run.records() if r.solution is not None} == courses
+
+
 def test_a_killed_pack_leaves_no_archive(tmp_path: Path) -> None:
     for _ in range(3):
         write(tmp_path / "runs")

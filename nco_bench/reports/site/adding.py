@@ -78,7 +78,7 @@ def _add(runs: Sequence[Run], results: Path, places: Places) -> Added:
     for run in runs:
         found = tuple(_of_strangers(run, places, here))
         if not found:
-            found = verify(run.folder.parent, (run.run_id,), places).findings
+            found = _of_solutions(run, places)
         if found:
             refused[run.run_id] = found
         else:
@@ -87,6 +87,16 @@ def _add(runs: Sequence[Run], results: Path, places: Places) -> Added:
         merge([run.folder for run in good], results)
         receipts.add(results, [Run(results / run.run_id) for run in good])
     return Added({run.run_id: sum(1 for _ in run.raw_records()) for run in good}, refused)
+
+
+def _of_solutions(run: Run, places: Places) -> tuple[Finding, ...]:
+    """What scoring again finds; a cost that cannot be scored is nobody's to vouch for."""
+    checked = verify(run.folder.parent, (run.run_id,), places)
+    left_out = checked.unscored.get(run.run_id)
+    if not left_out:
+        return checked.findings
+    text = f"{left_out} records keep the hash of their solution alone; pack the run with all its solutions"
+    return (*checked.findings, Finding(run.run_id, "solutions", text))
 
 
 def _runs_in(source: Path, scratch: Path) -> list[Run]:

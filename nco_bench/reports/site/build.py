@@ -122,7 +122,9 @@ def _checked(runs: Sequence[Run], results: Sequence[Path], places: Places, check
     holds = {run.run_id: True for run in runs}
     for folder in dict.fromkeys(results):
         if find_runs(folder):
-            holds |= {finding.run: False for finding in verify(folder, (), places).findings}
+            checked = verify(folder, (), places)
+            holds = {run: held for run, held in holds.items() if run not in checked.unscored}
+            holds |= {finding.run: False for finding in checked.findings}
     return holds
 
 

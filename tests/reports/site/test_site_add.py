@@ -51,10 +51,10 @@ def test_records_that_hold_arrive_verified(
 CLEAN = {"commit": "0" * 40, "dirty": False}
 
 
-def packed(source: Path, revision: dict[str, Any]) -> Path:
+def packed(source: Path, revision: dict[str, Any], largest: int | None = None) -> Path:
     pytest.importorskip("pyarrow", reason="archives need pyarrow: pip install 'nco-bench[parquet]'")
     archive = source.with_suffix(".parquet")
-    pack(find_runs(source), archive, revision, allow_dirty=True)
+    pack(find_runs(source), archive, revision, allow_dirty=True, largest=largest)
     return archive
 
 
@@ -86,6 +86,14 @@ def test_an_archive_whose_records_do_not_hold_is_refused_in_a_line(
     edit(folder, "records.jsonl", better_cost)
     assert added(packed(copy, CLEAN), tmp_path) == 1
     assert f"refused: {folder.name}" in capsys.readouterr().out
+    assert not find_runs(tmp_path / "board")
+
+
+def test_an_archive_without_its_solutions_is_refused(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert added(packed(copy, CLEAN, largest=19), tmp_path) == 1
+    assert "4 records keep the hash of their solution alone" in capsys.readouterr().out
     assert not find_runs(tmp_path / "board")
 
 
