@@ -28,7 +28,6 @@ ROOMS = Path(__file__).parent / "solvers"
 ENTRY_POINTS, FAMILY = "nco_bench.solvers", "family.toml"
 FAMILIES = ("classical", "stepwise", "path", "divide", "edges", "packing", "sequences")
 """In the order in which lists show them; those of other packages follow."""
-
 KINDS = ("exact", "metaheuristic", "heuristic", "neural", "external")
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 
@@ -88,8 +87,7 @@ class Card:
     note
         What a reader of a table should know about it.
     network
-        Module of its network, with ``config_for``, ``build`` and, where official checkpoints exist, ``from_official``; empty
-        for solvers without one.
+        Module of its network, with ``config_for``, ``build`` and, for official checkpoints, ``from_official``; or empty.
     family
         Room that it lives in, or takes its defaults from.
     graph
@@ -118,8 +116,7 @@ class Card:
     alias_of
         Solver that this is another name of.
     weights
-        How its weights are named: ``problem`` (one file a problem, ``NAME`` or ``NAME-PROBLEM``), ``task`` (one a task,
-        ``NAME-TASK...``), ``any`` (all whose manifest names it).
+        Their names: ``problem``: ``NAME`` or ``NAME-PROBLEM``; ``task``: ``NAME-TASK...``; ``any``: all whose manifest names it.
     weights_of
         Solver whose weights it runs with, where it is that network with another scale of logits.
     weights_from, weights_are
@@ -129,8 +126,7 @@ class Card:
     official
         The official weights files.
     learners, learners_if_asked
-        Ways to train it, the first that its data fit being the default; and those that ``--config learner=NAME`` has to
-        name.
+        Ways to train it, the first that its data fit being the default; those that only ``learner=NAME`` brings.
     recipes
         By learner and name, as they stand in the file; see `recipe_of`.
     budget
@@ -212,10 +208,11 @@ def cards() -> Mapping[str, Card]:
                 raise BadInputError(f"{file}: a solver {card.name!r} is there already; choose another name.")
             found[card.name] = card
     rooms = {name: place for place, name in enumerate(FAMILIES)}
-    order = sorted(
-        found.values(), key=lambda c: (c.kind == "neural", rooms.get(c.family, 99), KINDS.index(c.kind))
-    )
-    return {card.name: card for card in order}
+
+    def place(one: Card) -> tuple[bool, int, int]:
+        return one.kind == "neural", rooms.get(one.family, 99), KINDS.index(one.kind)
+
+    return {card.name: card for card in sorted(found.values(), key=place)}
 
 
 def card(name: str) -> Card:
@@ -232,12 +229,11 @@ def card(name: str) -> Card:
 @cache
 def find(name: str) -> Card | None:
     """Return one card, None where there is none of that name."""
-    for file, package in _files():
-        if file.stem == name or f"variants.{name}]" in file.read_text(encoding="utf-8"):
-            for known in _read(file, package):
-                if known.name == name:
-                    return known
-    return cards().get(name)
+    naming = (
+        f for f in _files() if f[0].stem == name or f"variants.{name}]" in f[0].read_text(encoding="utf-8")
+    )
+    found = next((one for file in naming for one in _read(*file) if one.name == name), None)
+    return found or cards().get(name)
 
 
 def networks() -> dict[str, Card]:

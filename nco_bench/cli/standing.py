@@ -29,7 +29,8 @@ def standing(
     """
     from nco_bench.cli.output import print_json
     from nco_bench.datasets.load import Places
-    from nco_bench.papers.standing import at_most, document, of_solvers, standings, within
+    from nco_bench.papers.choosing import at_most, document, of_solvers, within
+    from nco_bench.papers.standing import standings
     from nco_bench.papers.stored import stored_in
 
     seconds = _to_spend(budget) if fill else 0.0  # before the stored records are read

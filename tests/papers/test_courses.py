@@ -12,13 +12,14 @@ import pytest
 from nco_bench.cli import app
 from nco_bench.datasets.load import Places
 from nco_bench.papers import preset
+from nco_bench.papers.choosing import within
 from nco_bench.papers.courses import search_of
 from nco_bench.papers.filling import _runs, fill
 from nco_bench.papers.judging import judge
 from nco_bench.papers.published import PublishedCell
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
-from nco_bench.papers.standing import standings, within
+from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import stored_in
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay

@@ -15,11 +15,12 @@ import pytest
 from nco_bench.cli import app
 from nco_bench.datasets.load import Places
 from nco_bench.papers import filling
+from nco_bench.papers.choosing import of_solvers
 from nco_bench.papers.filling import BudgetSpentError, _most, _until, fill
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import Runner
-from nco_bench.papers.standing import Standing, of_solvers, standings
+from nco_bench.papers.standing import Standing, standings
 from nco_bench.papers.stored import stored_in
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
