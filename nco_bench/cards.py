@@ -116,7 +116,7 @@ class Card:
     alias_of
         Solver that this is another name of.
     weights
-        Their names: ``problem``: ``NAME`` or ``NAME-PROBLEM``; ``task``: ``NAME-TASK...``; ``any``: all whose manifest names it.
+        Named by ``problem`` (``NAME``, ``NAME-PROBLEM``), ``task`` (``NAME-TASK...``) or ``any`` (what manifests say).
     weights_of
         Solver whose weights it runs with, where it is that network with another scale of logits.
     weights_from, weights_are

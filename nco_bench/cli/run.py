@@ -23,6 +23,7 @@ from nco_bench.cli.options import (
     SlurmSettings,
     TimeLimit,
 )
+from nco_bench.errors import BadInputError, NcoBenchError
 
 if TYPE_CHECKING:
     from nco_bench.study import Study
@@ -136,6 +137,7 @@ def run(
     from nco_bench.runs.environment import command_line
     from nco_bench.study import Study
 
+    _refuse_datasets(solvers)
     study = Study(
         solvers=solvers,
         data=data,
@@ -183,6 +185,28 @@ def run(
     else:
         show(done.table, console())
     return 1 if done.failed else 0
+
+
+def _refuse_datasets(solvers: list[str]) -> None:
+    """Say what a second name behind one --data is taken for; raises `BadInputError`."""
+    from nco_bench.cards import find
+
+    for name in solvers:
+        if find(name.partition(":")[0]) is None and _is_dataset(name):
+            raise BadInputError(
+                f"{name!r} is a dataset, and stands where solvers do: --data takes one, so write --data {name} as well."
+            )
+
+
+def _is_dataset(name: str) -> bool:
+    from nco_bench.datasets.libraries import library_names
+    from nco_bench.datasets.names import parse_generated
+
+    try:
+        generated = parse_generated(name) is not None
+    except NcoBenchError:  # a dataset's name all the same, with something in it that is wrong
+        return True
+    return generated or name.endswith(".npz") or name.partition(":")[0] in library_names()
 
 
 def _tell_plan(study: Study, json: bool) -> None:

@@ -159,6 +159,18 @@ def test_debug_shows_where_a_solver_crashed(
     ("arguments", "fragments"),
     [
         (["run", "lkh33", "--data", "tsp20:count=2"], ["solver 'lkh33'", "'lkh3'"]),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp20", "tsp50:count=2"],
+            ["a dataset", "--data tsp50:count=2"],
+        ),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp20", "tsplib:1-100"],
+            ["a dataset", "--data tsplib:1-100"],
+        ),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp20", "tsp50:nosuch"],
+            ["a dataset", "--data tsp50:nosuch"],
+        ),
         (["run", "nearest-neighbor", "--data", "tps100"], ["dataset 'tps100'", "'tsp100'"]),
         (["run", "decoder-6x128", "--data", "tsp20:count=2", "--decoding", "greedi"], ["decoding", "greedy"]),
         (["run", "nearest-neighbor", "--data", "tsp1"], ["tsp1", "at least 2 nodes"]),
