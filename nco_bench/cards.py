@@ -187,7 +187,6 @@ class Card:
 
 
 OWN_KEYS = {f.name for f in fields(Card)} - {"name", "target"} | {"solver", "variants"}
-NEEDED_KEYS = {"problems", "kind"}
 MERGED = ("recipes", "facts")
 """Tables that a card adds to its family's, key by key; any other value replaces it."""
 
@@ -307,8 +306,7 @@ def _toml(file: Path) -> dict[str, Any]:
 @cache
 def _read(file: Path, package: str) -> tuple[Card, ...]:
     """Return the cards of a file: one per variant, or one of the file's own name."""
-    content = _toml(file)
-    found = []
+    content, found = _toml(file), []
     family = file.parent.name if file.is_relative_to(ROOMS) else content.pop("family", "")
     variants = content.pop("variants", {}) or {file.stem: {}}
     for name, own in variants.items():
@@ -333,7 +331,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any], key: str) -> dic
 def _built(name: str, family: str, values: Mapping[str, Any], package: str, file: Path) -> Card:
     values = dict(values)
     solver = str(values.pop("solver", ""))
-    if missing := sorted(NEEDED_KEYS - set(values)) or ([] if solver else ["solver"]):
+    if missing := sorted({"problems", "kind"} - set(values)) or ([] if solver else ["solver"]):
         raise BadInputError(f"{file}: {name}: the key {missing[0]!r} is missing.")
     if values["kind"] not in KINDS:
         raise BadInputError(f"{file}: {name}: kind {values['kind']!r}; expected one of {', '.join(KINDS)}.")
