@@ -6,7 +6,7 @@ whenever half of its nodes are visited, which costs O(N log N) in all. GEO, ATT 
 monotone enough in practice that Euclidean neighbours serve, except GEO, where points go to the sphere first; matrix
 instances read their rows. Ties go to the lower node number. There is nothing random: the seed has no effect.
 
-CVRP: the nearest customer that still fits into the vehicle; if none fits, back to the depot. O(N^2) time there.
+CVRP: the nearest customer that still fits into the vehicle; if none fits, back to the depot. O(N^2) time for a matrix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.native import ChildSolver
-from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
+from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, nearest_visits_by_tree
 from nco_bench.solvers.protocol import Solved
 from nco_bench.solvers.small import (
     all_points,
@@ -90,9 +90,9 @@ def nearest_by_matrix(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def nearest_routes(instance: CVRPInstance) -> NDArray[np.int64]:
-    """Build routes customer by customer; O(N^2) time, O(N) memory for coordinates."""
+    """Build routes customer by customer."""
     demand, capacity = integer_demand(instance)
     if instance.convention != "explicit":
-        return nearest_visits(demand, capacity, squared_distances(search_points(instance)))
+        return nearest_visits_by_tree(search_points(instance), demand, capacity)
     matrix = distance_matrix(instance)
     return nearest_visits(demand, capacity, lambda node, left: matrix[node, left].copy())

@@ -23,7 +23,7 @@ from torch import Tensor
 from nco_bench.progress import opened
 from nco_bench.solvers.decoding.draws import Draws, drawn_draws
 from nco_bench.solvers.decoding.insertion import insert_cvrp, insert_tsp
-from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits, squared_distances
+from nco_bench.solvers.decoding.nearest import nearest_by_tree, nearest_visits_by_tree
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.policy import PathPolicy
 from nco_bench.solvers.path.problem import route_lengths, tour_lengths
@@ -189,6 +189,6 @@ def _nearest_routes(
     coords: NDArray[np.float32], demand: NDArray[np.int64], capacity: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return customers and flags, ``(V,)`` each."""
-    visits = nearest_visits(demand[1:], capacity, squared_distances(coords.astype(np.float64)))
+    visits = nearest_visits_by_tree(coords.astype(np.float64), demand[1:], capacity)
     served = visits > 0
     return visits[served], ~served[:-1][served[1:]]
