@@ -15,6 +15,8 @@ import numpy as np
 
 from nco_bench.solvers.decoding.nearest import nearest_visits, nearest_visits_by_tree
 
+CAPACITY = 250
+
 
 def seconds(call: Callable[[], Any], turns: int) -> tuple[float, Any]:
     """Median processor seconds of a call, and what it returned."""
@@ -37,8 +39,8 @@ def main() -> None:
     args = parser.parse_args()
     for n in (*args.sizes, *args.alone):
         rng = np.random.default_rng(n)
-        points, demand, capacity = rng.random((n + 1, 2)), rng.integers(1, 10, n), 250
-        quick, found = seconds(lambda p=points, d=demand: nearest_visits_by_tree(p, d, capacity), args.turns)
+        points, demand = rng.random((n + 1, 2)), rng.integers(1, 10, n)
+        quick, found = seconds(lambda p=points, d=demand: nearest_visits_by_tree(p, d, CAPACITY), args.turns)
         if n in args.alone:
             print(f"{n:,} customers: {quick:.3f} s")
             continue
@@ -46,7 +48,7 @@ def main() -> None:
         def distances(node: int, left: Any, points: Any = points) -> Any:
             return ((points[left] - points[node]) ** 2).sum(1)
 
-        slow, same = seconds(lambda d=demand, f=distances: nearest_visits(d, capacity, f), args.turns)
+        slow, same = seconds(lambda d=demand, f=distances: nearest_visits(d, CAPACITY, f), args.turns)
         assert found.tolist() == same.tolist()
         print(f"{n:,} customers: {quick:.3f} s, plain {slow:.3f} s, {slow / quick:.1f} times")
 
