@@ -143,6 +143,7 @@ def test_whole_runs_are_removed_and_what_is_left_is_sound(nco_bench: Command) ->
     assert json.loads(nco_bench("verify", "--json")[0]) == {
         "runs": 1,
         "records": 3,
+        "unscored": 0,
         "ok": True,
         "findings": [],
     }

@@ -58,9 +58,9 @@ def test_weights_that_do_not_fit_are_refused(name: str, model: str) -> None:
 
 
 def test_weights_of_another_configuration_are_refused_with_the_options_that_fit() -> None:
-    with pytest.raises(BadWeightsError, match=r"--config model\.output_projection=True\.$"):
-        start_from(build_path_policy("pens-r"), "pens-r", "pens-r", "tsp")
-    start_from(build_path_policy("pens-r", output_projection=True), "pens-r", "pens-r", "tsp")
+    with pytest.raises(BadWeightsError, match=r"--config model\.output_projection=False\.$"):
+        start_from(build_path_policy("pens-r", output_projection=True), "pens-r", "pens-r", "tsp")
+    start_from(build_path_policy("pens-r"), "pens-r", "pens-r", "tsp")
 
 
 def test_weights_of_another_problem_are_refused(tmp_path: Path) -> None:
