@@ -16,6 +16,7 @@ Letters in shapes: B instances, R partial solutions, N nodes (depot first), K ca
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -36,7 +37,6 @@ from nco_bench.solvers.stepwise.dgl_features import (
     normalised,
     relative_demand,
 )
-from nco_bench.solvers.stepwise.few_features import FewFeatures
 from nco_bench.solvers.stepwise.policy import (
     LocalViewPolicy,
     Memory,
@@ -50,6 +50,9 @@ from nco_bench.solvers.stepwise.policy import (
 
 ENTRIES_AT_A_TIME = 2**20
 """Distances between nodes that are held at once."""
+
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,13 @@ class Dgl(nn.Module, LocalViewPolicy):
         return True
 
     def quick(self) -> LocalViewPolicy:
-        """Return a `QuickDgl`, where one can be had."""
-        return QuickDgl(self) if works_in_place(self.score.weight) and self.encoder else self
+        """Return the steps of `nco_bench.solvers.stepwise.dgl_quick`, where they can be had."""
+        weight = self.score.weight
+        if not KERNELS or not works_in_place(weight) or weight.dtype != torch.float32 or not self.encoder:
+            return self
+        from nco_bench.solvers.stepwise.dgl_quick import QuickDgl
+
+        return QuickDgl(self)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Return the tables of an empty solution, ``(B, N)`` each; see `moved`."""
@@ -267,46 +275,6 @@ class Dgl(nn.Module, LocalViewPolicy):
 
 DEMAND, DISTANCE = 2, 3
 """Columns of the CVRP's features."""
-
-
-class QuickDgl(Dgl):
-    """A DGL as it is now, for steps without gradients on the CPU: its first layer goes by `few_features`.
-
-    Parameters
-    ----------
-    policy
-        The network, whose parts it takes.
-    """
-
-    def __init__(self, policy: Dgl) -> None:
-        nn.Module.__init__(self)
-        vars(self).update(vars(policy))
-        first, embedding = cast("Layer", policy.encoder[0]).attention, policy.embedding
-        self.few = FewFeatures.of(
-            torch.cat([embedding.weight.T, embedding.bias[None]]),
-            cast("tuple[Tensor, Tensor, Tensor]", first.qkv.weight.T.chunk(3, dim=1)),
-            first.out.weight.T,
-            first.heads,
-            first.head_dim**-0.5,
-        )
-
-    def encoded(
-        self, inputs: Tensor, scale: float | Tensor, groups: Sequence[Tensor] | None = None
-    ) -> Tensor:
-        """Encode the neighbourhood, as `Dgl.encoded` does."""
-        if groups is not None:
-            return super().encoded(inputs, scale, groups)
-        rows, tokens, size = inputs.shape
-        features = inputs.new_zeros(rows, tokens, len(self.few.embed))
-        features[..., :size] = inputs
-        features[..., size] = 1
-        x = features.view(rows * tokens, -1) @ self.few.embed
-        layer = cast("Layer", self.encoder[0])
-        x.add_(layer.attention.out.bias).addmm_(self.few.seen(features, None, scale), self.few.mixing)
-        x = layer.feed_forward.added(x.view(rows, tokens, -1))
-        for layer in cast("list[Layer]", list(self.encoder)[1:]):
-            x = layer(x, scale)
-        return x
 
 
 def _near(distance: Tensor, walk: Walk, count: int) -> Tensor:

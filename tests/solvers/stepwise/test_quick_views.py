@@ -9,6 +9,8 @@ import torch
 
 from nco_bench.solvers.stepwise.dgl import DglConfig
 from nco_bench.solvers.stepwise.dgl import build as build_dgl
+from nco_bench.solvers.stepwise.dgl_features import distances_to
+from nco_bench.solvers.stepwise.dgl_kernels import squares
 from nco_bench.solvers.stepwise.invit import build as build_invit
 from nco_bench.solvers.stepwise.invit_views import InvitConfig
 from nco_bench.solvers.stepwise.local_steps import LocalViews, quick
@@ -47,9 +49,12 @@ def task(problem: str, nodes: int = 20) -> RoutingProblem:
 @pytest.mark.parametrize(
     ("name", "layers"), [("invit-3v", 2), ("invit-2v", 2), ("invit-2v", 1), ("invit-2v", 3), ("dgl", 2)]
 )
+@pytest.mark.parametrize("nodes", [20, 40])
 @torch.inference_mode()
-def test_quick_steps_choose_what_the_network_chooses(name: str, layers: int, problem: str) -> None:
-    policy, instances = network(name, problem, layers), task(problem)
+def test_quick_steps_choose_what_the_network_chooses(
+    name: str, layers: int, problem: str, nodes: int
+) -> None:
+    policy, instances = network(name, problem, layers), task(problem, nodes)
     faster = quick(policy)
     assert faster is not policy
     starts = torch.tensor([[1, 2], [3, 4], [5, 19]])
@@ -76,9 +81,8 @@ def test_with_gradients_in_another_precision_or_wrapped_the_network_itself_is_at
     with torch.no_grad():
         assert quick(wrapped) is wrapped
         assert quick(policy) is not policy
-        if name != "dgl":
-            double = policy.double()
-            assert quick(double) is double
+        double = policy.double()
+        assert quick(double) is double
 
 
 @pytest.mark.parametrize("name", ["invit-3v", "dgl"])
@@ -91,3 +95,13 @@ def test_quick_steps_leave_the_network_as_it_was(name: str) -> None:
     after = policy.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
+@pytest.mark.parametrize("nodes", [20, 60])
+@pytest.mark.parametrize("axes", [2, 3])
+def test_dgl_s_compiled_distances_round_as_those_that_its_weights_learned_with(nodes: int, axes: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    coords, current = torch.rand(3, nodes, axes, generator=generator), torch.tensor([1, 7, 0, 2, 5, 5])
+    found = torch.empty(6, nodes)
+    squares(coords.numpy(), current.numpy(), found.numpy())
+    assert torch.equal(found.sqrt_(), distances_to(coords, current))
