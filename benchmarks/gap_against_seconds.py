@@ -78,6 +78,7 @@ RUNS: dict[str, list[Run]] = {
         ("nearest-neighbor", 1_000, 100_000, None),
         ("random-insertion", 1_000, 100_000, None),
         ("random-insertion:near=40", 1_000, 100_000, None),
+        ("savings", 1_000, 100_000, None),
         ("two-opt", 1_000, 100_000, None),
         *((solver, 1_000, 1_000, 5.0) for solver in ("ailsii", "hgs", "pyvrp", "ortools", "lkh3")),
         *((solver, 10_000, 10_000, 10.0) for solver in ("ailsii", "hgs", "pyvrp", "ortools")),

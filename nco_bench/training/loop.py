@@ -91,6 +91,7 @@ def train_until_done(
     next_validation = began + min(recipe.validate_every, (budget_s or math.inf) / 4)
     reserve, window = 0.0, _Window(progress.samples)
     asked, next_question = False, began
+    validated: int | None = None
     trainer.policy.train()
     while True:
         elapsed = time.monotonic() - began
@@ -119,13 +120,13 @@ def train_until_done(
             _log(trainer, hooks, window)
             window = _Window(progress.samples)
         if now >= next_validation:
-            reserve = _validate(trainer, hooks)
+            reserve, validated = _validate(trainer, hooks), progress.step
             next_validation = time.monotonic() + recipe.validate_every
         if now - saved >= recipe.checkpoint_every:
             trainer.save()
             hooks.saved(trainer)
             saved = time.monotonic()
-    if not asked:
+    if not asked and validated != progress.step:
         _validate(trainer, hooks)
     progress.seconds = before + time.monotonic() - began
     progress.core_seconds = before_core + (time.process_time() - began_core) * trainer.group.size

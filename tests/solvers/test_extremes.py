@@ -56,7 +56,7 @@ TSP = (
     "am",
     "lehd",
 )
-CVRP = ("hgs", "lkh3", "pyvrp", "ortools", "random-insertion", "two-opt", "am", "lehd")
+CVRP = ("hgs", "lkh3", "pyvrp", "ortools", "random-insertion", "savings", "two-opt", "am", "lehd")
 if FULL:  # one network of each family beside them
     TSP += (
         "bq",

@@ -11,12 +11,14 @@ Python, and unlike a C extension numba is a wheel that needs no compiler. The to
 distances (rounded or not; GEO to within its rounding). Nothing is random: the seed has no effect. With a time
 limit the tour reached by then is returned. ``start=insertion`` begins with random insertion beside near nodes instead.
 
-CVRP: insertion by angle, then the same moves within each route (`route_two_opt`).
+CVRP: the same moves within each route (`route_two_opt`), of Clarke and Wright's savings and of insertion by angle; the
+shorter of both is the answer. Savings are better for short routes, insertion for long ones of many customers.
 """
 
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +27,7 @@ from scipy.spatial import cKDTree
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError
-from nco_bench.problems.cvrp import CVRPInstance
+from nco_bench.problems.cvrp import CVRPInstance, score
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical import random_insertion
@@ -34,16 +36,22 @@ from nco_bench.solvers.classical.nearest_neighbor import nearest_by_matrix, sear
 from nco_bench.solvers.classical.two_opt_moves import KINDS, work
 from nco_bench.solvers.decoding.nearest import nearest_by_tree
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
-from nco_bench.solvers.small import all_points, distance_matrix, easy_tour, join_fixed_edges
+from nco_bench.solvers.small import (
+    all_points,
+    distance_matrix,
+    easy_tour,
+    integer_demand,
+    join_fixed_edges,
+)
 
 STARTS = ("nearest", "insertion")
-NEAR, NEAR_CVRP = 20, 40
-"""Near nodes of the insertion that is improved."""
+NEAR = 20
+"""Near nodes of the insertion that is improved, for the TSP."""
 STEPS_PER_CALL = 20_000
 
 
 class TwoOpt(ChildSolver):
-    """Nearest neighbour + 2-opt/Or-opt for the TSP; insertion + 2-opt/Or-opt within routes for the CVRP."""
+    """Nearest neighbour + 2-opt/Or-opt for the TSP; 2-opt/Or-opt within the routes of two starts for the CVRP."""
 
     NAME = "two-opt"
     SOLVE = "nco_bench.solvers.classical.two_opt:solve"
@@ -62,6 +70,9 @@ class TwoOpt(ChildSolver):
 
     def check(self, dataset: Dataset, backend: Backend) -> str | None:
         """Refuse route length limits, CVRP matrices, and insertion where there are no flat coordinates."""
+        inserts = dataset.problem == "cvrp" or self.params["start"] == "insertion"
+        if inserts and find_spec("random_insertion") is None:
+            return f"{self.NAME} begins with the package random-insertion here: pip install 'nco-bench[classical]'"
         for instance in dataset:
             if isinstance(instance, CVRPInstance):
                 if instance.max_route_length is not None:
@@ -90,9 +101,18 @@ def solve(
     """Build and improve one solution; runs in the child."""
     stop = None if time_limit is None else time.perf_counter() + time_limit
     if isinstance(instance, CVRPInstance) or params["start"] == "insertion":
-        near = NEAR_CVRP if isinstance(instance, CVRPInstance) else NEAR
+        near = 0 if isinstance(instance, CVRPInstance) else NEAR
         built = random_insertion.solve(instance, seed, time_limit, {"order": "", "near": near})
-        return built if isinstance(built, Solved | Failure) else improved(instance, built, params, stop)
+        if isinstance(built, Solved | Failure):
+            return built
+        found = improved(instance, built, params, stop)
+        if not isinstance(instance, CVRPInstance) or params["start"] == "insertion" or _is_over(stop):
+            return found
+        from nco_bench.solvers.classical.savings import savings_routes  # compiled only where it is used
+
+        demand, capacity = integer_demand(instance)
+        other = improved(instance, savings_routes(all_points(instance), demand, capacity), params, stop)
+        return min(found, other, key=lambda one: score(instance, one))
     easy = easy_tour(instance)
     if easy is not None:
         return easy
@@ -101,6 +121,10 @@ def solve(
     else:
         tour = nearest_by_tree(search_points(instance))
     return improved(instance, tour, params, stop)
+
+
+def _is_over(stop: float | None) -> bool:
+    return stop is not None and time.perf_counter() >= stop
 
 
 def improved(
