@@ -42,7 +42,8 @@ def standing(
     if time_limit is not None:
         found = within(found, time_limit, stored)
     if fill:
-        return _fill(found, seconds, results, places, json)
+        known = tuple(folder for folder in folders_of(results) if folder != results)
+        return _fill(found, seconds, results, known, places, json)
     if json:
         print_json(document(found))
         return 0
@@ -102,14 +103,16 @@ def _to_spend(budget: str | None) -> float:
     return seconds
 
 
-def _fill(found: object, seconds: float, results: Path, places: object, json: bool) -> int:
+def _fill(
+    found: object, seconds: float, results: Path, known: tuple[Path, ...], places: object, json: bool
+) -> int:
     from nco_bench.cli.output import print_json, say
     from nco_bench.papers.filling import fill
     from nco_bench.papers.running import Runner
     from nco_bench.runs.display import QuietDisplay
     from nco_bench.runs.environment import command_line
 
-    runner = Runner(results, places, QuietDisplay(), None, command_line())  # type: ignore[arg-type]
+    runner = Runner(results, places, QuietDisplay(), None, command_line(), known=known)  # type: ignore[arg-type]
     done = fill(found, runner, seconds, say)  # type: ignore[arg-type]
     if json:
         print_json(asdict(done))

@@ -74,7 +74,7 @@ class Runner:
         At most this many instances of any dataset, or None.
     command
         For the records.
-    batch_seconds
+    batch_seconds, known
         As in `RunRequest`.
     """
 
@@ -84,6 +84,7 @@ class Runner:
     limit: int | None = None
     command: str = ""
     batch_seconds: float | None = None
+    known: tuple[Path, ...] = ()
     outcomes: dict[Job, Outcome] = field(default_factory=dict)
     failed: int = 0
 
@@ -159,6 +160,7 @@ class Runner:
             time_limit=job.time_limit or None,
             params=dict(job.params),
             command=self.command,
+            known=self.known,
         )
 
     def compute(self, target: str, preset: Preset, table: PublishedTable, scale: str) -> Computed | Verdict:

@@ -46,6 +46,8 @@ class RunRequest:
         Of a shard: first and last + 1 of the instances that all shards have together.
     fresh
         Compute again what is already stored.
+    known
+        Further results folders: what is stored there is not computed, and stays there.
     study
         Name and text of the file that the command took its options from, kept with the records; None without.
     cluster, slurm, detach
@@ -74,6 +76,7 @@ class RunRequest:
     asked: tuple[int, int] | None = None
     executor: str = "local"
     fresh: bool = False
+    known: tuple[Path, ...] = ()
     update_references: bool = False
     in_process: bool = False
     command: str = ""

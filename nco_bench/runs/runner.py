@@ -104,8 +104,9 @@ def _run_cell(
         cell = describe(request, plan, solver, index)
         done: dict[tuple[int, int], float | None] = {}
         if not request.fresh:
-            stored = stored_before(request.results, cell.config_sha256, request.seed, dataset)
-            done = {place: cost for place, cost in stored.items() if place[0] < request.repeats}
+            for folder in (request.results, *request.known):
+                stored = stored_before(folder, cell.config_sha256, request.seed, dataset)
+                done |= {place: cost for place, cost in stored.items() if place[0] < request.repeats}
         if done:  # perhaps from a copy of the set without references
             references |= dataset.costs_of_references()
         pending = list(_batches(request, cell, dataset, done))

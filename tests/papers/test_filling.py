@@ -179,6 +179,19 @@ def test_numbers_of_few_instances_are_answered_by_more(
     assert few("--least", "20") == ["20 instances, 16 stored"]
 
 
+def test_what_other_folders_hold_is_not_solved_again(small: Path, tmp_path: Path) -> None:
+    rules = small.parent / "tropical" / "presets" / "table-2.toml"
+    rules.write_text(rules.read_text().replace('"seconds"', '"cost"'))
+    packed = tmp_path / "packed"
+    assert nco("run", "nearest-neighbor", "--data", "tsp20", "--limit", "5", results=packed) == 0
+    found = standings(tables_of("tropical", "2"), stored_in([small, packed], None), least=16)
+    (cell,) = [one for one in found if one.few]
+    adds = replace(runner(small), known=(packed,))
+    assert fill([cell], adds, 60.0, lambda _: None).answered == 1
+    assert load_frame(small).records["instance"].tolist() == list(range(5, 16))
+    assert len(load_frame(packed).records) == 5
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
