@@ -16,13 +16,12 @@ from nco_bench.errors import BadInputError, debugging
 from nco_bench.papers.courses import OF_COURSES, search_of
 from nco_bench.papers.judging import Verdict
 from nco_bench.papers.kept import RUNS_NETWORKS
+from nco_bench.papers.measuring import TIMES
 from nco_bench.papers.preset import CellPreset, load_preset
 from nco_bench.papers.reproducing import answer
 from nco_bench.papers.running import Runner
 from nco_bench.papers.standing import Standing
 
-TIMES = ("seconds", "latency")
-"""Metrics that a busy machine does not answer; no run is made for them alone."""
 PATIENCE, LEAST_PATIENCE, SHARE = 5.0, 2.0, 0.25
 """Times its estimate that a run may take, but no more than this share of the budget, unless it is within twice its estimate;
 a wrong estimate must not take the whole budget. The estimate is that of this machine beside its load; a minute is added."""

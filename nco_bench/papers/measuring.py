@@ -20,6 +20,8 @@ from nco_bench.runs.records import STATUSES, Cell
 
 BOOTSTRAP_FROM = 30
 """Below this many instances the percentile bootstrap is too narrow, and Student's t is used."""
+TIMES = ("seconds", "latency")
+"""Metrics that a busy machine does not answer; no run is made for them alone."""
 
 METRICS: Mapping[str, str] = {
     "gap": "mean over instances of the gap to the reference, percent",

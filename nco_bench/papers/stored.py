@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from nco_bench.cards import cards, weights_owner
 from nco_bench.datasets.names import stream_of
 from nco_bench.errors import BadWeightsError, ResultsError
 from nco_bench.papers.courses import OF_COURSES, iterations_made, search_of
-from nco_bench.papers.measuring import Measured, Records
+from nco_bench.papers.judging import ENOUGH
+from nco_bench.papers.measuring import TIMES, Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import load_frame
@@ -49,19 +50,34 @@ class Stored:
                 self._instances[id(group)] = held[code]
 
     def measure(self, preset: CellPreset) -> Measured | None:
-        """Read the number of a cell from what is stored of the first of its datasets that has records; None without any."""
+        """Read the number of a cell from what is stored of the first of its datasets that has records; None without any.
+
+        The decoding that is asked for comes first, then a longer search, then one that a time limit ended; but what is of
+        enough instances comes before what is of few. Times are of any number.
+        """
         for name in preset.data:
-            group = self._group(preset, name)
-            if group is not None:
-                return self._measure(preset, name, group)
-            search = search_of(preset.decoding) if preset.metric in OF_COURSES else None
-            longer = None if search is None else self._longer(preset, name, *search)
-            if search is not None and longer is not None:
-                return self._measure(preset, name, longer, search[1])
-            limited = None if search is None else self._limited(preset, name, *search)
-            if limited is not None:
-                return limited
+            found: list[Measured] = []
+            for measured in self._ways(preset, name):
+                if measured is None:
+                    continue
+                found.append(measured)
+                if preset.metric in TIMES or measured.instances >= min(ENOUGH, preset.count or ENOUGH):
+                    return measured
+            if found:
+                return found[0]
         return None
+
+    def _ways(self, preset: CellPreset, name: str) -> Iterator[Measured | None]:
+        """Read a number of one dataset in each way that there is, the truest first."""
+        group = self._group(preset, name)
+        if group is not None:
+            yield self._measure(preset, name, group)
+        search = search_of(preset.decoding) if preset.metric in OF_COURSES else None
+        if search is not None:
+            longer = self._longer(preset, name, *search)
+            if longer is not None:
+                yield self._measure(preset, name, longer, search[1])
+            yield self._limited(preset, name, *search)
 
     def _longer(self, preset: CellPreset, name: str, search: str, iterations: int) -> Group | None:
         """The records of the same search with more iterations, of most instances first: they keep their course.

@@ -93,6 +93,19 @@ def test_a_search_that_a_time_limit_has_ended_answers_with_that_said(tmp_path: P
     assert judge(cell, SEARCH, replace(official, limited=False)).status == "differs"
 
 
+def test_enough_instances_of_a_search_that_was_ended_come_before_few_of_a_whole_one(tmp_path: Path) -> None:
+    run("prc:3", tmp_path, "tsp10:count=1")
+    run("prc:1000000", tmp_path, "tsp10:count=3", "decoder-6x128", "--time-limit", "0.3")
+    stored = stored_in([tmp_path], None)
+    more, times = (stored.measure(replace(SEARCH, decoding="prc:3", metric=m)) for m in ("cost", "seconds"))
+    one = stored.measure(replace(SEARCH, decoding="prc:3", count=1))
+    assert more is not None
+    assert times is not None
+    assert one is not None
+    assert (more.instances, times.instances, one.instances) == (3, 1, 1)
+    assert one.course == "" != more.course
+
+
 def test_a_search_that_ends_before_its_first_iteration_answers_nothing(tmp_path: Path) -> None:
     run("prc:9,init=insertion", tmp_path, "tsp10:count=3", "decoder-6x128", "--time-limit", "1e-9")
     records = load_frame(tmp_path).records
