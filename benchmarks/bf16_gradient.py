@@ -65,8 +65,8 @@ def main() -> None:
         )
         ordered = stream.take(options.batch).ordered
         for rows in ROWS:
-            pieces = draw_sub_paths(ordered, rows, np.random.default_rng(1), True)
-            paths = SubPaths(torch.from_numpy(np.ascontiguousarray(pieces)), False, ordered.shape[1])
+            pieces = draw_sub_paths(torch.from_numpy(ordered), rows, np.random.default_rng(1), True)
+            paths = SubPaths(pieces, False, ordered.shape[1])
             exact, low = (gradient(learner, paths, precision) for precision in ("fp32", "bf16"))
             halves = (replace(paths, coords=half) for half in paths.coords.chunk(2))
             one, other = (gradient(learner, half, "fp32") for half in halves)

@@ -22,7 +22,7 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.policy import PathNodes, path_state
 from nco_bench.solvers.path.problem import tsp_problem
-from nco_bench.training.learners.on_policy import best_path, walk_length
+from nco_bench.training.learners.best_paths import best_path, walk_length
 from nco_bench.weights.store import load_into, resolve
 
 TENTHS = 10

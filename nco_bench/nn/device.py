@@ -105,6 +105,23 @@ def synchronise(device: torch.device | str) -> None:
         module.synchronize(device)
 
 
+class Later:
+    """Numbers of a device, ``(K,)``, that are asked for later: an accelerator goes on working meanwhile, nobody waits."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self._copy = values.to(CPU, non_blocking=True)
+        self._there: Any = None
+        if not on_cpu(values.device):
+            self._there = _module(values.device).Event()
+            self._there.record()
+
+    def read(self) -> list[float]:
+        """Return them; waits for what the device had to do until then."""
+        if self._there is not None:
+            self._there.synchronize()
+        return [float(value) for value in self._copy.tolist()]
+
+
 def reset_peak_memory(device: torch.device | str) -> None:
     """Count the device's memory from here on."""
     module = _module(device)

@@ -52,6 +52,14 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 
+def as_products(mask: Tensor) -> Tensor:
+    """Round what is added to logits to the type of an accelerator's products, once for all layers."""
+    kind = mask.device.type
+    if on_cpu(mask.device) or not torch.is_autocast_enabled(kind):
+        return mask
+    return mask.to(torch.get_autocast_dtype(kind))
+
+
 def trains_in_bf16(device: torch.device) -> bool:
     """Tell whether gradients are computed in bf16 on the CPU, where some operations need versions of their own."""
     return on_cpu(device) and torch.is_grad_enabled() and torch.is_autocast_enabled("cpu")

@@ -1,7 +1,7 @@
-"""Labelled instances as a stream: shard after shard, never more than two in memory, at a position that can be saved.
+"""Labelled instances as a stream: shard after shard, at a position that can be saved.
 
-The order is a function of seed and epoch alone, so a position is three numbers. The next shard is read while
-the current one is learned from.
+The order is a function of seed and epoch alone, so a position is three numbers. Shards are kept in memory up to a limit,
+for a GPU goes through one in a second; of more than that, the next is read while the current one is learned from.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from nco_bench.datasets.places import Places
 
 
+KEPT_BYTES = 1 << 30
+"""Of shards that are kept in memory."""
 LOOKED_AT = 1 << 20
 """Bytes at either end of a file without checksums."""
 
@@ -66,6 +68,8 @@ class LabelStream:
         self.facts: dict[str, ShardFacts] = {}
         self._loaded: tuple[int, int] | None = None
         self._rows: NDArray[np.float32] = np.empty((0, 0, 2), np.float32)
+        self._order: NDArray[np.integer] = np.empty(0, np.int64)
+        self._kept: dict[int, Shard] = {}
         self._tours = True
         self._problem = ""
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="labels")
@@ -101,7 +105,7 @@ class LabelStream:
         """Return the next instances; fewer than `count` at a shard's end."""
         rows = self._current()
         tours = self._tours
-        batch = rows[self.offset : self.offset + count]
+        batch = rows[self._order[self.offset : self.offset + count]]
         self.offset += len(batch)
         if self.offset >= len(rows):
             self.epoch, self.shard = self._following()
@@ -116,8 +120,8 @@ class LabelStream:
         if self._loaded != (self.epoch, self.shard):
             index = self._index(self.epoch, self.shard)
             rows = self._read(index)
-            shuffle = np.random.default_rng([self.seed, self.epoch, index]).permutation(len(rows))
-            self._rows = rows[shuffle]
+            self._order = np.random.default_rng([self.seed, self.epoch, index]).permutation(len(rows))
+            self._rows = rows
             self._loaded = (self.epoch, self.shard)
         return self._rows
 
@@ -125,8 +129,10 @@ class LabelStream:
         return int(np.random.default_rng([self.seed, epoch]).permutation(len(self.shards))[shard])
 
     def _read(self, index: int) -> NDArray[np.float32]:
-        """Take a shard from the reader, and let it begin with the next one."""
-        if self._ahead is not None and self._ahead[0] == index:
+        """Take a shard from memory or from the reader, and let it begin with the next one."""
+        if index in self._kept:
+            shard = self._kept[index]
+        elif self._ahead is not None and self._ahead[0] == index:
             shard = self._ahead[1].result()
         else:
             shard = read_shard(self.shards[index], self.places)
@@ -134,9 +140,12 @@ class LabelStream:
             raise BadInputError(
                 f"{self.shards[index]}: holds {shard.problem} instances, other shards {self.problem}; choose one."
             )
+        kept = sum(one.ordered.nbytes for one in self._kept.values())
+        if index not in self._kept and kept + shard.ordered.nbytes <= KEPT_BYTES:
+            self._kept[index] = shard
         following = self._index(*self._following())
         self._ahead = None
-        if following != index:
+        if following != index and following not in self._kept:
             self._ahead = (following, self._reader.submit(read_shard, self.shards[following], self.places))
         self.facts[self.shards[index]] = shard.facts
         self._tours = shard.tours

@@ -154,6 +154,14 @@ class SharesBatches(Protocol):
 
 
 @runtime_checkable
+class HoldsProcesses(Protocol):
+    """A learner that others work for."""
+
+    def close(self) -> None:
+        """End them."""
+
+
+@runtime_checkable
 class LeavesUndecayed(Protocol):
     """A policy with parameters that weight decay must leave alone."""
 

@@ -11,7 +11,8 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from nco_bench.nn.device import flushing_denormals
@@ -110,9 +111,9 @@ def train_until_done(
         if done:
             break
         started = time.monotonic()
-        _, norm = trainer.update(fraction)
+        norms = trainer.update(fraction, wait=(progress.step + 1) % recipe.log_every == 0)
         now = time.monotonic()
-        window.add(norm, now - started)
+        window.add(norms, now - started)
         progress.seconds = before + now - began
         progress.core_seconds = before_core + (time.process_time() - began_core) * trainer.group.size
         hooks.tick(fraction)
@@ -140,13 +141,11 @@ class _Window:
     """What is averaged between two lines of the log."""
 
     first_sample: int
-    steps: int = 0
-    norms: float = 0.0
+    norms: list[float] = field(default_factory=list)
     busy: float = 0.0
 
-    def add(self, norm: float, seconds: float) -> None:
-        self.steps += 1
-        self.norms += norm
+    def add(self, norms: list[float], seconds: float) -> None:
+        self.norms += norms
         self.busy += seconds
 
 
@@ -165,7 +164,7 @@ def _log(trainer: Trainer, hooks: Hooks, window: _Window) -> None:
         "samples": progress.samples,
         "seconds": round(progress.seconds, 1),
         "loss": progress.loss,
-        "grad_norm": window.norms / window.steps,
+        "grad_norm": fmean(window.norms),
         "samples_per_s": (progress.samples - window.first_sample) / max(window.busy, 1e-9),
         "lr": trainer.optimizer.param_groups[0]["lr"],
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, course_for
 from nco_bench.training.distributed import joined, reports
-from nco_bench.training.learner import GAP, Measure, SharesBatches
+from nco_bench.training.learner import GAP, HoldsProcesses, Measure, SharesBatches
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options
 from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
@@ -179,10 +179,12 @@ def train(
     weights = weights_path(out, called)
     if reports():
         warn_of_slow(recipe.precision, device, "--config")
-    with joined(device) as mine:
+    with joined(device) as mine, ExitStack() as held:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
         prepared = course.prepare(assignment)
+        if isinstance(prepared.learner, HoldsProcesses):
+            held.callback(prepared.learner.close)
         if start is not None:
             _start(prepared, start, model)
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt, branch=branch)

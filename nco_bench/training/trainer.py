@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nco_bench.cards import first_name
 from nco_bench.errors import ResultsError
-from nco_bench.nn.device import precision
+from nco_bench.nn.device import Later, on_cpu, precision
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -123,6 +123,7 @@ class Trainer:
             learner.look_at(self.shipping)
         self.progress = Progress()
         self.group = group()
+        self._unread: list[Later] = []
 
     def _joined_loss(self, loss: Loss, device: torch.device) -> Loss:
         """Average gradients and the reported loss over all processes."""
@@ -131,13 +132,25 @@ class Trainer:
         value = total(float(loss.reported.detach()) * share, device)
         return Loss(loss.total, torch.tensor(value), loss.samples)
 
-    def update(self, fraction: float) -> tuple[float, float]:
+    def update(self, fraction: float, *, wait: bool = True) -> list[float]:
         """Do one update.
+
+        Parameters
+        ----------
+        fraction
+            Share of the run that is done.
+        wait
+            Until the device has done it; otherwise an accelerator is asked about the update before, and works on.
 
         Returns
         -------
-        tuple
-            The reported loss and the gradient norm before clipping.
+        list
+            Gradient norms before clipping that are known now and were not before: of this update, the one before, or both.
+
+        Raises
+        ------
+        TrainingStopped
+            When loss or gradient is no finite number, or the device is lost.
         """
         recipe, progress = self.recipe, self.progress
         factor = rate(recipe, progress.step, fraction)
@@ -151,17 +164,26 @@ class Trainer:
             if self.group.size > 1:
                 loss = self._joined_loss(loss, device)
             norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)
-            value = float(loss.reported.detach())
+            self._unread.append(Later(torch.stack([loss.reported.detach().float().to(device), norm.float()])))
+            norms = self._settle(0 if wait or on_cpu(device) else 1)
         except RuntimeError as error:
             raise self._lost_device(error) from error
-        self._refuse_nonsense(value, float(norm))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.samples += loss.samples
         self._move_average()
-        progress.loss = value if progress.loss is None else 0.99 * progress.loss + 0.01 * value
-        return value, float(norm)
+        return norms
+
+    def _settle(self, left: int = 0) -> list[float]:
+        """Read losses and gradient norms of all updates but the `left` last, refuse what is broken; return the norms."""
+        norms, progress = [], self.progress
+        while len(self._unread) > left:
+            value, norm = self._unread.pop(0).read()
+            self._refuse_nonsense(value, norm)
+            progress.loss = value if progress.loss is None else 0.99 * progress.loss + 0.01 * value
+            norms.append(norm)
+        return norms
 
     def _move_average(self) -> None:
         if not self.recipe.ema:
@@ -226,6 +248,7 @@ class Trainer:
 
     def save(self) -> Path:
         """Write a checkpoint (the first process does); raises `ResultsError`."""
+        self._settle()  # nothing that is broken is kept
         if not self.group.first:
             return self.folder / LAST
         names = {id(p): name for name, p in self.parameters.items()}

@@ -276,6 +276,16 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     return run(aten.copy_.default, (target, source, non_blocking), {})  # type: ignore[no-any-return]
 
 
+class Event:
+    """A moment in the device's work, which is always done."""
+
+    def record(self) -> None:
+        """Mark it."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+
+
 def _module() -> types.ModuleType:
     """Return what ``torch.second`` is."""
     module = types.ModuleType(f"torch.{NAME}")
@@ -294,6 +304,7 @@ def _module() -> types.ModuleType:
         "reset_peak_memory_stats": lambda device=None: None,
         "max_memory_allocated": lambda device=None: 0,
         "device": lambda device: nullcontext(),
+        "Event": Event,
         "CUDAGraph": tape.Tape,
         "graph": tape.graph,
         "graph_pool_handle": lambda: None,

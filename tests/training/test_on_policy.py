@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +23,9 @@ from nco_bench.seals import unseal_document
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.data import LabelStream
-from nco_bench.training.learners import on_policy
-from nco_bench.training.learners.on_policy import OnPolicy, OnPolicyRecipe, Pool, best_path, walk_length
+from nco_bench.training.learners import best_paths
+from nco_bench.training.learners.best_paths import Solvers, best_path, walk_length
+from nco_bench.training.learners.on_policy import OnPolicy, OnPolicyRecipe, Pool
 from nco_bench.training.run import train
 
 pytest.importorskip("fast_tsp", reason="fast-tsp is not installed")
@@ -57,10 +61,10 @@ def test_a_search_that_the_machine_held_up_is_asked_again(
         clock[0] += duration_seconds
         return next(left)
 
-    monkeypatch.setattr(on_policy, "_fast_tsp", lambda: SimpleNamespace(find_tour=find_tour))
-    monkeypatch.setattr(on_policy.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(on_policy.time, "thread_time", lambda: share * clock[0])
-    assert on_policy._searched(square, 0.005).tolist() == answers[taken]
+    monkeypatch.setattr(best_paths, "loaded_fast_tsp", lambda: SimpleNamespace(find_tour=find_tour))
+    monkeypatch.setattr(best_paths.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(best_paths.time, "thread_time", lambda: share * clock[0])
+    assert best_paths._searched(square, 0.005).tolist() == answers[taken]
     assert len(list(left)) == (2 if share == 1 else 0)
 
 
@@ -165,3 +169,32 @@ def test_what_it_cannot_learn_is_refused(shards: list[Path], tmp_path: Path) -> 
     for change, said in (({"walk": "true"}, "walk"), ({"share": "1.5"}, "share"), ({"cuts": "0"}, "cuts")):
         with pytest.raises(BadInputError, match=said):
             train("decoder-6x128", shards, {**CONFIG, **change}, out=tmp_path / "w", progress="silent")
+
+
+def test_others_solve_while_training_goes_on(shards: list[Path], tmp_path: Path) -> None:
+    config = {**CONFIG, "steps": "120", "solvers": "2", "every": "4", "log_every": "120"}
+    done = train("decoder-6x128", shards, config, out=tmp_path / "w", progress="silent")
+    notes = unseal_document(done.manifest.read_bytes())["notes"]
+    states = int(re.search(r"([\d,]+) states that the policy came to", notes)[1].replace(",", ""))  # type: ignore[index]
+    assert states >= 12
+    deadline = time.monotonic() + 20
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not multiprocessing.active_children()
+
+
+def test_solvers_give_back_what_they_were_given_in_its_best_order() -> None:
+    paths = [np.random.default_rng(seed).random((6, 2)) for seed in range(4)]
+    solvers = Solvers(1, 0.002)
+    try:
+        assert not solvers.busy
+        for path in paths:
+            solvers.give([path])
+        assert solvers.busy
+        found: list[np.ndarray] = []
+        while len(found) < len(paths):
+            found += solvers.take()
+    finally:
+        solvers.close()
+    for path, one in zip(paths, found, strict=True):
+        assert walk_length(one) == pytest.approx(walk_length(best_path(path, 0.002)))

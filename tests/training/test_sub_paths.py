@@ -29,17 +29,21 @@ def _polygons(batch: int) -> np.ndarray:
     return np.repeat(points[None], batch, axis=0).astype(np.float32)
 
 
+def _drawn(ordered: np.ndarray, length: int, symmetries: bool) -> np.ndarray:
+    return draw_sub_paths(torch.from_numpy(ordered), length, np.random.default_rng(0), symmetries).numpy()
+
+
 @pytest.mark.parametrize("symmetries", [False, True])
 @pytest.mark.parametrize("length", [3, 6, POLYGON])
 def test_pieces_follow_the_label_tour(length: int, symmetries: bool) -> None:
-    pieces = draw_sub_paths(_polygons(50), length, np.random.default_rng(0), symmetries)
+    pieces = _drawn(_polygons(50), length, symmetries)
     side = math.sin(math.pi / POLYGON)
     assert np.allclose(np.linalg.norm(np.diff(pieces, axis=1), axis=2), side, atol=1e-6)
     assert all(len(np.unique(piece.round(5), axis=0)) == length for piece in pieces)
 
 
 def test_the_longest_piece_is_the_closed_tour() -> None:
-    pieces = draw_sub_paths(_polygons(20), POLYGON + 1, np.random.default_rng(0), True)
+    pieces = _drawn(_polygons(20), POLYGON + 1, True)
     assert np.array_equal(pieces[:, 0], pieces[:, -1])
     assert all(len(np.unique(piece.round(5), axis=0)) == POLYGON for piece in pieces)
 
@@ -56,13 +60,13 @@ def test_lengths_share_samples_or_time() -> None:
 
 
 def test_starts_and_directions_vary() -> None:
-    pieces = draw_sub_paths(_polygons(400), 3, np.random.default_rng(0), False)
+    pieces = _drawn(_polygons(400), 3, False)
     assert len(np.unique(pieces.round(5), axis=0)) == 2 * POLYGON
 
 
 def test_eight_symmetries_of_the_square_occur() -> None:
     points = np.array([[[0.1, 0.3], [0.2, 0.9], [0.7, 0.4]]], np.float32).repeat(500, axis=0)
-    pieces = draw_sub_paths(points, 3, np.random.default_rng(0), True)
+    pieces = _drawn(points, 3, True)
     assert len(np.unique(pieces.round(5), axis=0)) == 8 * 6  # 3 starts x 2 directions each
     assert pieces.min() >= 0
     assert pieces.max() <= 1
@@ -71,7 +75,7 @@ def test_eight_symmetries_of_the_square_occur() -> None:
 def test_labels_are_left_alone() -> None:
     ordered = _polygons(4)
     before = ordered.copy()
-    draw_sub_paths(ordered, 5, np.random.default_rng(0), True)
+    _drawn(ordered, 5, True)
     assert np.array_equal(ordered, before)
 
 

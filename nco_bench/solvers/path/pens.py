@@ -44,8 +44,8 @@ from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens_geometry import (
     Geometry,
     attend_with_distances,
-    biases,
     distances,
+    kept_biases,
     rotate,
 )
 from nco_bench.solvers.path.pens_vectors import gaussian_vectors, mix
@@ -304,9 +304,10 @@ class Pens(nn.Module, PathPolicy):
         if config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
-            small = 4 * batch * config.heads * tokens**2 <= pens_geometry.BIAS_BLOCK_BYTES
+            limit = pens_geometry.BIAS_BLOCK_BYTES.on(coords.device)
+            small = 4 * batch * config.heads * tokens**2 <= limit
             if small and not self.flex and not config.scale_bias:
-                bias = biases(distances(coords, coords), slopes)
+                bias = kept_biases(distances(coords, coords), slopes)
                 bias = bias if real is None else bias.masked_fill(~real, -torch.inf)
         if not self.config.rope:
             return Geometry(coords, slopes, bias=bias, flex=self.flex, real=real)

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from nco_bench.nn.layers import dot_products
+from nco_bench.nn.device import PerDevice, on_cpu
+from nco_bench.nn.layers import as_products, dot_products
 
-BIAS_BLOCK_BYTES = 64 * 2**20
-"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
-kept from layer to layer."""
+BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**31)
+"""Memory of the largest block of attention biases; blocks are cut along the queries. Biases that need no more are kept from
+layer to layer."""
+ALIGNED = 8
+"""Rows of a bias begin at multiples of so many numbers, or PyTorch's kernels for accelerators copy it in every layer."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,14 @@ def biases(near: Tensor, slopes: Tensor) -> Tensor:
     return near[:, None] * -slopes[:, None, None]
 
 
+def kept_biases(near: Tensor, slopes: Tensor) -> Tensor:
+    """Return `biases` as all layers take them, in the precision of their products and laid out for their kernels."""
+    if on_cpu(near.device):
+        return biases(near, slopes)
+    tokens = near.shape[2]
+    return as_products(biases(F.pad(near, (0, -tokens % ALIGNED)), slopes))[..., :tokens]
+
+
 def attend_with_distances(
     query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
 ) -> Tensor:
@@ -87,7 +99,7 @@ def attend_with_distances(
     if geometry.bias is not None:
         return dot_products(query, key, value, geometry.bias, scale)
     batch, heads, tokens, _ = query.shape
-    rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
+    rows = max(1, BIAS_BLOCK_BYTES.on(query.device) // (batch * heads * tokens * query.element_size()))
     blocks = []
     for start in range(0, tokens, rows):
         block = slice(start, start + rows)

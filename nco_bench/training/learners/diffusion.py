@@ -95,10 +95,11 @@ class Diffusion:
         batch = self.stream.take(self.recipe.batch)
         if not batch.tours:
             raise BadInputError("--data: holds paths; difusco learns from whole tours.")
-        ordered, rng = batch.ordered.copy(), np.random.default_rng([self.seed, step])
+        ordered, rng = batch.ordered, np.random.default_rng([self.seed, step])
         keys = torch.from_numpy(rng.integers(2**62, size=len(ordered)))
         if self.recipe.symmetries:
-            ordered = transformed(ordered, rng.integers(8, size=len(ordered)))
+            turned = transformed(torch.from_numpy(ordered), rng.integers(8, size=len(ordered)))
+            ordered = turned.numpy()
         mine = self.group.rows(len(ordered))
         loss = self.tours_loss(ordered[mine.numpy()], instance_draws(keys[mine].to(self.device)))
         return Loss(loss, loss, len(ordered))

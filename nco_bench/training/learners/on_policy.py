@@ -10,8 +10,6 @@ The labels of the pool are fast-tsp's, within a time for each, or what the polic
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,14 +27,10 @@ from nco_bench.solvers.path.precision import at_precision
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Loss
+from nco_bench.training.learners.best_paths import Solvers, best_paths, loaded_fast_tsp
 from nco_bench.training.learners.pieces import SubPaths, draw_length, transformed
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import Recipe, batch_now
-
-LARGEST = 65_535
-"""Distances of fast-tsp are 16-bit integers."""
-CALLS = 3
-"""Of fast-tsp for one path at most."""
 
 Shipping = Callable[[], AbstractContextManager[Any]]
 
@@ -60,6 +54,9 @@ class OnPolicyRecipe(Recipe):
         optimal decisions after one that the policy came to.
     solve_seconds
         For a path of 100 nodes, shorter ones in proportion.
+    solvers
+        Processes that solve states while training goes on, and are given new ones as soon as they run out, at the earliest
+        after `every` updates. With 0 training waits, and two runs with the same seed are the same.
     """
 
     share: float = 0.6
@@ -69,6 +66,7 @@ class OnPolicyRecipe(Recipe):
     cuts: int = 16
     window: int = 6
     solve_seconds: float = 0.005
+    solvers: int = 0
 
 
 class Pool:
@@ -76,7 +74,7 @@ class Pool:
 
     def __init__(self, size: int, rows: int) -> None:
         self.coords = np.zeros((size, rows, 2), np.float32)
-        self.rows = np.zeros(size, np.int64)
+        self.rows = np.zeros(size, np.int32)
         self.added = 0
 
     def __len__(self) -> int:
@@ -126,12 +124,14 @@ class OnPolicy:
             raise BadInputError(
                 f"learner=on-policy: learns the TSP only, {stream.shards[-1]} is {stream.problem}."
             )
-        _fast_tsp()
+        loaded_fast_tsp()
         self.supervised = Supervised(policy, stream, recipe, seed, device)
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
         self.group = self.supervised.group
         self.extra: nn.ModuleDict = self.supervised.extra
         self.pool: Pool | None = None
+        self._solvers = Solvers(recipe.solvers, recipe.solve_seconds) if recipe.solvers else None
+        self._filled_at = 0
         self._shipping: Shipping | None = None
         self._size = 0
 
@@ -146,25 +146,37 @@ class OnPolicy:
 
     def loss(self, step: int, fraction: float) -> Loss:
         """Return the loss of the next batch, of labels or of the pool; now and then, fill the pool first."""
-        if step % self.recipe.every == 0:
-            self._fill(step)
+        self._refill(step)
         rng = np.random.default_rng([self.seed, step, 1])
-        if self.pool is None or rng.random() >= self.recipe.share:
+        if self.pool is None or not len(self.pool) or rng.random() >= self.recipe.share:
             return self.supervised.loss(step, fraction)
         longest = min(self.recipe.longest, self.pool.coords.shape[1])
         length = draw_length(self.recipe.shortest, longest, self.recipe.lengths, rng)
         drawn = self.pool.draw(length, batch_now(self.recipe, step), self.recipe.window, self._own(step, 2))
+        coords = torch.from_numpy(drawn).to(self.device, non_blocking=True)
         if self.recipe.symmetries:
-            drawn = transformed(drawn, self._own(step, 3).integers(8, size=len(drawn)))
-        coords = torch.from_numpy(np.ascontiguousarray(drawn)).to(self.device)
+            coords = transformed(coords, self._own(step, 3).integers(8, size=len(drawn)))
         return self.supervised.paths_loss(SubPaths(coords, False, self._size), step)
 
     def _own(self, step: int, stream: int) -> np.random.Generator:
         """Draw what each process draws for itself."""
         return np.random.default_rng([self.seed, step, stream, self.group.rank])
 
+    def _refill(self, step: int) -> None:
+        """Fill the pool: every so many updates, or with what others have solved meanwhile."""
+        if self._solvers is None:
+            if step % self.recipe.every == 0:
+                self._fill(step)
+            return
+        for path in self._solvers.take():
+            assert self.pool is not None
+            self.pool.add(path)
+        if not self._solvers.busy and (self.pool is None or step - self._filled_at >= self.recipe.every):
+            self._filled_at = step
+            self._fill(step)
+
     def _fill(self, step: int) -> None:
-        """Let the policy solve instances, and solve what it leaves at random places of its tours."""
+        """Let the policy solve instances, and solve what it leaves at random places of its tours, or have it solved."""
         assert self._shipping is not None
         batch = self.stream.take(self.recipe.rollouts)
         size = batch.ordered.shape[1]
@@ -180,8 +192,12 @@ class OnPolicy:
         for points, tour in zip(coords, self._tours(coords), strict=True):
             closed = points[np.append(tour, 0)]
             places = rng.permuted(np.arange(1, self._size - 2))[: self.recipe.cuts]
-            for done in np.sort(places):
-                self.pool.add(best_path(closed[done:], self.recipe.solve_seconds))
+            left = [closed[done:] for done in np.sort(places)]
+            if self._solvers is not None:
+                self._solvers.give(left)
+                continue
+            for path in best_paths(left, self.recipe.solve_seconds):
+                self.pool.add(path)
 
     def _tours(self, coords: NDArray[np.float32]) -> NDArray[np.int64]:
         """Solve instances greedily from node 0 with the weights to ship."""
@@ -196,6 +212,11 @@ class OnPolicy:
         self.policy.train(was_training)
         order = found.order.cpu().numpy()
         return np.concatenate([np.zeros((len(order), 1), np.int64), order], axis=1)
+
+    def close(self) -> None:
+        """End the processes that solve."""
+        if self._solvers is not None:
+            self._solvers.close()
 
     def position(self) -> dict[str, Any]:
         """Return where this stands among the labels, how many paths were solved, and the size of their instances."""
@@ -230,55 +251,3 @@ class OnPolicy:
         self.pool.coords[:kept] = tensors["coords"][-kept:].numpy()
         self.pool.rows[:kept] = tensors["rows"][-kept:].numpy()
         self.pool.added = kept
-
-
-def best_path(coords: NDArray[np.floating], seconds: float) -> NDArray[np.floating]:
-    """Order the rows ``(L, 2)`` of a path problem: near-optimal from the first through all others to the last.
-
-    Given `seconds` for 100 nodes, shorter paths in proportion. Where the given order is the shorter one, it stays.
-
-    A path with fixed ends is a tour that contains the edge between the ends: all other edges are made longer by the
-    same amount, so that no tour without it is shorter.
-    """
-    if len(coords) < 4:
-        return coords
-    points = coords.astype(np.float64)
-    extent = float(np.ptp(points, axis=0).max()) or 1.0
-    distance = np.sqrt(np.square(points[:, None] - points[None]).sum(-1)) / extent + 2.0
-    distance[0, -1] = distance[-1, 0] = 0.0
-    np.fill_diagonal(distance, 0.0)
-    scaled = np.rint(distance * (LARGEST / (2.0 + math.sqrt(2.0)))).astype(np.int32)
-    tour = _searched(scaled, seconds * len(coords) / 100)
-    tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
-    tour = tour if tour[-1] == len(coords) - 1 else np.roll(tour[::-1], 1)
-    found = points[tour]
-    return (
-        coords[tour] if tour[-1] == len(coords) - 1 and walk_length(found) < walk_length(points) else coords
-    )
-
-
-def _searched(distances: NDArray[np.int32], seconds: float) -> NDArray[np.integer]:
-    """Return the shortest tour that fast-tsp finds in so many seconds, asked again where it had less than half of them.
-
-    A call is limited in wall time, of which a machine with other work may leave it little: beside a load of 8 a tenth of the
-    tours were longer, by up to 2 %.
-    """
-    began, own, found = time.perf_counter(), time.thread_time(), list[NDArray[np.integer]]()
-    while not found or (len(found) < CALLS and time.thread_time() - own < (time.perf_counter() - began) / 2):
-        found.append(np.asarray(_fast_tsp().find_tour(distances, duration_seconds=seconds)))
-    return min(found, key=lambda tour: int(distances[tour, np.roll(tour, -1)].sum(dtype=np.int64)))
-
-
-def walk_length(points: NDArray[np.floating]) -> float:
-    """Return the length of the way through the points in their order."""
-    return float(np.linalg.norm(np.diff(points, axis=0), axis=1).sum())
-
-
-def _fast_tsp() -> Any:
-    try:
-        import fast_tsp
-    except ImportError as error:
-        raise BadInputError(
-            "learner=on-policy: solves paths by fast-tsp, which is not installed; pip install fast-tsp."
-        ) from error
-    return fast_tsp

@@ -102,10 +102,8 @@ def draw_length(shortest: int, longest: int, lengths: str, rng: np.random.Genera
     return int(rng.choice(np.arange(shortest, longest + 1), p=shares / shares.sum()))
 
 
-def draw_sub_paths(
-    ordered: NDArray[np.float32], length: int, rng: np.random.Generator, symmetries: bool
-) -> NDArray[np.float32]:
-    """Cut one piece out of each tour.
+def draw_sub_paths(ordered: Tensor, length: int, rng: np.random.Generator, symmetries: bool) -> Tensor:
+    """Cut one piece out of each tour, on the device where the tours are.
 
     Parameters
     ----------
@@ -119,22 +117,19 @@ def draw_sub_paths(
         Apply one of the eight symmetries of the unit square to each piece.
     """
     batch, nodes, _ = ordered.shape
-    start = np.asarray(rng.integers(nodes, size=batch))
+    start = rng.integers(nodes, size=batch)
     direction = rng.choice((-1, 1), size=batch)
-    rows = (start[:, None] + direction[:, None] * np.arange(length)) % nodes
-    pieces = np.take_along_axis(ordered, rows[:, :, None], axis=1)
-    if symmetries:
-        pieces = transformed(pieces, np.asarray(rng.integers(8, size=batch)))
-    return pieces
+    begin, towards = torch.from_numpy(np.stack([start, direction])).to(ordered.device)[..., None]
+    rows = (begin + towards * torch.arange(length, device=ordered.device)) % nodes
+    pieces = gather_rows(ordered, rows)
+    return transformed(pieces, rng.integers(8, size=batch)) if symmetries else pieces
 
 
-def transformed(pieces: NDArray[np.float32], symmetry: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Apply symmetry 0..7 of the unit square: swap x and y, mirror x, mirror y."""
-    swap, mirror_x, mirror_y = ((symmetry & bit) > 0 for bit in (1, 2, 4))
-    pieces[swap] = pieces[swap][:, :, ::-1]
-    pieces[mirror_x, :, 0] = 1 - pieces[mirror_x, :, 0]
-    pieces[mirror_y, :, 1] = 1 - pieces[mirror_y, :, 1]
-    return pieces
+def transformed(pieces: Tensor, symmetry: NDArray[np.integer]) -> Tensor:
+    """Apply symmetries 0..7 of the unit square, ``(B,)``, to ``(B, L, 2)``: swap x and y, mirror x, mirror y."""
+    wanted = torch.from_numpy((symmetry[:, None] & (1, 2, 4)) > 0).to(pieces.device)[:, None]
+    pieces = torch.where(wanted[..., :1], pieces.flip(2), pieces)
+    return torch.where(wanted[..., 1:], 1 - pieces, pieces)
 
 
 def draw_route_pieces(
@@ -158,8 +153,8 @@ def draw_route_pieces(
         vehicle at the first customer; ``(B, L)`` flags; ``(B,)``.
     """
     if symmetries:
-        points = transformed(packed[..., :2].copy(), np.asarray(rng.integers(8, size=len(packed))))
-        packed = np.concatenate([points, packed[..., 2:]], axis=2)
+        points = transformed(torch.from_numpy(packed[..., :2].copy()), rng.integers(8, size=len(packed)))
+        packed = np.concatenate([points.numpy(), packed[..., 2:]], axis=2)
     coords, demand, capacity, via = unpack_routes(torch.from_numpy(np.ascontiguousarray(packed)))
     batch, count = via.shape
     routes: Routes = (torch.arange(1, count + 1).expand(batch, -1), via)

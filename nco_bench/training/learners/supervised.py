@@ -213,18 +213,18 @@ class Supervised:
         if self.recipe.opening and rng.random() < self.recipe.opening:
             shortest = max(shortest, longest - OPENING_LENGTHS + 1)
         length = draw_length(shortest, longest, self.recipe.lengths, rng)
-        pieces = draw_sub_paths(ordered, length, rng, self.recipe.symmetries)
-        coords = torch.from_numpy(np.ascontiguousarray(pieces)).to(self.device, non_blocking=True)
-        return SubPaths(coords, length == nodes + 1, nodes)
+        tours = torch.from_numpy(ordered).to(self.device, non_blocking=True)
+        pieces = draw_sub_paths(tours, length, rng, self.recipe.symmetries)
+        return SubPaths(pieces, length == nodes + 1, nodes)
 
     def _path_batch(self, paths: NDArray[np.float32], rng: np.random.Generator) -> SubPaths:
         """Cut solved paths down to a random length at the front: what is left of an optimal path is optimal."""
         rows = paths.shape[1]
         length = draw_length(min(self.recipe.shortest, rows), rows, self.recipe.lengths, rng)
-        pieces = paths[:, rows - length :].copy()
+        pieces = torch.from_numpy(paths[:, rows - length :].copy()).to(self.device)
         if self.recipe.symmetries:
-            pieces = transformed(pieces, np.asarray(rng.integers(8, size=len(pieces))))
-        return SubPaths(torch.from_numpy(pieces).to(self.device), False, TRAINING_SIZE)
+            pieces = transformed(pieces, rng.integers(8, size=len(pieces)))
+        return SubPaths(pieces, False, TRAINING_SIZE)
 
     def paths_loss(self, paths: SubPaths, step: int) -> Loss:
         """Return the loss of the first decisions of solved paths, in update number `step`."""
