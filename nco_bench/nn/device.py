@@ -106,9 +106,9 @@ def synchronise(device: torch.device | str) -> None:
 
 
 def reset_peak_memory(device: torch.device | str) -> None:
-    """Count the device's memory from here on."""
+    """Count the device's memory from here on; CUDA refuses it as long as nothing was done there, and nothing is held then."""
     module = _module(device)
-    if module is not None:
+    if module is not None and module.is_initialized():
         module.reset_peak_memory_stats(device)
 
 
@@ -231,6 +231,22 @@ def precision(name: str, device: torch.device | str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def full_convolutions(device: torch.device | str) -> Iterator[None]:
+    """Compute convolutions in float32, as products are: CUDA's default for them alone is tf32."""
+    if on_cpu(device):
+        yield
+        return
+    import torch
+
+    backend = torch.backends.cudnn
+    before, backend.allow_tf32 = backend.allow_tf32, False
+    try:
+        yield
+    finally:
+        backend.allow_tf32 = before
 
 
 @contextmanager

@@ -304,7 +304,7 @@ class Pens(nn.Module, PathPolicy):
         if config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
-            small = 4 * batch * config.heads * tokens**2 <= pens_geometry.BIAS_BLOCK_BYTES
+            small = 4 * batch * config.heads * tokens**2 <= pens_geometry.BIAS_BLOCK_BYTES.on(coords.device)
             if small and not self.flex and not config.scale_bias:
                 bias = biases(distances(coords, coords), slopes)
                 bias = bias if real is None else bias.masked_fill(~real, -torch.inf)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.nn.layers import dot_products
 
-BIAS_BLOCK_BYTES = 64 * 2**20
-"""Memory of the largest block of attention biases on the CPU; blocks are cut along the queries. Biases that need no more are
-kept from layer to layer."""
+BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**30)
+"""Memory of the largest block of attention biases; blocks are cut along the queries. Biases that need no more are kept from
+layer to layer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ def rotate(x: Tensor, geometry: Geometry) -> Tensor:
 
 def distances(points: Tensor, others: Tensor) -> Tensor:
     """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
-    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    if on_cpu(points.device):
+        return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    # CUDA's kernel for it has a block of threads for each distance, of two numbers here.
+    across, up = (points[:, :, None] - others[:, None]).unbind(3)
+    return (across * across + up * up).sqrt()
 
 
 def biases(near: Tensor, slopes: Tensor) -> Tensor:
@@ -87,7 +92,7 @@ def attend_with_distances(
     if geometry.bias is not None:
         return dot_products(query, key, value, geometry.bias, scale)
     batch, heads, tokens, _ = query.shape
-    rows = max(1, BIAS_BLOCK_BYTES // (batch * heads * tokens * query.element_size()))
+    rows = max(1, BIAS_BLOCK_BYTES.on(query.device) // (batch * heads * tokens * query.element_size()))
     blocks = []
     for start in range(0, tokens, rows):
         block = slice(start, start + rows)

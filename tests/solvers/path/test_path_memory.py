@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.solvers.path.step import action_scores, start
@@ -44,7 +45,7 @@ class LargestOutput(TorchDispatchMode):
 def test_one_step_stores_nothing_quadratic(
     name: str, options: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", 2**22)
+    monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(2**22, 2**22))
     policy = build_path_policy(name, **options).eval()
     problem = tsp_problem(torch.rand(1, NODES, 2))
     with torch.inference_mode(), LargestOutput() as largest:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens import Pens
 from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
@@ -76,14 +77,14 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
     bias = slopes[:, None, None] * torch.cdist(COORDS, COORDS)[:, None]
     expected = torch.softmax(0.7 * query @ key.transpose(2, 3) - bias, dim=-1) @ value
     for size in (1, 2**30):
-        monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", size)
+        monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(size, size))
         ours = attend_with_distances(query, key, value, slopes, Geometry(COORDS), 0.7)
         torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
 
 
 def test_keeping_biases_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scores(small("pens-a"), COORDS)
-    monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", 0)
+    monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(0, 0))
     torch.testing.assert_close(scores(small("pens-a"), COORDS), kept)
 
 
