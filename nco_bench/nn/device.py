@@ -106,7 +106,7 @@ def synchronise(device: torch.device | str) -> None:
 
 
 def reset_peak_memory(device: torch.device | str) -> None:
-    """Count the device's memory from here on; CUDA refuses it as long as nothing was done there, and nothing is held then."""
+    """Count the device's memory from here on; CUDA refuses it before anything was done there."""
     module = _module(device)
     if module is not None and module.is_initialized():
         module.reset_peak_memory_stats(device)
