@@ -123,9 +123,9 @@ class Later:
 
 
 def reset_peak_memory(device: torch.device | str) -> None:
-    """Count the device's memory from here on."""
+    """Count the device's memory from here on; CUDA refuses it before anything was done there."""
     module = _module(device)
-    if module is not None:
+    if module is not None and module.is_initialized():
         module.reset_peak_memory_stats(device)
 
 
@@ -248,6 +248,22 @@ def precision(name: str, device: torch.device | str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def full_convolutions(device: torch.device | str) -> Iterator[None]:
+    """Compute convolutions in float32, as products are: CUDA's default for them alone is tf32."""
+    if on_cpu(device):
+        yield
+        return
+    import torch
+
+    backend = torch.backends.cudnn
+    before, backend.allow_tf32 = backend.allow_tf32, False
+    try:
+        yield
+    finally:
+        backend.allow_tf32 = before
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, refused_sizes
-from nco_bench.nn.device import PerDevice
+from nco_bench.nn.device import PerDevice, full_convolutions
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
@@ -159,7 +159,7 @@ class NetworkSolver:
         self.refused = self._refused_sizes(dataset, config)
         policy = built(lambda: self.build(dataset, config), self.weights)
         self.policy = self.adapted(policy.to(self.options.device), dataset).eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), full_convolutions(self.options.device):
             self.warm_up(dataset)
 
     def weights_to_load(self, dataset: Dataset) -> WeightsFile | None:
@@ -242,7 +242,7 @@ class NetworkSolver:
             if error is not None:  # then all of them are of this size
                 outcomes += [Failure("failed", str(error))] * len(group)
             else:
-                with torch.inference_mode():
+                with torch.inference_mode(), full_convolutions(self.options.device):
                     outcomes += self.decode(group, seed + first, time_limit)
             progress(len(outcomes))
         return outcomes

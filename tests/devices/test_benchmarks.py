@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -50,7 +51,18 @@ def test_train_throughput(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert f"{second.NAME}," in lines[0]
 
 
-@pytest.mark.parametrize("name", ["path_gpu.py", "train_throughput.py"])
+def test_gpu_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.jsonl"
+    arguments = ["--device", second.NAME, "--tiny", "--only", "C", "--out", str(out)]
+    lines = printed("gpu_models.py", arguments, monkeypatch, capsys)
+    assert lines[-1] == "4 ok, 0 BAD, 0 error"
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row.get("equal") for row in rows] == [None, *["2/2"] * 4]
+
+
+@pytest.mark.parametrize("name", ["path_gpu.py", "train_throughput.py", "gpu_models.py"])
 def test_a_device_that_is_not_there_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--device", "cuda:7"])
     with pytest.raises(SystemExit, match="has 0 CUDA devices"):

@@ -11,6 +11,7 @@ import torch
 from sweep import plain, solved
 
 from nco_bench.cards import networks
+from nco_bench.nn.device import reset_peak_memory
 
 PATH = ("bq", "lehd", "sigd", "sigd-lehd", "sit", "decoder-6x128", "pens-a", "pens-r", "coordns")
 STEPWISE = ("am", "pomo", "elg", "dgl", "invit-2v")
@@ -89,3 +90,30 @@ def test_waits_are_counted() -> None:
     with second.watching() as watch:
         ours[1].item(), ours.tolist(), ours.nonzero(), ours[ours > 1], ours.cpu(), bool((ours > 0).any())
     assert sum(watch.waits.values()) >= 6
+
+
+def test_convolutions_are_not_tf32_while_a_network_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CUDA's are unless they are asked not to be; products are float32 by themselves."""
+    seen = []
+    forward = torch.nn.Conv2d.forward
+
+    def noted(self: torch.nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return forward(self, x)
+
+    monkeypatch.setattr(torch.nn.Conv2d, "forward", noted)
+    before = torch.backends.cudnn.allow_tf32
+    solved("attend2pack", "bpp3d4:120x100:count=1", second.NAME)
+    assert set(seen) == {False}
+    assert torch.backends.cudnn.allow_tf32 == before
+
+
+def test_memory_of_a_device_that_was_not_used_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA refuses to reset what it has not begun to count."""
+
+    def refused(device: str) -> None:
+        raise RuntimeError("Invalid device argument 0: did you call init?")
+
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", refused)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    reset_peak_memory("cuda")

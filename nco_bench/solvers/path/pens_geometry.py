@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.nn.layers import as_products, dot_products
 
-BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**31)
+BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**30)
 """Memory of the largest block of attention biases; blocks are cut along the queries. Biases that need no more are kept from
 layer to layer."""
 ALIGNED = 8
@@ -60,7 +60,11 @@ def rotate(x: Tensor, geometry: Geometry) -> Tensor:
 
 def distances(points: Tensor, others: Tensor) -> Tensor:
     """Euclidean distances, ``(B, Q, 2)`` and ``(B, T, 2)`` to ``(B, Q, T)``; subtracts, so near points stay apart."""
-    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    if on_cpu(points.device):
+        return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    # CUDA's kernel for it has a block of threads for each distance, of two numbers here.
+    across, up = (points[:, :, None] - others[:, None]).unbind(3)
+    return (across * across + up * up).sqrt()
 
 
 def biases(near: Tensor, slopes: Tensor) -> Tensor:
