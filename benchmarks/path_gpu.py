@@ -1,9 +1,10 @@
 """
 Path policies on a CUDA device: the GPU targets, which no CPU can check.
 
-    python benchmarks/path_gpu.py [--precision fp32|tf32|bf16] [--only pens sit bf16] [--graphs]
+    python benchmarks/path_gpu.py [--precision fp32|tf32|bf16] [--only pens sit bf16] [--graphs] [--flex]
 
-- PENS-A greedy on one TSP-10K with FlexAttention: under 120 s on an H200 (the paper: 414 s on an RTX 5090).
+- PENS-A greedy on one TSP-10K, biases kept from layer to layer or FlexAttention (``--flex``): under 120 s on an H200 (the
+  paper: 414 s on an RTX 5090).
 - SIT greedy on 16 x TSP-10K: under 10 s (the paper: 20 s).
 - decoder-6x128, shipped weights, greedy on 1,000 x TSP-100: gap in bf16 within 0.02 points of fp32.
 
@@ -90,13 +91,21 @@ def product_rate(device: torch.device, name: str, size: int) -> float:
 
 
 def speed(
-    name: str, batch: int, nodes: int, wanted: str, device: torch.device, target: float, *, graphs: bool
+    name: str,
+    batch: int,
+    nodes: int,
+    wanted: str,
+    device: torch.device,
+    target: float,
+    *,
+    graphs: bool,
+    flex: bool = False,
 ) -> None:
     """Print the seconds of greedy construction against the target, and the share of the floor."""
     torch.manual_seed(0)
     policy = build_path_policy(name).eval().to(device)
     if hasattr(policy, "flex"):
-        policy.flex = compiled_attention(device)
+        policy.flex = flex and compiled_attention(device)
     work = operations(policy, batch, nodes)
     used = "fp32" if name == "sit" and wanted == "bf16" else wanted  # SIT works in place in fp32
     ready = at_precision(policy, name, used)
@@ -140,6 +149,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--flex", action="store_true")
     arguments = parser.parse_args()
     try:
         device = torch.device(resolve_device(arguments.device))
@@ -148,7 +158,16 @@ def main() -> None:
         raise SystemExit(f"path_gpu.py: {error}") from None
     with torch.inference_mode():
         if "pens" in arguments.only:
-            speed("pens-a", 1, arguments.nodes, arguments.precision, device, 120, graphs=graphs)
+            speed(
+                "pens-a",
+                1,
+                arguments.nodes,
+                arguments.precision,
+                device,
+                120,
+                graphs=graphs,
+                flex=arguments.flex,
+            )
         if "sit" in arguments.only:
             speed("sit", 16, arguments.nodes, arguments.precision, device, 10, graphs=graphs)
         if "bf16" in arguments.only:

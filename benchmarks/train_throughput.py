@@ -1,7 +1,7 @@
 """Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
     python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
-        [--recipe small] [--precision fp32 bf16]
+        [--recipe small] [--precision fp32 bf16] [--compile]
 
 With labelled data it also says which share of the time an update waits for data.
 
@@ -21,12 +21,16 @@ import torch
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
-from nco_bench.nn.device import synchronise
+from nco_bench.nn.device import PerDevice, synchronise
+from nco_bench.nn.device import precision as named_precision
 from nco_bench.runs.devices import resolve_device
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.recipes import PRECISIONS, Recipe, recipe_for
 from nco_bench.training.trainer import Trainer
+
+ROWS, SIDE = PerDevice(cpu=4096, gpu=8192), PerDevice(cpu=512, gpu=8192)
+"""Of the large multiplication."""
 
 
 class Uniform:
@@ -35,24 +39,26 @@ class Uniform:
     problem = "tsp"
 
     def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
+        self.points = np.random.default_rng(0).random((4096, nodes, 2), dtype=np.float32)
 
     def take(self, count: int) -> Batch:
-        return Batch(np.random.default_rng(0).random((count, self.nodes, 2), dtype=np.float32), tours=True)
+        return Batch(self.points[:count], tours=True)
 
 
 def multiplication_speed(seconds: float, device: torch.device, precision: str) -> float:
     """Return operations per second of a large matrix multiplication."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = (torch.randn(rows, 512, device=device, dtype=dtype) for rows in (4096, 512))
-    a @ b
-    synchronise(device)
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
+    rows, side = ROWS.on(device), SIDE.on(device)
+    a, b = (torch.randn(count, side, device=device, dtype=dtype) for count in (rows, side))
+    with named_precision(precision, device):
         a @ b
         synchronise(device)
-        count += 1
-    return 2 * 4096 * 512 * 512 * count / (time.perf_counter() - began)
+        began, count = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            a @ b
+            synchronise(device)
+            count += 1
+    return 2 * rows * side * side * count / (time.perf_counter() - began)
 
 
 def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch.device) -> float:
@@ -60,13 +66,15 @@ def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch
     policy = build_path_policy(model).to(device).train()
     learner = Supervised(policy, Uniform(100), recipe, 0, device)  # type: ignore[arg-type]
     trainer = Trainer(policy, learner, recipe, Path("unused"), {})
+    for layer in policy.layers if recipe.compile else ():
+        layer.compile(dynamic=True)
     for _ in range(3):
         trainer.update(0.0)
     synchronise(device)
     began, samples = time.perf_counter(), trainer.progress.samples
     while time.perf_counter() - began < seconds:
-        trainer.update(0.0)
-        synchronise(device)
+        trainer.update(0.0, wait=False)
+    synchronise(device)
     return (trainer.progress.samples - samples) / (time.perf_counter() - began)
 
 
@@ -108,6 +116,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--recipe", default="small")
     parser.add_argument("--precision", nargs="+", default=["fp32"], choices=PRECISIONS)
+    parser.add_argument("--compile", action="store_true", help="compile the layers, as compile=true does")
     options = parser.parse_args()
     try:
         device = torch.device(resolve_device(options.device))
@@ -118,7 +127,7 @@ def main() -> None:
     weights = count_parameters(build_path_policy(options.model))
     best = ", ".join(f"{peak / 1e9:.0f} GFLOP/s at best in {name}" for name, peak in peaks.items())
     print(f"{options.model}: {weights:,} parameters, {options.threads} threads, {device}, {best}")
-    own = {"batch": str(options.batch), "recipe": options.recipe}
+    own = {"batch": str(options.batch), "recipe": options.recipe, "compile": str(options.compile).lower()}
     for length in (10, 25, 50, 100):
         config = {key: str(length) for key in ("shortest", "longest", "longest_start")}
         for precision, peak in peaks.items():

@@ -54,10 +54,14 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
 def as_products(mask: Tensor) -> Tensor:
     """Round what is added to logits to the type of an accelerator's products, once for all layers."""
-    kind = mask.device.type
-    if on_cpu(mask.device) or not torch.is_autocast_enabled(kind):
-        return mask
-    return mask.to(torch.get_autocast_dtype(kind))
+    return mask if products_bytes(mask.device) == 4 else mask.to(torch.get_autocast_dtype(mask.device.type))
+
+
+def products_bytes(device: torch.device) -> int:
+    """Return the size of a number in attention: 2 where an accelerator's autocast says so."""
+    if on_cpu(device) or not torch.is_autocast_enabled(device.type):
+        return 4
+    return torch.get_autocast_dtype(device.type).itemsize
 
 
 def trains_in_bf16(device: torch.device) -> bool:

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import dot_products, scaled, trains_in_bf16, works_in_place
+from nco_bench.nn.layers import dot_products, products_bytes, scaled, trains_in_bf16, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens_geometry import (
@@ -305,7 +305,7 @@ class Pens(nn.Module, PathPolicy):
             slopes = self.slopes
             batch, tokens, _ = coords.shape
             limit = pens_geometry.BIAS_BLOCK_BYTES.on(coords.device)
-            small = 4 * batch * config.heads * tokens**2 <= limit
+            small = products_bytes(coords.device) * batch * config.heads * tokens**2 <= limit
             if small and not self.flex and not config.scale_bias:
                 bias = kept_biases(distances(coords, coords), slopes)
                 bias = bias if real is None else bias.masked_fill(~real, -torch.inf)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.nn.layers import as_products, dot_products
 
-BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**30)
+BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**32)
 """Memory of the largest block of attention biases; blocks are cut along the queries. Biases that need no more are kept from
 layer to layer."""
 ALIGNED = 8
