@@ -21,12 +21,12 @@ import torch
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
-from nco_bench.nn.device import PerDevice, synchronise
+from nco_bench.nn.device import PRECISIONS, PerDevice, synchronise
 from nco_bench.nn.device import precision as named_precision
 from nco_bench.runs.devices import resolve_device
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.recipes import PRECISIONS, Recipe, recipe_for
+from nco_bench.training.recipes import Recipe, recipe_for
 from nco_bench.training.trainer import Trainer
 
 ROWS, SIDE = PerDevice(cpu=4096, gpu=8192), PerDevice(cpu=512, gpu=8192)

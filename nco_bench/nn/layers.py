@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.device import on_cpu
+from nco_bench.nn.device import kind, on_cpu
 
 HIDDEN_AT_A_TIME = 2**18
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -41,12 +41,12 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
     `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits, in their precision.
     """
-    if trains_in_bf16(query.device) and query.dtype is torch.bfloat16:
-        # The kernel takes six times as long backwards in bf16; and what all values have in common, which cancels in the
-        # derivatives of the softmax, would leave its rounding there: up to thirty times the gradient.
+    if torch.is_grad_enabled() and query.dtype is torch.bfloat16:
+        # What all values have in common, which cancels in the derivatives of the softmax, would leave its rounding there: up
+        # to thirty times the gradient. On a CPU the kernel takes six times as long backwards in bf16, too.
         query, key, value = query.float(), key.float(), value.float()
         mask = mask.float() if mask is not None and mask.is_floating_point() else mask
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(kind(query.device), enabled=False):
             return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale).bfloat16()
     mask = mask.to(query.dtype) if mask is not None and mask.is_floating_point() else mask
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
@@ -54,14 +54,14 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
 def as_products(mask: Tensor) -> Tensor:
     """Round what is added to logits to the type of an accelerator's products, once for all layers."""
-    return mask if products_bytes(mask.device) == 4 else mask.to(torch.get_autocast_dtype(mask.device.type))
+    return mask if products_bytes(mask.device) == 4 else mask.to(torch.get_autocast_dtype(kind(mask.device)))
 
 
 def products_bytes(device: torch.device) -> int:
     """Return the size of a number in attention: 2 where an accelerator's autocast says so."""
-    if on_cpu(device) or not torch.is_autocast_enabled(device.type):
+    if on_cpu(device) or torch.is_grad_enabled() or not torch.is_autocast_enabled(kind(device)):
         return 4
-    return torch.get_autocast_dtype(device.type).itemsize
+    return torch.get_autocast_dtype(kind(device)).itemsize
 
 
 def trains_in_bf16(device: torch.device) -> bool:

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from nco_bench.cards import Card, family_values, network_card
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.nn.device import PRECISIONS
 from nco_bench.training.options import parsed_text
 
 SEE_RECIPES = "'nco-bench show MODEL' prints those of its recipes."
 SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
-PRECISIONS = ("fp32", "bf16")
 OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")
 ABOUT = ("source", "ours", "also", "nodes")

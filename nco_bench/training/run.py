@@ -17,7 +17,7 @@ import torch
 from nco_bench.cards import first_name
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.nn.device import warn_of_slow
+from nco_bench.nn.device import check_precision, warn_of_slow
 from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
 from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, course_for
@@ -177,6 +177,7 @@ def train(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
     weights = weights_path(out, called)
+    check_precision(recipe.precision, device, "--config")
     if reports():
         warn_of_slow(recipe.precision, device, "--config")
     with joined(device) as mine, ExitStack() as held:

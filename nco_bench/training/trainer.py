@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nco_bench.cards import first_name
 from nco_bench.errors import ResultsError
-from nco_bench.nn.device import Later, on_cpu, precision
+from nco_bench.nn.device import Later, of_derivatives, on_cpu, precision
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -160,7 +160,8 @@ class Trainer:
         try:
             with precision(recipe.precision, device):
                 loss = self.learner.loss(progress.step, fraction)
-            loss.total.backward()
+            with precision(of_derivatives(recipe.precision), device):
+                loss.total.backward()
             if self.group.size > 1:
                 loss = self._joined_loss(loss, device)
             norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)

@@ -232,14 +232,13 @@ class Supervised:
         if self.group.size > 1:
             mine = self.group.rows(whole, self.device)
             paths = dataclasses.replace(paths, coords=paths.coords[mine])
-        batch, length, _ = paths.coords.shape
         nodes = PathNodes(paths.coords, None, paths.instance_size)
-        rows = torch.arange(length, device=self.device).expand(batch, -1)
-        state = path_state(nodes, self._embedded(nodes), rows, closed=paths.closed)
+        # Rows are in the order of the path already: nothing to gather, as `path_state` does.
+        state = PathState(self._embedded(nodes), nodes.coords, None, None, paths.closed, paths.instance_size)
         next_node = next_node_loss(self.policy.scores(state), paths.closed)
         total = next_node
         if self.recipe.auxiliary > 0:
-            tokens, ends = self._tokens.take(length - 2), self._tokens.place.ends
+            tokens, ends = self._tokens.take(paths.coords.shape[1] - 2), self._tokens.place.ends
             neighbours = self.extra["neighbours"](tokens, paths.closed and ends)
             total = next_node + auxiliary_now(self.recipe, step) * neighbours
         penalty = self.policy.penalty()
