@@ -9,17 +9,21 @@
 Stale is a cell below results/ of weights called NAME that have another hash than what ships. Each is run again as it was
 asked for, into FOLDER; a second call goes on where the first ended. ``--part`` shares them out to processes by the time that
 they took. A run of several cells, whose times stand beside each other, is left to ``--together``: it wants an idle machine.
-``--pack`` puts what is new into the archives, in place of what is stale. Needs a checkout without uncommitted changes.
+One that cannot be made (weights without a calibration, say) is told and left, and the others go on; the status is 1 then.
+``--pack`` puts what is new into the archives, in place of what is stale. ``--partly`` drops what is stale and was not made
+anew, where that is not worth its time. Needs a checkout without uncommitted changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.api import plan, run_study
+from nco_bench.errors import NcoBenchError
 from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.environment import code_revision
 from nco_bench.runs.packing import pack
@@ -92,12 +96,14 @@ def part_of(found: Sequence[Stale], number: int, parts: int) -> list[Stale]:
     return shares[number - 1]
 
 
-def pack_anew(found: Sequence[Stale], folder: Path) -> None:
-    """Put the new runs in place of the stale ones, in all archives; where one is missing, in none."""
+def pack_anew(found: Sequence[Stale], folder: Path, *, partly: bool = False) -> None:
+    """Put the new runs in place of the stale ones, in all archives; where one is missing, in none, unless `partly`."""
     for one in found:
         left = plan(one.study(folder)).to_solve
-        if left:
+        if left and not partly:
             raise SystemExit(f"{one}: {left} instances are not solved in {folder}; nothing was packed")
+        if left:
+            print(f"{one}: {left} instances are not solved; what is stored of them is stale and dropped")
     revision = code_revision()
     for archive in dict.fromkeys(one.archive for one in found):
         stale = {one.run.run_id: one for one in found if one.archive == archive}
@@ -115,6 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="of the new runs")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--part", default="1/1", help="K/N: the K-th of N shares")
+    parser.add_argument("--partly", action="store_true", help="with --pack: drop what was not made anew")
     what = parser.add_mutually_exclusive_group()
     for flag in ("--list", "--together", "--pack"):
         what.add_argument(flag, action="store_true")
@@ -122,16 +129,23 @@ def main(arguments: list[str] | None = None) -> None:
     shipped = verify(SHIPPED / f"{given.name}{SUFFIX}").manifest.sha256
     found = list(stale_runs(given.name, shipped, given.results))
     if given.pack:
-        pack_anew(found, given.folder)
+        pack_anew(found, given.folder, partly=given.partly)
         return
     if not given.list:
         number, parts = (int(one) for one in given.part.split("/"))
         found = [one for one in found if (len(one.cells) > 1) == given.together]
         found = part_of(found, number, parts)
+    unmade = 0
     for one in found:
         print(f"{one}, {one.seconds:.0f} s", flush=True)
-        if not given.list:
-            run_study(one.study(given.folder))
+        try:
+            if not given.list:
+                run_study(one.study(given.folder))
+        except NcoBenchError as error:
+            unmade += 1
+            print(f"{one}: {error}", file=sys.stderr)
+    if unmade:
+        raise SystemExit(f"{unmade} runs could not be made")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nco_bench.api import run
+from nco_bench.errors import BadInputError
 from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.packing import pack
 from nco_bench.runs.stored_run import Run
@@ -83,3 +84,27 @@ def test_parts_take_about_as_long_as_each_other(tmp_path: Path) -> None:
     found = [Timed(seconds) for seconds in (1.0, 8.0, 3.0, 4.0)]
     shares = [refresh_records.part_of(found, number, 2) for number in (1, 2)]  # type: ignore[arg-type]
     assert [[one.seconds for one in share] for share in shares] == [[8.0], [4.0, 3.0, 1.0]]
+
+
+def test_what_cannot_be_made_is_told_and_may_be_dropped(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(study: object) -> None:
+        raise BadInputError("these weights have no calibration")
+
+    common = [NAME, str(tmp_path / "again"), "--results", str(results)]
+    with monkeypatch.context() as broken:
+        broken.setattr(refresh_records, "run_study", refused)
+        with pytest.raises(SystemExit, match="1 runs could not be made"):
+            refresh_records.main(common)
+    assert "these weights have no calibration" in capsys.readouterr().err
+    refresh_records.main([*common, "--together"])
+    refresh_records.main([*common, "--pack", "--partly"])
+    assert (
+        "2 instances are not solved; what is stored of them is stale and dropped" in capsys.readouterr().out
+    )
+    cells = [cell for run in archived_runs(results / "cpu" / "runs.parquet") for cell in run.cells()]
+    assert [(cell.label, tuple(cell.asked or ())) for cell in cells] == [
+        (NAME, (0, 1)),
+        ("random-insertion", (0, 1)),
+    ]
