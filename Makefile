@@ -5,7 +5,6 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 USER := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-DOCS := $(VENV)/.installed-docs
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 CAMPAIGN ?= campaign
@@ -31,11 +30,7 @@ $(USER): $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(DEV): $(USER)
-	$(PIP) -e '.[neural,classical,plots,parquet,html,slurm,dev]'
-	touch $@
-
-$(DOCS): $(USER)
-	$(PIP) -e '.[neural,classical,plots,parquet,docs]'
+	$(PIP) -e '.[neural,classical,plots,parquet,html,slurm,dev,docs]'
 	touch $@
 
 demo: $(USER)
@@ -107,10 +102,10 @@ parity: $(USER)
 	$(BIN)/nco-bench parity demo/parity/*.safetensors
 
 # The documentation site in build/docs/html: warnings are errors, nothing is fetched. `links` asks the addresses outside.
-docs: $(DOCS)
+docs: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs
 
-links: $(DOCS)
+links: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.docs --links
 
 lint: $(DEV)

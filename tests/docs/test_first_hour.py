@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from starter import Starter
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "first-hour.md"
 
@@ -19,24 +18,32 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in fenced if kind == language]
 
 
-def test_the_commands_of_the_first_hour_run_as_written(tmp_path: Path) -> None:
+def test_the_commands_of_the_first_hour_run_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("torch", "matplotlib", "random_insertion", "elkai", "bokeh"):
         pytest.importorskip(module)
     for source in blocks("python"):
         (tmp_path / source.split("\n", 1)[0].removeprefix("# ")).write_text(source)
     commands = [line for block in blocks("") for line in block.splitlines()]
     assert len(commands) == 30
-    env = {key: value for key, value in os.environ.items() if not key.startswith("NCO_BENCH_")}
-    env["XDG_CACHE_HOME"] = str(tmp_path / "cache")
-    said = {}
+    for key in [key for key in os.environ if key.startswith("NCO_BENCH_")]:
+        monkeypatch.delenv(key)
+    printed = tmp_path / "printed.txt"
+    starter = Starter()  # a process each, but torch is imported once
+    starter.environment = {
+        "STARTER_FOLDER": str(tmp_path), "STARTER_OUTPUT": str(printed), "STARTER_ERRORS": str(printed),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }  # fmt: skip
+    said: dict[str, list[str]] = {}
     for command in commands:
         program, *words = shlex.split(command)
         assert program == "nco-bench"
-        done = subprocess.run(
-            [sys.executable, "-m", "nco_bench", *words], cwd=tmp_path, env=env, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        said.setdefault(command, []).append(done.stdout + done.stderr)
+        printed.write_text("")
+        status = starter(*words)
+        said.setdefault(command, []).append(printed.read_text())
+        assert status == 0, f"{command}\n{said[command][-1]}"
+    starter.close()
     again = said["nco-bench run decoder-6x128 --data tsp50:count=16"]
     assert "16 to solve" in again[0]
     assert "16 of 16 stored before" in again[1]

@@ -94,20 +94,16 @@ def routes() -> list[Instance]:
 
 
 def solved(solver: str, instances: list[Instance], folder: Path) -> list[Record]:
-    """Run a solver on those of each size, since a dataset's sizes are its solver's to choose; return the records."""
-    found: list[Record] = []
-    for size in dict.fromkeys(instance.n for instance in instances):
-        alike = tuple(instance for instance in instances if instance.n == size)
+    """Run a solver on all of them, a network on those of each size, which it takes one at a time; return the records."""
+    neural = find(solver).kind == "neural"
+    command = ["run", solver + QUICK.get(solver, ""), *(("--weights", "random") if neural else ())]
+    for size in dict.fromkeys(instance.n if neural else "any" for instance in instances):
+        alike = tuple(instance for instance in instances if size in (instance.n, "any"))
         origin = Origin("test", "1", "", 0, {})
         dataset = Dataset(f"size-{size}", alike[0].problem, alike, (None,) * len(alike), origin)
-        path = save_dataset(dataset, folder / f"size-{size}.npz")
-        results = folder / f"runs-{size}"
-        command = ["run", solver + QUICK.get(solver, ""), "--data", str(path), "--results", str(results)]
-        if find(solver).kind == "neural":
-            command += ["--weights", "random"]
-        assert run([*command, "--instances", str(folder)]) in (0, 1)
-        found += [record for one in find_runs(results) for record in one.records()]
-    return found
+        command += ["--data", str(save_dataset(dataset, folder / f"size-{size}.npz"))]
+    assert run([*command, "--results", str(folder / "runs"), "--instances", str(folder)]) in (0, 1)
+    return [record for one in find_runs(folder / "runs") for record in one.records()]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Commands started as forks of one process that has everything imported, so that hundreds of kills take minutes.
+"""Commands started as forks of one process that has everything imported, so that hundreds of them take minutes.
 
 Run as a program it reads lines of JSON, environment and arguments, starts each command in a process group of its own, and
 prints the group's number, then the exit status. In the environment ``STARTER_SITES`` names the address of a server in place
-of the official sites, ``STARTER_BLOB`` official weights with the hash that they have there.
+of the official sites, ``STARTER_BLOB`` official weights with the hash that they have there, ``STARTER_OUTPUT`` the file of
+what is printed, if that is to be kept, and ``STARTER_FOLDER`` the working folder, if it is another.
 """
 
 from __future__ import annotations
@@ -84,8 +85,11 @@ def _begin(environment: dict[str, str], arguments: list[str]) -> None:
         _serve_weights_as(*environment["STARTER_BLOB"].split("="))
     errors = os.open(environment["STARTER_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null, told = os.open(os.devnull, os.O_RDWR), os.dup(1)
-    for number, target in ((0, null), (1, null), (2, errors)):
+    kept = environment.get("STARTER_OUTPUT")
+    output = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if kept else null
+    for number, target in ((0, null), (1, output), (2, errors)):
         os.dup2(target, number)
+    os.chdir(environment.get("STARTER_FOLDER", "."))
     sys.argv = ["nco-bench", *arguments]
     os.write(told, b"%d\n" % os.getpid())
     os.close(told)
@@ -128,6 +132,8 @@ def main() -> None:
             except SystemExit as end:
                 status = int(end.code or 0)
             finally:
+                with suppress(OSError):
+                    sys.stdout.flush()
                 os._exit(status)
         _, status = os.waitpid(pid, 0)
         os.write(1, b"%d\n" % os.waitstatus_to_exitcode(status))
