@@ -20,8 +20,11 @@ from nco_bench.nn.eie import EieConfig
 from nco_bench.runs.calibrating import calibrate
 from nco_bench.training import learners
 from nco_bench.training.courses import COURSES, course_for
+from nco_bench.training.learner import Loss
 from nco_bench.training.learners.eie import EieRecipe, train_curve
+from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.run import train
+from nco_bench.training.trainer import Trainer, TrainingStopped
 from nco_bench.weights.manifest import Manifest, TrainingData
 from nco_bench.weights.shelf import export
 
@@ -166,6 +169,49 @@ def test_an_update_is_that_of_the_cpu(way: str, labels: list[Path], tmp_path: Pa
     assert there == pytest.approx(here, rel=0.1 if "bf16" in way else 1e-3, abs=1e-6)
     assert weights.keys() == others.keys()
     assert all(value.isfinite().all() for value in others.values())
+
+
+def test_losses_that_are_read_an_update_later_are_all_there(labels: list[Path], tmp_path: Path) -> None:
+    def logged(device: str) -> list[dict[str, str]]:
+        done = train(
+            "decoder-6x128", labels, {**LABELLED, "log_every": "3", "steps": "6"},
+            out=tmp_path / device, device=device, progress="silent",
+        )  # fmt: skip
+        with done.log.open() as log:
+            return [line for line in csv.DictReader(log) if line["loss"]]
+
+    for here, there in zip(logged("cpu"), logged(second.NAME), strict=True):
+        for column in ("step", "loss", "grad_norm"):
+            assert float(there[column]) == pytest.approx(float(here[column]), rel=1e-3)
+
+
+class Breaking:
+    """A learner whose loss is no number from an update on."""
+
+    def __init__(self, policy: torch.nn.Linear, at: int) -> None:
+        self.policy, self.at, self.extra = policy, at, torch.nn.ModuleDict()
+
+    def loss(self, step: int, fraction: float) -> Loss:
+        square = self.policy.weight.square().sum() * (float("nan") if step >= self.at else 1.0)
+        return Loss(square, square, 1)
+
+    def position(self) -> dict[str, int]:
+        return {}
+
+
+def test_a_loss_that_is_no_number_is_met_an_update_later_and_never_kept(tmp_path: Path) -> None:
+    def begun() -> Trainer:
+        policy = torch.nn.Linear(1, 1).to(second.NAME)
+        trainer = Trainer(policy, Breaking(policy, 1), LoopRecipe(), tmp_path, {})  # type: ignore[arg-type]
+        for _ in range(2):
+            trainer.update(0.0, wait=False)
+        return trainer
+
+    with pytest.raises(TrainingStopped, match="not finite"):
+        begun().update(0.0, wait=False)
+    with pytest.raises(TrainingStopped, match="not finite"):
+        begun().save()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_resumes_on_the_device_and_goes_on_elsewhere(labels: list[Path], tmp_path: Path) -> None:
