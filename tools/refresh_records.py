@@ -12,6 +12,8 @@ they took. A run of several cells, whose times stand beside each other, is left 
 One that cannot be made (weights without a calibration, say) is told and left, and the others go on; the status is 1 then.
 ``--pack`` puts what is new into the archives, in place of what is stale. ``--partly`` drops what is stale and was not made
 anew, where that is not worth its time. Needs a checkout without uncommitted changes.
+References that a run knew of a generated dataset come from the ledger of the instances folder, as they did then: make them
+before (`generate tsp --n 100 --count 128 --reference lkh3` for results/readme), or what is made anew has no gaps.
 """
 
 from __future__ import annotations
