@@ -387,7 +387,7 @@ def environment(device: str) -> dict[str, Any]:
     return {
         "device": device_name(device) or "cpu",
         "torch": torch.__version__,
-        "cuda": torch.version.cuda,
+        "cuda_toolkit": torch.version.cuda,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
