@@ -359,7 +359,8 @@ def measured(row: Row) -> dict[str, Any]:
     except Exception as error:
         lines = str(error).splitlines() or [""]
         frames = traceback.extract_tb(error.__traceback__)[-3:]
-        places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        root = f"{Path(__file__).resolve().parents[1]}/"
+        places = [f"{frame.filename.removeprefix(root)}:{frame.lineno} {frame.name}" for frame in frames]
         facts = {"status": "error", "error": f"{type(error).__name__}: {lines[0]}", "frames": places}
     took = round(time.perf_counter() - begun, 2)
     return {"section": row.section, "row": row.label, **facts, "row_s": took}
