@@ -1,7 +1,7 @@
 """Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
     python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
-        [--recipe small] [--precision fp32 bf16] [--compile]
+        [--recipe small] [--precision fp32 bf16] [--side 8192] [--compile]
 
 With labelled data it also says which share of the time an update waits for data.
 
@@ -45,10 +45,10 @@ class Uniform:
         return Batch(self.points[:count], tours=True)
 
 
-def multiplication_speed(seconds: float, device: torch.device, precision: str) -> float:
+def multiplication_speed(seconds: float, device: torch.device, precision: str, side: int | None) -> float:
     """Return operations per second of a large matrix multiplication."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    rows, side = ROWS.on(device), SIDE.on(device)
+    rows, side = (side, side) if side else (ROWS.on(device), SIDE.on(device))
     a, b = (torch.randn(count, side, device=device, dtype=dtype) for count in (rows, side))
     with named_precision(precision, device):
         a @ b
@@ -116,6 +116,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--recipe", default="small")
     parser.add_argument("--precision", nargs="+", default=["fp32"], choices=PRECISIONS)
+    parser.add_argument(
+        "--side", type=int, help="of the large multiplication (default: one that fills the device)"
+    )
     parser.add_argument("--compile", action="store_true", help="compile the layers, as compile=true does")
     options = parser.parse_args()
     try:
@@ -123,7 +126,9 @@ def main() -> None:
     except NcoBenchError as error:
         raise SystemExit(f"train_throughput.py: {error}") from None
     torch.set_num_threads(options.threads)
-    peaks = {p: multiplication_speed(min(2.0, options.seconds), device, p) for p in options.precision}
+    peaks = {
+        p: multiplication_speed(min(2.0, options.seconds), device, p, options.side) for p in options.precision
+    }
     weights = count_parameters(build_path_policy(options.model))
     best = ", ".join(f"{peak / 1e9:.0f} GFLOP/s at best in {name}" for name, peak in peaks.items())
     print(f"{options.model}: {weights:,} parameters, {options.threads} threads, {device}, {best}")

@@ -43,7 +43,7 @@ def test_path_gpu_with_recordings(
 def test_train_throughput(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(
         "train_throughput.py",
-        ["--device", second.NAME, "--batch", "2", "--seconds", "0.01"],
+        ["--device", second.NAME, "--batch", "2", "--seconds", "0.01", "--side", "64"],
         monkeypatch,
         capsys,
     )
