@@ -59,13 +59,17 @@ def test_training_draws_are_not_those_of_a_set() -> None:
     assert not drawn & {tokens.tobytes() for tokens, _ in distinct(64, 3, 300)}
 
 
-def original_tree(rng: np.random.Generator, depth: int = 1) -> list[str]:
-    """The published rule, word for word: a node is an operator with probability 0.25 above depth 10."""
+def original_tree(rng: np.random.Generator, most: int, depth: int = 1) -> list[str]:
+    """The published rule: a node is an operator with probability 0.25 above depth 10. One of ``most`` symbols is left."""
     if depth >= 10 or rng.random() > 0.25:
         return [str(rng.integers(10))]
-    arguments = [original_tree(rng, depth + 1) for _ in range(rng.integers(2, 11))]
     operator = ("[MIN", "[MAX", "[MED", "[SM")[rng.integers(4)]
-    return [operator, *itertools.chain.from_iterable(arguments), "]"]
+    tree = [operator]
+    for _ in range(rng.integers(2, 11)):
+        tree += original_tree(rng, most - len(tree), depth + 1)
+        if len(tree) >= most:
+            break
+    return [*tree, "]"]
 
 
 def test_lengths_and_classes_fall_as_by_the_published_rule() -> None:
@@ -75,7 +79,7 @@ def test_lengths_and_classes_fall_as_by_the_published_rule() -> None:
     low, high = bounds(200)
     reference: list[list[str]] = []
     while len(reference) < 600:
-        tree = original_tree(rng)
+        tree = original_tree(rng, high)
         if low < len(tree) < high:
             reference.append(tree)
     ours = list(itertools.islice(expressions(200, 11), 600))
