@@ -16,7 +16,7 @@ from pathlib import Path
 from nco_bench.papers.judging import ENOUGH, STATUSES, TOLERANCE
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.standing import LONGEST, WIDE, Standing, standings
-from nco_bench.papers.stored import stored_in
+from nco_bench.papers.stored import Stored, stored_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, HISTORY = ROOT / "docs" / "fidelity.md", ROOT / "docs" / "fidelity-history.csv"
@@ -107,14 +107,18 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
 
 
-def made() -> str:
-    """Return the page by the records that are kept."""
-    os.environ["NCO_BENCH_CACHE"] = str(
-        ROOT / "no-cache"
-    )  # weights that one machine pulled are not everybody's
+def kept() -> Stored:
+    """Read the records that are kept under results/."""
+    # Weights that one machine pulled are not everybody's.
+    os.environ["NCO_BENCH_CACHE"] = str(ROOT / "no-cache")
     os.environ.pop("NCO_BENCH_MIRROR", None)
     folders = sorted(path for path in (ROOT / "results").iterdir() if path.is_dir() and path.name != "runs")
-    found = standings(tables_of("all", None), stored_in(folders, ROOT / "instances"), anywhere=True)
+    return stored_in(folders, ROOT / "instances")
+
+
+def made(stored: Stored) -> str:
+    """Return the page by the kept records."""
+    found = standings(tables_of("all", None), stored, anywhere=True)
     return page(found, CAUSES.read_text(encoding="utf-8"), HISTORY.read_text(encoding="utf-8"))
 
 
@@ -123,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments not in ([], ["--check"]):
         print("usage: python tools/fidelity.py [--check]", file=sys.stderr)
         return 2
-    text = made()
+    text = made(kept())
     if arguments:
         if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
             print("docs/fidelity.md is out of date; make it with: python tools/fidelity.py", file=sys.stderr)
