@@ -7,11 +7,15 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nco_bench import __version__
 from nco_bench.datasets.places import Places
 from nco_bench.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from nco_bench.weights.manifest import Manifest
 
 EXTRAS = (
     ("neural", "torch", "neural solvers and training", "pip install 'nco-bench[neural]'"),
@@ -185,10 +189,16 @@ def show_object(name: str, places: Places) -> dict[str, Any]:
     solvers = all_solvers()
     if name in solvers:
         return _show_solver(solvers[name])
+    if name.endswith(".safetensors") and Path(name).is_file():
+        return _show_weights(name)
     for kind in ("weights", "distributions", "decodings", "tables", "models"):
         for known in list_objects(kind, places):
             if known["name"] == name:
-                return {"kind": kind.removesuffix("s"), **known, **(_ours(name) if kind == "weights" else {})}
+                return {
+                    "kind": kind.removesuffix("s"),
+                    **known,
+                    **(_ours_of(name) if kind == "weights" else {}),
+                }
     try:
         return _show_dataset(name, places)
     except UnknownNameError:
@@ -233,15 +243,28 @@ def _show_solver(info: Any) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value not in (None, [], {}, "")}
 
 
-def _ours(name: str) -> dict[str, Any]:
-    """What in the training of weights at hand is not the paper's; nothing where that is not known."""
-    from nco_bench.training.choices import departures, paper_of
-    from nco_bench.training.courses import COURSES, load_course
+def _show_weights(path: str) -> dict[str, Any]:
+    """Of a file, which need not be where weights are kept."""
+    from nco_bench.weights.exporting import find
+
+    file = find(path)
+    return {"kind": "weight", **file.summary(), **_ours(file.manifest)}
+
+
+def _ours_of(name: str) -> dict[str, Any]:
     from nco_bench.weights.shelf import list_weights
 
     manifest = next((w.manifest for w in list_weights() if w.manifest.name == name), None)
-    if manifest is None or manifest.ours:
-        return {} if manifest is None else {"ours": manifest.ours}
+    return {} if manifest is None else _ours(manifest)
+
+
+def _ours(manifest: Manifest) -> dict[str, Any]:
+    """What in a training is not the paper's; nothing where that is not known."""
+    from nco_bench.training.choices import departures, paper_of
+    from nco_bench.training.courses import COURSES, load_course
+
+    if manifest.ours:
+        return {"ours": manifest.ours}
     learner = manifest.recipe.get("learner")
     if learner not in COURSES or importlib.util.find_spec("torch") is None:
         return {}

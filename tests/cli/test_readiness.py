@@ -108,3 +108,13 @@ def test_official_weights_are_shown_before_they_are_here(
     shown = json.loads(capfd.readouterr().out)
     assert shown["repository"] == "wouterkool/attention-learn-to-route"
     assert shown["command"] == "nco-bench weights pull am-official-tsp100"
+
+
+def test_a_weights_file_is_shown_wherever_it_is(empty: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["weights", "export", "pens-r", "--out", "mine.safetensors"]) == 0
+    capfd.readouterr()
+    assert run(["show", "mine.safetensors", "--json"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["kind"], shown["model"], shown["path"]) == ("weight", "pens-r", "mine.safetensors")
+    assert run(["show", "elsewhere.safetensors"]) == 2
+    assert "elsewhere.safetensors: no such file" in capfd.readouterr().err
