@@ -17,6 +17,7 @@ def printed(
     name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
     monkeypatch.setattr(sys, "argv", [name, *arguments])
+    monkeypatch.syspath_prepend(BENCHMARKS)  # as for a script that is run
     with second.watching() as watch:
         runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
     assert watch.operations > 1000, "nothing was done on the device"
@@ -68,5 +69,6 @@ def test_gpu_models(
 @pytest.mark.parametrize("name", ["path_gpu.py", "train_throughput.py", "gpu_models.py"])
 def test_a_device_that_is_not_there_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--device", "cuda:7"])
+    monkeypatch.syspath_prepend(BENCHMARKS)
     with pytest.raises(SystemExit, match="has 0 CUDA devices"):
         runpy.run_path(str(BENCHMARKS / name), run_name="__main__")
