@@ -23,12 +23,12 @@ APART, PROOF = 3.0, 5.0
 RULE = (
     "seconds of an instance of the nearest stored size, same solver, decoding and problem, of the quickest run, less what "
     "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
-    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times instances, with those of references "
-    "that are not there; without records of the decoding those of the solver's other decodings, by the tours each makes (an "
-    "iteration of RRC is one of at most 1,000 nodes, of PRC as many of these as the tour has); without records of the "
-    "solver the middle one of its family; a time limit bounds it. Of exact solvers, whose time differs a hundredfold "
-    "between instances of a size, the mean of all stored runs of the nearest size, those that a limit ended among them, p "
-    f"between that and the next one of at most 1/{APART:g} of it, up to {PROOF:g}"
+    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times the instances that are "
+    "missing, with those of references that are not there; without records of the decoding those of the solver's other "
+    "decodings, by the tours each makes (an iteration of RRC is one of at most 1,000 nodes, of PRC as many of these as the "
+    "tour has); without records of the solver the middle one of its family; a time limit bounds it. Of exact solvers, "
+    "whose time differs a hundredfold between instances of a size, the mean of all stored runs of the nearest size, those "
+    f"that a limit ended among them, p between that and the next one of at most 1/{APART:g} of it, up to {PROOF:g}"
 )
 LONGEST_PART = 1000
 """Nodes that an iteration of RRC or PRC solves again, at most."""

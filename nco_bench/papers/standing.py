@@ -16,7 +16,7 @@ from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, weight
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.running import compute_numbers, solver_missing
-from nco_bench.papers.stored import Stored
+from nco_bench.papers.stored import Stored, configuration
 
 MEANS = ("gap", "gap-of-means", "cost")
 """Metrics that are means over instances, which more of them make more certain."""
@@ -166,8 +166,22 @@ def _answered(table: PublishedTable, entry: Entry, ways: Sequence[CellPreset], v
         more,
         entry=replace(entry, preset=more.entry.preset),
         needs=f"{more.instances} instances, {few} stored",
+        seconds=_rest(entry, more, few),
         few=few,
     )
+
+
+def _rest(entry: Entry, more: Standing, few: int) -> float | None:
+    """Seconds of the instances that a run would still solve: it takes those that are stored as they are.
+
+    A longer search, or one that a time limit ended, is another run, which leaves it all of them.
+    """
+    measured, wanted = entry.measured, more.entry.preset
+    other = measured is None or measured.course or configuration(entry.preset) != configuration(wanted)
+    if other or more.seconds is None:
+        return more.seconds
+    share = 1 - few / more.instances
+    return round((more.seconds - more.reference_seconds) * share + more.reference_seconds, 3)
 
 
 def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:

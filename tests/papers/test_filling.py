@@ -16,6 +16,7 @@ from nco_bench.cli import app
 from nco_bench.datasets.load import Places
 from nco_bench.papers import filling
 from nco_bench.papers.choosing import of_solvers
+from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.filling import BudgetSpentError, _most, _until, fill
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.reproducing import tables_of
@@ -179,15 +180,19 @@ def test_numbers_of_few_instances_are_answered_by_more(
     assert few("--least", "20") == ["20 instances, 16 stored"]
 
 
-def test_what_other_folders_hold_is_not_solved_again(small: Path, tmp_path: Path) -> None:
+def test_what_other_folders_hold_is_not_solved_again(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Costs, "of_instance", lambda *_: Cost(10.0, "a guess"))
     rules = small.parent / "tropical" / "presets" / "table-2.toml"
     rules.write_text(rules.read_text().replace('"seconds"', '"cost"'))
     packed = tmp_path / "packed"
     assert nco("run", "nearest-neighbor", "--data", "tsp20", "--limit", "5", results=packed) == 0
     found = standings(tables_of("tropical", "2"), stored_in([small, packed], None), least=16)
     (cell,) = [one for one in found if one.few]
+    assert cell.seconds == 110.0  # of eleven instances: one of all 16 would not fit into the budget
     adds = replace(runner(small), known=(packed,))
-    assert fill([cell], adds, 60.0, lambda _: None).answered == 1
+    assert fill([cell], adds, 120.0, lambda _: None).answered == 1
     assert load_frame(small).records["instance"].tolist() == list(range(5, 16))
     assert len(load_frame(packed).records) == 5
 
