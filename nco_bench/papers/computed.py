@@ -117,21 +117,25 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
         When the weights are missing or were never calibrated.
     """
     from nco_bench.errors import BadWeightsError
-    from nco_bench.weights.calibration import read_calibration
+    from nco_bench.weights.calibration import calibrate_command, read_calibration
     from nco_bench.weights.choice import find
 
     found: dict[tuple[str, str], Judged] = {}
     cells = {(cell.row, cell.column): cell for cell in table.cells}
+    calibrated = False
     for row in table.rows:
-        model = row.split()[0].lower()
-        if "(scaled)" not in row or not (known := read_calibration(find(model, model, "tsp"))):
+        if "(scaled)" not in row:
             continue
-        absent = Verdict(
-            "not run",
-            f"{model} is calibrated for {', '.join(str(c.n) for c in known)} nodes; 'nco-bench calibrate' adds others",
-        )
-        found |= {(row, column): absent for column in table.columns if column.endswith("Scaling factor")}
-        differs = trained_otherwise(find(model, model, "tsp").facts())
+        weights = find(model := row.split()[0].lower(), model, "tsp")
+        known = read_calibration(weights)
+        sizes = ", ".join(str(c.n) for c in known)
+        told = f"calibrated for {sizes} nodes" if known else "not calibrated"
+        command = f"{calibrate_command(model, None)} --sizes"
+        for column in (column for column in table.columns if column.endswith("Scaling factor")):
+            n = column.partition(" ")[0].removeprefix("TSP")
+            found[row, column] = Verdict("not run", f"{model} is {told}; '{command} {n}' adds this one")
+        differs = trained_otherwise(weights.facts())
+        calibrated |= bool(known)
         for c in known:
             how = f"{'vertex' if c.fitted else 'best of the grid'} on {c.instances} held-out instances of seed {c.seed}"
             column = f"TSP{c.n} | Scaling factor"
@@ -139,7 +143,7 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
             if not differs and (row, column) in cells:
                 verdict = replace(judge_computed(cells[row, column], c.factor), reason=how)
             found[row, column] = (c.factor, verdict)
-    if not found:
+    if not calibrated:
         raise BadWeightsError("the weights have no calibration; 'nco-bench calibrate pens-a' makes one")
     return found
 

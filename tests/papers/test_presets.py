@@ -102,6 +102,13 @@ def test_factors_of_pens_table_1_come_from_the_calibration_and_are_not_judged_as
     absent = found["PENS-R (scaled)", "TSP10000 | Scaling factor"]
     assert isinstance(absent, Verdict)
     assert "calibrated for 250 nodes" in absent.reason
+    monkeypatch.setattr(
+        "nco_bench.weights.calibration.read_calibration",
+        lambda file: [known] if file.manifest.name == "pens-a" else [],
+    )
+    never = pens_scaling_factors(load_table("pens", 1), "cpu")["PENS-R (scaled)", "TSP500 | Scaling factor"]
+    assert isinstance(never, Verdict)
+    assert never.reason == "pens-r is not calibrated; 'nco-bench calibrate pens-r --sizes 500' adds this one"
 
 
 def test_pens_scales_coordinates_where_its_caption_says() -> None:
