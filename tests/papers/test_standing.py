@@ -112,10 +112,8 @@ def test_cells_without_weights_name_the_command_and_the_hash(
     assert weights_needed(replace(bq, solver="lkh3"), 100.0) == ""
 
 
-def test_a_scale_that_was_never_calibrated_names_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+def test_a_scale_that_was_never_calibrated_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nco_bench.weights.calibration.read_calibration", lambda weights: [])
     scaled = preset.CellPreset(metric="gap", solver="pens-r", data=("tsp250",), coordinate_scale="auto")
     assert calibration_needed(scaled, 250.0) == "nco-bench calibrate pens-r --sizes 250"
     assert calibration_needed(replace(scaled, coordinate_scale=""), 250.0) == ""
