@@ -15,7 +15,9 @@ from scipy.stats import ttest_1samp
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.logit_scale import ScaleContext
+from nco_bench.solvers.stepwise import rollout
 from nco_bench.training.courses import Assignment
+from nco_bench.training.learners import policy_gradient
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.policy_gradient import (
     POMO_SETTINGS,
@@ -94,6 +96,30 @@ def test_pomo_learns_with_the_shared_baseline(tmp_path: Path) -> None:
     for _ in range(30):
         trainer.update(0.0)
     assert greedy_costs(policy.eval(), held_out).mean() < 0.95 * before
+
+
+@pytest.mark.parametrize("source", [FreshInstances("tsp", 40), FreshInstances("cvrp", 33, 3.0, "unit")])
+@pytest.mark.parametrize("model", ["am", "pomo"])
+def test_an_update_in_compiled_loops_is_that_of_single_steps(
+    model: str, source: FreshInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gradients() -> dict[str, torch.Tensor]:
+        torch.manual_seed(1)
+        sizes: dict[str, Any] = {"normalization": "layer"} if model == "am" else {"head_dim": 8}
+        policy = build_path_policy(model, source.problem, **SMALL, **sizes, layers=1)
+        settings = QUICK if model == "am" else POMO_SETTINGS
+        learner = PolicyGradient(policy.train(), source, recipe(8), 3, CPU, replace(settings, epoch_steps=1))
+        learner.seek({**learner.position(), "epochs": 1})  # AM: compared with a greedy roll-out
+        learner.loss(1, 0.0).total.backward()
+        return {name: p.grad for name, p in policy.named_parameters() if p.grad is not None}
+
+    compiled = gradients()
+    monkeypatch.setattr(rollout, "KERNELS", False)
+    monkeypatch.setattr(
+        policy_gradient, "MANY_TRAJECTORIES", 1
+    )  # one pass, whose gradients are kept step by step
+    for name, expected in gradients().items():
+        torch.testing.assert_close(compiled[name], expected, rtol=1e-4, atol=1e-4, msg=name)
 
 
 def elg(**settings: Any) -> Trainer:

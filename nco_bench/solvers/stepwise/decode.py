@@ -22,7 +22,6 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.progress import tracked
-from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.instances import SYMMETRIES, best_of, check_instances, symmetries
 from nco_bench.solvers.decoding.search import (
     Choose,
@@ -213,9 +212,8 @@ def _groups(
         count = min(task.rows, total - first)
         given = None if starts is None else starts[:, first : first + count]
         drawn = task.decoding.name == "sample"
-        if isinstance(policy, EncodeOnce) and rollout.fits(policy, count):
-            stream = streams(seeds, first, count) if drawn else None
-            yield rollout.rolled_out(policy, count, given, stream)
+        if isinstance(policy, EncodeOnce):
+            yield rollout.completed(policy, count, given, seeds if drawn else None, first)
             continue
         begun = policy.begin(count, given)
         choose: Choose = greedy_choice

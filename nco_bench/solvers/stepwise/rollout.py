@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.threads import in_threads
-from nco_bench.solvers.decoding.draws import coarse_uniform
-from nco_bench.solvers.decoding.search import Trajectories
+from nco_bench.solvers.decoding.draws import coarse_uniform, streams
+from nco_bench.solvers.decoding.search import Trajectories, construct, greedy_choice, sampling
 from nco_bench.solvers.stepwise.glimpse import Glimpse, relative_weights, split_heads
 from nco_bench.solvers.stepwise.problem import Demands
 from nco_bench.solvers.stepwise.steps import EncodeOnce
@@ -41,6 +41,35 @@ LANES = 8
 """Rows that are added up are a multiple of so many numbers long."""
 TERMS = 8
 """Head widths are multiples of it, see `rollout_kernels.TERMS`."""
+
+
+def completed(
+    steps: EncodeOnce,
+    trajectories: int,
+    starts: Tensor | None,
+    seeds: Tensor | None = None,
+    first_sample: int = 0,
+) -> Trajectories:
+    """Construct P whole trajectories of each instance, in compiled loops where they fit, else step by step.
+
+    Parameters
+    ----------
+    steps
+        A policy at work.
+    trajectories
+        P.
+    starts
+        ``(B, P)`` first nodes, or None where the policy chooses them.
+    seeds
+        ``(B,)`` int64 of samples, see `nco_bench.solvers.decoding.search.sampling`; None takes the likeliest nodes.
+    first_sample
+        Number of the first sample.
+    """
+    if fits(steps, trajectories):
+        stream = None if seeds is None else streams(seeds, first_sample, trajectories)
+        return rolled_out(steps, trajectories, starts, stream)
+    choose = greedy_choice if seeds is None else sampling(seeds, first_sample, trajectories)
+    return construct(steps, steps.begin(trajectories, starts), choose)
 
 
 def fits(steps: EncodeOnce, trajectories: int) -> bool:

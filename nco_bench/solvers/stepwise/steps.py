@@ -13,12 +13,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import Move
 from nco_bench.solvers.stepwise.glimpse import factored
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy, RouteState
 from nco_bench.solvers.stepwise.problem import RoutingProblem
+
+MASKS_AT_A_TIME = PerDevice(cpu=2**18, gpu=2**25)
+"""Entries of the masks of moves that go through the network together: on a CPU as many as its cache holds."""
 
 
 @dataclass(frozen=True)
@@ -197,25 +202,33 @@ def log_probabilities(
             states.append(state)
         with torch.no_grad():
             progress = move(problem, progress, node)
-    batch, trajectories, moves = nodes.shape
-    joined = RouteState(
-        first=_side_by_side([state.first for state in states]),
-        current=_side_by_side([state.current for state in states]),
+    total, begun = opening, nodes.shape[2] - len(states)
+    together = max(1, MASKS_AT_A_TIME.on(nodes.device) // progress.state.blocked.numel())
+    for first in range(0, len(states), together):
+        part = states[first : first + together]
+        chosen = nodes[:, :, begun + first : begun + first + len(part)].transpose(1, 2).flatten(1)
+        steps = _chosen(policy.logits(encoded, _side_by_side(part)), chosen)
+        made = steps.view(len(nodes), len(part), -1).sum(dim=1)
+        total = made if total is None else total + made
+    assert total is not None
+    return total
+
+
+def _side_by_side(states: Sequence[RouteState]) -> RouteState:
+    """Join the states of several moves, ``(B, P)`` each, to one of ``(B, T P)`` trajectories."""
+
+    def joined(values: list[Tensor | None]) -> Tensor | None:
+        present = [value for value in values if value is not None]
+        return torch.cat(present, dim=1) if present else None
+
+    return RouteState(
+        first=joined([state.first for state in states]),
+        current=joined([state.current for state in states]),
         blocked=torch.cat([state.blocked for state in states], dim=1),
-        room=_side_by_side([state.room for state in states]),
+        room=joined([state.room for state in states]),
     )
-    begun = moves - len(states)
-    chosen = nodes[:, :, begun:].transpose(1, 2).reshape(batch, -1)
-    steps = _chosen(policy.logits(encoded, joined), chosen).view(batch, -1, trajectories)
-    return steps.sum(dim=1) if opening is None else opening + steps.sum(dim=1)
 
 
 def _chosen(logits: Tensor, node: Tensor) -> Tensor:
     """Log-probabilities of nodes ``(B, P)`` under logits ``(B, P, N)``."""
-    return logits.gather(2, node[..., None]).squeeze(2) - logits.logsumexp(dim=2)
-
-
-def _side_by_side(values: list[Tensor | None]) -> Tensor | None:
-    """Join ``(B, P)`` tensors of all steps to ``(B, T P)``; None if they are None."""
-    present = [value for value in values if value is not None]
-    return torch.cat(present, dim=1) if present else None
+    return -F.cross_entropy(logits.flatten(0, 1), node.flatten(), reduction="none").view_as(node)

@@ -30,6 +30,7 @@ from nco_bench.solvers.decoding.search import construct, sampling
 from nco_bench.solvers.stepwise.glimpse import MANY_TRAJECTORIES
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import RoutingProblem
+from nco_bench.solvers.stepwise.rollout import completed, fits
 from nco_bench.solvers.stepwise.steps import EncodeOnce, log_probabilities
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.fresh_instances import DISTRIBUTIONS, UNIFORM, FreshInstances, on_device
@@ -211,14 +212,16 @@ class PolicyGradient:
         seeds = torch.arange(first, first + len(problem.coords), device=self.device)
         network = cast("EncodeOncePolicy", self.policy)
         encoded = network.encode(problem.nodes())
-        steps, choose = EncodeOnce(network, problem, encoded), sampling(seeds, 0, trajectories)
-        if trajectories >= MANY_TRAJECTORIES:  # enough work in a step: not worth two passes
-            choose = _without_gradient(choose)
+        steps = EncodeOnce(network, problem, encoded)
+        with torch.no_grad():
+            compiled = fits(steps, trajectories)
+        if not compiled and trajectories >= MANY_TRAJECTORIES:  # enough work in a step: not worth two passes
+            choose = _without_gradient(sampling(seeds, 0, trajectories))
             done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
             assert done.log_prob is not None
             return trajectory_costs(problem, done.nodes).to(done.log_prob.dtype), done.log_prob
         with torch.no_grad():
-            nodes = construct(steps, steps.begin(trajectories, starts), choose).nodes
+            nodes = completed(steps, trajectories, starts, seeds).nodes
         log_prob = log_probabilities(network, problem, encoded, nodes, given=int(starts is not None))
         return trajectory_costs(problem, nodes).to(log_prob.dtype), log_prob
 

@@ -11,9 +11,9 @@ from scipy.stats import ttest_rel
 from torch import Tensor, nn
 
 from nco_bench.nn.device import PerDevice
-from nco_bench.solvers.decoding.search import construct, greedy_choice
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy
 from nco_bench.solvers.stepwise.problem import RoutingProblem, trajectory_lengths
+from nco_bench.solvers.stepwise.rollout import completed
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 EVALUATION_NODES = PerDevice(cpu=2**12, gpu=2**18)
@@ -39,8 +39,7 @@ def greedy_costs(policy: nn.Module, problem: RoutingProblem) -> Tensor:
             first = int(problem.demands is not None)
             starts = torch.full((len(part.coords), 1), first, device=part.coords.device)
         steps = EncodeOnce(network, part, network.encode(part.nodes()))
-        done = construct(steps, steps.begin(1, starts), greedy_choice)
-        costs.append(trajectory_costs(part, done.nodes)[:, 0])
+        costs.append(trajectory_costs(part, completed(steps, 1, starts).nodes)[:, 0])
     return torch.cat(costs).clone()
 
 

@@ -22,6 +22,7 @@ from nco_bench.solvers.decoding.search import beam_search, construct, sampling
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.stepwise import decode as multistart
 from nco_bench.solvers.stepwise import glimpse as fast
+from nco_bench.solvers.stepwise import steps as moves
 from nco_bench.solvers.stepwise.decode import decode_encode_once
 from nco_bench.solvers.stepwise.glimpse import Glimpse
 from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, float32_demands
@@ -147,9 +148,16 @@ def problem_of(problem: str) -> RoutingProblem:
     return RoutingProblem(coords.float(), cvrp_demands(*capacities) if capacities else None)
 
 
+@pytest.mark.parametrize("pieces", [False, True], ids=["at once", "in pieces"])
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 @pytest.mark.parametrize("model", MODELS)
-def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(model: str, problem: str) -> None:
+def test_one_pass_over_all_moves_has_the_gradient_of_the_steps(
+    model: str, problem: str, pieces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if pieces:
+        batch, nodes, _ = problem_of(problem).coords.shape
+        two_moves = 2 * batch * 3 * nodes
+        monkeypatch.setattr(moves, "MASKS_AT_A_TIME", PerDevice(cpu=two_moves, gpu=two_moves))
     policy, instances, trajectories = policy_of(model, problem), problem_of(problem), 3
     starts = torch.tensor([[1, 4, 7]]).expand(3, -1) if model != "am" else None
     choose = sampling(torch.tensor([5, 6, 7]), 0, trajectories)
