@@ -89,26 +89,30 @@ def mean_features(queries: Tensor, x: Tensor, adaptive: bool) -> Tensor:
     fused = x.shape[1] >= SHORT and not torch.is_grad_enabled()
     if fused and not adaptive:
         return _fused(queries, x)
-    logits, weights, axis = _weights(queries, x)
-    means = _mean(weights, x, axis)
+    logits, axis = _logits(queries, x)
     if not adaptive:
-        return means
-    # The largest weight is exp(largest logit) / sum: no second round of exponentials for the logarithm of the sum.
-    sums = logits.amax(axis) - weights.amax(axis).log()
-    queries = queries * inverse_temperature(sums - (queries * means).sum(2))[..., None]
+        return _mean(logits.softmax(axis), x, axis)
+    weights, sums = _with_sums(logits, axis)
+    queries = queries * inverse_temperature(sums - (queries * _mean(weights, x, axis)).sum(2))[..., None]
     if fused:
         return _fused(queries, x)
-    _, weights, axis = _weights(queries, x)
-    return _mean(weights, x, axis)
+    logits, axis = _logits(queries, x)
+    return _mean(logits.softmax(axis), x, axis)
 
 
-def _weights(queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Return logits and weights, and the axis of the keys, which comes first where there are few."""
-    if x.shape[1] < SHORT:
-        logits = dot(x, queries.mT)
-        return logits, logits.softmax(1), 1
-    logits = dot(queries, x.mT)
-    return logits, logits.softmax(2), 2
+def _logits(queries: Tensor, x: Tensor) -> tuple[Tensor, int]:
+    """Return logits, and the axis of the keys, which comes first where there are few."""
+    return (dot(x, queries.mT), 1) if x.shape[1] < SHORT else (dot(queries, x.mT), 2)
+
+
+def _with_sums(logits: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Return softmax weights, and the logarithms of the sums of exponentials over the axis, without it."""
+    if torch.is_grad_enabled():  # one entry of a row says its sum, and its gradient is one entry's
+        logs = logits.log_softmax(axis)
+        return logs.exp(), logits.select(axis, 0) - logs.select(axis, 0)
+    weights = logits.softmax(axis)
+    # The largest weight is exp(largest logit) / sum: no second round of exponentials.
+    return weights, logits.amax(axis) - weights.amax(axis).log()
 
 
 def _mean(weights: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -137,7 +141,8 @@ def second_part(z: Tensor, told: Tensor, layer: EncoderLayer) -> Tensor:
     into = torch.cat([normed @ inner.weight.T, (inner.weight @ norm.bias + inner.bias)[None]])
     past = torch.cat([normed, (norm.bias + outer.bias)[None]])
     found = []
-    for part in z.split(ROWS_AT_A_TIME):
+    # With gradients all hidden values are kept anyway, and those of the maps would be added up part by part.
+    for part in (z,) if torch.is_grad_enabled() else z.split(ROWS_AT_A_TIME):
         spread = (part @ centred).square().mean(1, keepdim=True)
         scaled = torch.cat([part * (spread + norm.eps).rsqrt(), part[:, -1:]], dim=1)
         hidden = (scaled @ into).relu_()
