@@ -122,6 +122,8 @@ def these(options: argparse.Namespace) -> None:
     from official.checkouts import checkout_of
     from official.engine import SECONDS, measure
 
+    from nco_bench.training.loop import keep_freed_memory
+
     torch.set_num_threads(1)
     name = options.models[0]
     family = importlib.import_module(f"official.{name}")
@@ -130,6 +132,8 @@ def these(options: argparse.Namespace) -> None:
     for case in family.CASES:
         if case.key in options.of:
             torch.manual_seed(0)
+            if case.decoding == "update":
+                keep_freed_memory()  # as `nco-bench train` does; theirs gain by it too
             print(json.dumps(measure(case, family.pair(case, checkout), seconds)), flush=True)
 
 

@@ -28,7 +28,7 @@ from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import drawn
 from official.stubs import without
-from official.updates import CPU, close
+from official.updates import CPU, close, loss_of
 
 COMMIT = "65eb3b7bde76097c0d3438ce743fa6769baf9ce5"
 CASES = (
@@ -82,7 +82,7 @@ def update(case: Case, network: nn.Module, side: str) -> Side:
     if side == "ours":
         learner: Any = Diffusion(network.train(), Same(ordered), recipe, 0, CPU)  # type: ignore[arg-type]
         trainer = Trainer(network, learner, recipe, Path("unused"), {})
-        return lambda: trainer.update(0.0)[0]
+        return loss_of(trainer)
     optimizer = torch.optim.AdamW(
         network.train().parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
     )

@@ -24,7 +24,7 @@ from official.checkouts import first_on_path
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import Instances, drawn, routes
 from official.stubs import torch_cluster, without
-from official.updates import CPU
+from official.updates import CPU, loss_of
 
 CARD = "invit-3v"
 CASES = (
@@ -71,7 +71,7 @@ def our_update(case: Case, policy: Any) -> Side:
     recipe = COURSE.recipe("invit-3v", config)
     learner = TurnedCopies(policy.train(), FreshInstances(case.problem, case.size), recipe, 0, CPU)
     trainer: Any = Trainer(policy, learner, recipe, Path("unused"), {})
-    return lambda: trainer.update(0.0)[0]
+    return loss_of(trainer)
 
 
 def their_update(case: Case, model: Any) -> Side:

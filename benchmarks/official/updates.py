@@ -31,7 +31,7 @@ class Pieces:
         self.learner, self.pieces, self.extra = learner, pieces, learner.extra
 
     def loss(self, step: int, fraction: float) -> Loss:
-        return self.learner._loss(self.pieces)
+        return self.learner.paths_loss(self.pieces, step)
 
 
 class Labels:
@@ -79,7 +79,7 @@ def supervised_pair(
         optimizer.step()
         return float(loss.detach())
 
-    return Pair([update], lambda: trainer.update(0.0)[0], close)
+    return Pair([update], loss_of(trainer), close)
 
 
 def sampled_update(case: Case, state: dict[str, Tensor], recipe_name: str = "", **changed: str) -> Side:
@@ -96,7 +96,18 @@ def sampled_update(case: Case, state: dict[str, Tensor], recipe_name: str = "", 
     source = FreshInstances(case.problem, case.size)
     learner = PolicyGradient(policy.train(), source, recipe, 0, CPU, settings)
     trainer: Any = Trainer(policy, learner, recipe, Path("unused"), {})
-    return lambda: trainer.update(0.0)[0]
+    return loss_of(trainer)
+
+
+def loss_of(trainer: Any) -> Side:
+    """Return what does one update, and returns its loss."""
+
+    def update() -> float:
+        trainer.progress.loss = None  # a mean over updates otherwise
+        trainer.update(0.0)
+        return float(trainer.progress.loss)
+
+    return update
 
 
 def close(theirs: float, ours: float) -> float:

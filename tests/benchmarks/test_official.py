@@ -71,6 +71,29 @@ def test_the_page_that_is_shipped_is_made_of_the_measurements_that_are_shipped(t
     )
 
 
+def test_an_update_of_ours_returns_the_loss_that_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    from official import updates
+    from official.engine import Case
+
+    from nco_bench.nn.build import build_path_policy
+    from nco_bench.solvers.path.policy import PathNodes, PathState
+
+    monkeypatch.setattr(updates, "load_official", lambda policy, name, state: policy.load_state_dict(state))
+    twin = build_path_policy("sit").train()
+
+    def loss(coords: torch.Tensor) -> torch.Tensor:
+        nodes = PathNodes(coords, None, 10)
+        scores = twin.scores(PathState(twin.embed(nodes), coords, None, None, False, 10))
+        return torch.nn.functional.cross_entropy(scores, torch.zeros(len(coords), dtype=torch.int64))
+
+    pair = updates.supervised_pair(Case("sit", "tsp", 10, "update", 2), twin, loss)
+    first = (pair.theirs[0](), pair.ours())
+    second = (pair.theirs[0](), pair.ours())
+    assert pair.same is not None
+    assert pair.same(*first) == pair.same(*second) == 1.0
+    assert first[0] != second[0]
+
+
 def test_the_plain_peer_of_attend2pack_packs_alike() -> None:
     from official import attend2pack
     from official.engine import Case
