@@ -31,6 +31,7 @@ from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.nn.device import PerDevice
 from nco_bench.nn.layers import works_in_place
 from nco_bench.solvers.edges.difusco_quick import compiled_for, quick_layer
+from nco_bench.solvers.edges.difusco_training import compiled_training_for, trained_layer
 
 KINDS = {"categorical": 2, "gaussian": 1}
 """Kinds of diffusion, and the number of outputs per edge."""
@@ -172,6 +173,9 @@ class AnisotropicLayer(nn.Module):
         moment = self.time(F.relu(time))
         if compiled_for(h):
             return quick_layer(self, h, edges, moment, graph)
+        if compiled_training_for(h):
+            h, edges[0] = trained_layer(self, h, edges[0], moment, graph)
+            return h
         sent, values, heard = self.A(h), self.V(h), self.B(h)
         moment = moment[:, :, None]
         # Filled row by row: small tensors kept between large ones that come and go would leave holes in the memory.
@@ -231,6 +235,7 @@ class Difusco(nn.Module):
         moment = moment[:, None] if time.dim() == 1 else moment
         entries = ENTRIES_AT_A_TIME.on(state.device)
         rows = max(1, entries // (state.shape[0] * state.shape[2] * width))
+        rows = state.shape[1] if compiled_training_for(h) else rows
         edges = self._embedded(state, rows)
         for layer in self.layers:
             if self.recomputes and torch.is_grad_enabled():

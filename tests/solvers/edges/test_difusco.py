@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
@@ -17,7 +18,7 @@ from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.nn.device import PerDevice
 from nco_bench.parity import check_fixture
 from nco_bench.solvers.decoding.draws import streams
-from nco_bench.solvers.edges import difusco
+from nco_bench.solvers.edges import difusco, difusco_training
 from nco_bench.solvers.edges.diffusion import (
     categorical_posterior,
     gaussian_step,
@@ -147,7 +148,7 @@ def test_blocks_do_not_change_the_output(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("neighbours", [None, 5])
 @pytest.mark.parametrize("each", [False, True])
-def test_compiled_layers_compute_what_those_with_gradients_do(
+def test_compiled_layers_compute_what_torchs_operations_do(
     neighbours: int | None, each: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -162,10 +163,26 @@ def test_compiled_layers_compute_what_those_with_gradients_do(
     state = torch.rand(graph.shape, generator=generator)
     time = torch.randint(1, 1000, (2, 11) if each else (2,), generator=generator).float()
     monkeypatch.setattr(difusco, "ENTRIES_AT_A_TIME", PerDevice(cpu=8 * 4 * graph.shape[2] * 32, gpu=1))
-    plain = model(graph, state, time)
-    assert plain.requires_grad
+    monkeypatch.setattr(difusco_training, "ENTRIES_AT_A_TIME", 4 * graph.shape[2] * 32)
+    weight = torch.randn((*graph.shape, 2), generator=generator)
+
+    def outputs_and_gradients() -> tuple[Tensor, dict[str, Tensor]]:
+        model.zero_grad(set_to_none=True)
+        found = model(graph, state, time)
+        (found * weight).sum().backward()
+        return found.detach(), {k: p.grad for k, p in model.named_parameters() if p.grad is not None}
+
+    trained, gradients = outputs_and_gradients()
     with torch.inference_mode():
-        torch.testing.assert_close(model(graph, state, time), plain, rtol=1e-4, atol=1e-4)
+        decoded = model(graph, state, time)
+    monkeypatch.setattr(difusco, "compiled_training_for", lambda h: False)
+    plain, expected = outputs_and_gradients()
+    for compiled in (trained, decoded):
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-4)
+    largest = max(float(g.abs().max()) for g in expected.values())
+    assert largest > 0.1
+    for name, gradient in expected.items():
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-4, atol=1e-5 * largest, msg=name)
 
 
 def test_edges_that_are_0_or_1_are_embedded_as_all_others_are() -> None:
