@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.compiled import F32, Array, fast, normalise, sigmoid
+from nco_bench.nn.compiled import F32, Array, fast, sigmoid
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.threads import in_threads
 
@@ -85,6 +85,7 @@ def _pass(
     gathered
         ``(B, N, W)``: the rows of these nodes are written.
     """
+    row_of_sums = np.empty(block.shape[3], F32)
     for graph in range(block.shape[0]):
         for row in range(block.shape[1]):
             node = first + row
@@ -94,21 +95,51 @@ def _pass(
             for k in range(block.shape[2]):
                 end = ends[graph, node, k] if ends.size else k
                 x = block[graph, row, k]
-                _gate(x, own, sent[graph, end], values[graph, end], total)
-                normalise(x, weight_e, bias_e, eps_e)
-                for w in range(len(x)):
-                    x[w] = max(x[w], F32(0.0)) + then[w]
-                normalise(x, weight_out, bias_out, eps_out)
+                mean = gated(x, own, sent[graph, end], values[graph, end], total)
+                activated(
+                    x, mean, then, weight_e, bias_e, eps_e, weight_out, bias_out, eps_out, row_of_sums, x
+                )
                 e = edges[graph, row, k]
-                for w in range(len(x)):
-                    x[w] *= sigmoid(x[w])
+                for w in range(len(e)):
                     e[w] += bias[w]
 
 
+# In loops of few arrays: for each pair of these the compiler has to ask whether they overlap, and gives up beyond eight.
+
+
 @fast
-def _gate(x: Array, own: Array, sent: Array, value: Array, total: Array) -> None:
-    """Complete an edge, and add what its gate lets through."""
+def gated(x: Array, own: Array, told: Array, value: Array, total: Array) -> np.float32:
+    """Complete an edge, add what its gate lets through to `total`, and return the mean of the edge."""
+    mean = F32(0.0)
     for w in range(len(x)):
-        x[w] += own[w] + sent[w]
+        x[w] += own[w] + told[w]
+        mean += x[w]
     for w in range(len(x)):
         total[w] += sigmoid(x[w]) * value[w]
+    return mean / F32(len(x))
+
+
+@fast
+def activated(
+    x: Array, mean: np.float32, then: Array, weight_e: Array, bias_e: Array, eps_e: np.float32, weight_out: Array,
+    bias_out: Array, eps_out: np.float32, inner: Array, out: Array,
+) -> None:  # fmt: skip
+    """Write to `out` what the last map is given: two norms and two activations of an edge. `inner` is room for a row."""
+    factor, again = deviation(x, mean, eps_e), F32(0.0)
+    for w in range(len(x)):
+        inner[w] = max((x[w] - mean) * factor * weight_e[w] + bias_e[w], F32(0.0)) + then[w]
+        again += inner[w]
+    again /= F32(len(x))
+    factor = deviation(inner, again, eps_out)
+    for w in range(len(inner)):
+        y = (inner[w] - again) * factor * weight_out[w] + bias_out[w]
+        out[w] = y * sigmoid(y)
+
+
+@fast
+def deviation(row: Array, mean: np.float32, eps: np.float32) -> np.float32:
+    """Return one over the standard deviation of a row with this mean."""
+    square = F32(0.0)
+    for w in range(len(row)):
+        square += (row[w] - mean) * (row[w] - mean)
+    return F32(1.0) / np.sqrt(square / F32(len(row)) + eps)

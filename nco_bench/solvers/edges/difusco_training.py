@@ -20,9 +20,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nco_bench.nn.compiled import F32, Array, fast, normalise, sigmoid
+from nco_bench.nn.compiled import F32, Array, fast, sigmoid
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.threads import in_threads
+from nco_bench.solvers.edges.difusco_quick import activated, deviation, gated
 
 if TYPE_CHECKING:
     from nco_bench.solvers.edges.difusco import AnisotropicLayer, EdgeGraph
@@ -158,7 +159,7 @@ def _forwards(
     The edges `before` and the last map's `bias` are written to `after`.
     `heard`, `sent`, `values`, `moment` and `ends` are those of `difusco_quick._pass`; `gathered` ``(B, N, W)`` is written.
     """
-    size = heard.shape[1]
+    size, room = heard.shape[1], np.empty(pre.shape[2], F32)
     for place in range(pre.shape[0]):
         graph, node = divmod(first + place, size)
         own, total = heard[graph, node], gathered[graph, node]
@@ -166,18 +167,9 @@ def _forwards(
         total[:] = F32(0.0)
         for k in range(pre.shape[1]):
             end = ends[graph, node, k] if ends.size else k
-            p, x, told, value = pre[place, k], hidden[place, k], sent[graph, end], values[graph, end]
-            for w in range(len(p)):
-                p[w] += own[w] + told[w]
-            for w in range(len(p)):
-                total[w] += sigmoid(p[w]) * value[w]
-                x[w] = p[w]
-            normalise(x, weight_e, bias_e, eps_e)
-            for w in range(len(x)):
-                x[w] = max(x[w], F32(0.0)) + then[w]
-            normalise(x, weight_out, bias_out, eps_out)
-            for w in range(len(x)):
-                x[w] *= sigmoid(x[w])
+            p, x = pre[place, k], hidden[place, k]
+            mean = gated(p, own, sent[graph, end], values[graph, end], total)
+            activated(p, mean, then, weight_e, bias_e, eps_e, weight_out, bias_out, eps_out, room, x)
             e, new = before[place, k], after[place, k]
             for w in range(len(e)):
                 new[w] = e[w] + bias[w]
@@ -212,10 +204,20 @@ def _backwards(
         for k in range(pre.shape[1]):
             end = ends[graph, node, k] if ends.size else k
             p, d, x = pre[place, k], change[place, k], hidden[place, k]
-            factor_e = _standardised(p, inner, eps_e)
+            mean = again = F32(0.0)
             for w in range(width):
-                x[w] = max(inner[w] * weight_e[w] + bias_e[w], F32(0.0)) + then[w]
-            factor_out = _standardised(x, outer, eps_out)
+                mean += p[w]
+            mean /= F32(width)
+            factor_e = deviation(p, mean, eps_e)
+            for w in range(width):
+                inner[w] = (p[w] - mean) * factor_e
+            for w in range(width):
+                outer[w] = max(inner[w] * weight_e[w] + bias_e[w], F32(0.0)) + then[w]
+                again += outer[w]
+            again /= F32(width)
+            factor_out = deviation(outer, again, eps_out)
+            for w in range(width):
+                outer[w] = (outer[w] - again) * factor_out
             for w in range(width):
                 y = outer[w] * weight_out[w] + bias_out[w]
                 s = sigmoid(y)
@@ -236,22 +238,6 @@ def _backwards(
                 of_own[w] += d[w]
             for w in range(width):
                 of_told[w] += d[w]
-
-
-@fast
-def _standardised(row: Array, out: Array, eps: np.float32) -> np.float32:
-    """Write a row less its mean over its deviation to `out`; return one over the deviation."""
-    mean = F32(0.0)
-    for w in range(len(row)):
-        mean += row[w]
-    mean /= F32(len(row))
-    square = F32(0.0)
-    for w in range(len(row)):
-        square += (row[w] - mean) * (row[w] - mean)
-    factor = F32(1.0) / np.sqrt(square / F32(len(row)) + eps)
-    for w in range(len(row)):
-        out[w] = (row[w] - mean) * factor
-    return factor
 
 
 @fast
