@@ -17,6 +17,8 @@ from nco_bench.nn.layers import as_products, dot_products
 BIAS_BLOCK_BYTES = PerDevice(cpu=64 * 2**20, gpu=2**32)
 """Memory of the largest block of attention biases; blocks are cut along the queries. Biases that need no more are kept from
 layer to layer."""
+HEAD_BLOCK_BYTES, HEAD_ROWS = 16 * 2**20, 512
+"""Memory and queries of the largest block of one head's biases, where heads go one by one."""
 ALIGNED = 8
 """Rows of a bias begin at multiples of so many numbers, or PyTorch's kernels for accelerators copy it in every layer."""
 
@@ -102,6 +104,8 @@ def attend_with_distances(
         return flex_distances.attend(query, key, value, slopes, geometry.coords, scale, geometry.real)
     if geometry.bias is not None:
         return dot_products(query, key, value, geometry.bias, scale)
+    if on_cpu(query.device) and not torch.is_grad_enabled():
+        return _head_by_head(query, key, value, slopes, geometry, scale)
     batch, heads, tokens, _ = query.shape
     rows = max(1, BIAS_BLOCK_BYTES.on(query.device) // (batch * heads * tokens * query.element_size()))
     blocks = []
@@ -112,3 +116,28 @@ def attend_with_distances(
             bias = bias.masked_fill(~geometry.real, -torch.inf)
         blocks.append(dot_products(query[:, :, block], key, value, bias, scale))
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
+
+
+def _head_by_head(
+    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, geometry: Geometry, scale: float
+) -> Tensor:
+    """As `attend_with_distances`, on the CPU, without gradients: a head's biases are read while they are in the cache.
+
+    Those of all heads would be written to memory and read from there: that took twice as long from 1,000 tokens on.
+    """
+    batch, _, tokens, _ = query.shape
+    rows = min(HEAD_ROWS, max(1, HEAD_BLOCK_BYTES // (batch * tokens * geometry.coords.element_size())))
+    mixed = torch.empty_like(query.transpose(1, 2), memory_format=torch.contiguous_format)
+    room = geometry.coords.new_empty(batch * rows * tokens)
+    for start in range(0, tokens, rows):
+        block = slice(start, start + rows)
+        near = distances(geometry.coords[:, block], geometry.coords)[:, None]
+        bias = room[: near.numel()].view_as(near)
+        for head, slope in enumerate(slopes.tolist()):
+            one = slice(head, head + 1)
+            torch.mul(near, -slope, out=bias)
+            if geometry.real is not None:
+                bias.masked_fill_(~geometry.real, -torch.inf)
+            found = dot_products(query[:, one, block], key[:, one], value[:, one], bias, scale)
+            mixed[:, block, head] = found[:, 0]
+    return mixed.transpose(1, 2)

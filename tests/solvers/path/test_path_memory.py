@@ -46,6 +46,7 @@ def test_one_step_stores_nothing_quadratic(
     name: str, options: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(2**22, 2**22))
+    monkeypatch.setattr(pens_geometry, "HEAD_BLOCK_BYTES", 2**20)
     policy = build_path_policy(name, **options).eval()
     problem = tsp_problem(torch.rand(1, NODES, 2))
     with torch.inference_mode(), LargestOutput() as largest:

@@ -71,15 +71,23 @@ def test_permuting_candidates_permutes_scores(initialisation: str) -> None:
 
 
 def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    """softmax(s q.k - m D) v, written out, against blocks of one and of all queries."""
+    """softmax(s q.k - m D) v, written out, against blocks of one, some and all queries, with gradients and without."""
     query, key, value = torch.randn(3, 2, 4, 14, 8, dtype=torch.float64)
     slopes = torch.tensor([10.0, 5.0, 2.5, 1.25]).double()
     bias = slopes[:, None, None] * torch.cdist(COORDS, COORDS)[:, None]
-    expected = torch.softmax(0.7 * query @ key.transpose(2, 3) - bias, dim=-1) @ value
-    for size in (1, 2**30):
-        monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(size, size))
-        ours = attend_with_distances(query, key, value, slopes, Geometry(COORDS), 0.7)
-        torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
+    logits = 0.7 * query @ key.transpose(2, 3) - bias
+    padded = torch.arange(14).view(1, 1, 1, -1) < 11
+    for real in (None, padded):
+        seen = logits if real is None else logits.masked_fill(~real, -torch.inf)
+        expected, where = torch.softmax(seen, dim=-1) @ value, Geometry(COORDS, real=real)
+        for rows in (1, 5, 2**20):
+            size = 2 * 4 * 14 * 8 * rows
+            monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(size, size))
+            monkeypatch.setattr(pens_geometry, "HEAD_ROWS", rows)
+            for gradients in (True, False):
+                with torch.set_grad_enabled(gradients):
+                    ours = attend_with_distances(query, key, value, slopes, where, 0.7)
+                torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
 
 
 def test_keeping_biases_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
