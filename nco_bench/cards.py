@@ -131,6 +131,8 @@ class Card:
         By learner and name, as they stand in the file; see `recipe_of`.
     budget
         By learner: samples of the paper's own training, by problem or by problem and size (``tsp``, ``tsp1000``, ``any``).
+    growth
+        Power of the size by which its time grows in the end, where that is known; 0 where it is not.
     facts
         What only its family asks for.
     """
@@ -168,6 +170,7 @@ class Card:
     learners_if_asked: tuple[str, ...] = ()
     recipes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     budget: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    growth: float = 0.0
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nco_bench.cards import cards
@@ -20,11 +21,14 @@ BOUNDS = (1.0, 2.5)
 """Between which a power that stored sizes say is believed."""
 APART, PROOF = 3.0, 5.0
 """How far apart the two sizes are that say how an exact solver's time grows, and up to which power that is believed."""
+KNEE = 1000.0
+"""Nodes below which the power of a network's card says nothing yet."""
 RULE = (
     "seconds of an instance of the nearest stored size, same solver, decoding and problem, of the quickest run, less what "
     "else the machine had to do, times (size / stored size)^p, p from the smallest and the largest stored size, kept "
-    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored; times the instances that are "
-    "missing, with those of references that are not there; without records of the decoding those of the solver's other "
+    f"between {BOUNDS[0]:g} and {BOUNDS[1]:g}, {EXPONENT:g} where one is stored, beyond all stored sizes and {KNEE:,.0f} "
+    "nodes at least what the solver's card says (3 where a step attends to all pairs of nodes); times the instances that "
+    "are missing, with those of references that are not there; without records of the decoding those of the solver's other "
     "decodings, by the tours each makes (an iteration of RRC is one of at most 1,000 nodes, of PRC as many of these as the "
     "tour has); without records of the solver the middle one of its family; a time limit bounds it. Of exact solvers, "
     "whose time differs a hundredfold between instances of a size, the mean of all stored runs of the nearest size, those "
@@ -114,7 +118,7 @@ class Costs:
             ([s for s in near if known is not None and s.family == known.family], "its family"),
         ):
             if fitting:
-                seconds, seen = _scaled(fitting, n, decoding)
+                seconds, seen = _scaled(fitting, n, decoding, 0.0 if known is None else known.growth)
                 return Cost(
                     min(seconds, limit or seconds),
                     f"{said}: {seen.solver} {seen.decoding} at n = {seen.n:.0f}",
@@ -122,12 +126,17 @@ class Costs:
         return Cost(limit, "its time limit") if limit else None
 
 
-def _scaled(fitting: list[Seen], n: float, decoding: str) -> tuple[float, Seen]:
+def _scaled(fitting: list[Seen], n: float, decoding: str, growth: float) -> tuple[float, Seen]:
     """Of those of the nearest size the quickest, or the middle one of several solvers, scaled to size and tours."""
     nearest = min(abs(math.log(seen.n / n)) for seen in fitting)
     here = [seen for seen in fitting if abs(math.log(seen.n / n)) <= nearest + 1e-9]
-    power = _power(fitting)
-    found = [(s.seconds * _work(decoding, n, power) / _work(s.decoding, s.n, power), s) for s in here]
+    power, knee = _power(fitting), max(KNEE, max(seen.n for seen in fitting))
+
+    def tour(size: float) -> float:
+        beyond = max(size / knee, 1.0)
+        return float(size**power * beyond ** max(growth - power, 0.0))
+
+    found = [(s.seconds * _work(decoding, n, tour) / _work(s.decoding, s.n, tour), s) for s in here]
     several = len({seen.solver for _, seen in found}) > 1
     return sorted(found, key=lambda pair: pair[0])[len(found) // 2 if several else 0]
 
@@ -157,13 +166,13 @@ def _power(fitting: list[Seen]) -> float:
     return min(max(power, BOUNDS[0]), BOUNDS[1])
 
 
-def _work(decoding: str, n: float, power: float) -> float:
-    """Work of one decoding, in units of a tour of one node."""
+def _work(decoding: str, n: float, tour: Callable[[float], float]) -> float:
+    """Work of one decoding, in units of `tour`, which is that of a tour of so many nodes."""
     found = _TOURS.match(decoding)
     tours = max(1, int(found[1])) if found else 1
-    part = min(n, LONGEST_PART) ** power
+    part = tour(min(n, LONGEST_PART))
     if decoding.startswith("rrc"):
-        return n**power + tours * part
+        return tour(n) + tours * part
     if decoding.startswith("prc"):  # all parts of the tour at a time
-        return n**power + tours * max(1.0, n / LONGEST_PART) * part
-    return float(tours * n**power)
+        return tour(n) + tours * max(1.0, n / LONGEST_PART) * part
+    return tours * tour(n)

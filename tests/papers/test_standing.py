@@ -86,6 +86,26 @@ def test_one_lucky_proof_does_not_say_what_the_next_one_costs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("solver", "size", "decoding", "seconds"),
+    [
+        ("pens-a", 500, "greedy", 25.0),  # as from 100 nodes to 1,000
+        ("pens-a", 10_000, "greedy", 1e5),
+        ("sit", 10_000, "greedy", 1e4),
+        ("pens-a", 10_000, "rrc:50", 1e5 + 50 * 100.0),  # parts have 1,000 nodes at most
+    ],
+)
+def test_beyond_what_is_stored_attention_to_all_pairs_grows_with_the_cube(
+    solver: str, size: int, decoding: str, seconds: float
+) -> None:
+    costs = Costs(Stored(None))
+    costs._seen = [Seen(solver, "path", "greedy", "tsp", (), n, (n / 100) ** 2, 0.0) for n in (100.0, 1000.0)]
+    asked = preset.CellPreset(metric="cost", solver=solver, decoding=decoding, data=(f"tsp{size}",), count=1)
+    found = costs.of_instance(asked)
+    assert found is not None
+    assert found.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--fill",), "--fill needs a budget"),
