@@ -39,6 +39,8 @@ from nco_bench.training.recipes import LoopRecipe
 
 BASELINES = ("rollout", "shared")
 DEMANDS = ("integer", "unit")
+LITTLE = 2**15
+"""Scores of a step (instances x trajectories x nodes) up to which two passes are faster than one on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +215,11 @@ class PolicyGradient:
         network = cast("EncodeOncePolicy", self.policy)
         encoded = network.encode(problem.nodes())
         steps = EncodeOnce(network, problem, encoded)
+        # Two passes, whose first is compiled, cost less than one where a step is little work.
+        little = trajectories * problem.coords.shape[:2].numel() <= LITTLE
         with torch.no_grad():
-            compiled = fits(steps, trajectories)
-        if not compiled and trajectories >= MANY_TRAJECTORIES:  # enough work in a step: not worth two passes
+            compiled = little and fits(steps, trajectories)
+        if not compiled and trajectories >= MANY_TRAJECTORIES:
             choose = _without_gradient(sampling(seeds, 0, trajectories))
             done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)
             assert done.log_prob is not None
