@@ -204,20 +204,10 @@ def _backwards(
         for k in range(pre.shape[1]):
             end = ends[graph, node, k] if ends.size else k
             p, d, x = pre[place, k], change[place, k], hidden[place, k]
-            mean = again = F32(0.0)
+            factor_e = _standardised(p, inner, eps_e)
             for w in range(width):
-                mean += p[w]
-            mean /= F32(width)
-            factor_e = deviation(p, mean, eps_e)
-            for w in range(width):
-                inner[w] = (p[w] - mean) * factor_e
-            for w in range(width):
-                outer[w] = max(inner[w] * weight_e[w] + bias_e[w], F32(0.0)) + then[w]
-                again += outer[w]
-            again /= F32(width)
-            factor_out = deviation(outer, again, eps_out)
-            for w in range(width):
-                outer[w] = (outer[w] - again) * factor_out
+                x[w] = max(inner[w] * weight_e[w] + bias_e[w], F32(0.0)) + then[w]
+            factor_out = _standardised(x, outer, eps_out)
             for w in range(width):
                 y = outer[w] * weight_out[w] + bias_out[w]
                 s = sigmoid(y)
@@ -238,6 +228,19 @@ def _backwards(
                 of_own[w] += d[w]
             for w in range(width):
                 of_told[w] += d[w]
+
+
+@fast
+def _standardised(row: Array, out: Array, eps: np.float32) -> np.float32:
+    """Write a row less its mean over its deviation to `out`; return one over the deviation."""
+    mean = F32(0.0)
+    for w in range(len(row)):
+        mean += row[w]
+    mean /= F32(len(row))
+    factor = deviation(row, mean, eps)
+    for w in range(len(row)):
+        out[w] = (row[w] - mean) * factor
+    return factor
 
 
 @fast
