@@ -26,6 +26,7 @@ from nco_bench.nn.device import precision as named_precision
 from nco_bench.runs.devices import resolve_device
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.supervised import Supervised
+from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import Recipe, recipe_for
 from nco_bench.training.trainer import Trainer
 
@@ -126,6 +127,7 @@ def main() -> None:
     except NcoBenchError as error:
         raise SystemExit(f"train_throughput.py: {error}") from None
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as `train` does
     peaks = {
         p: multiplication_speed(min(2.0, options.seconds), device, p, options.side) for p in options.precision
     }
