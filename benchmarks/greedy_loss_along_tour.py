@@ -29,18 +29,10 @@ TENTHS = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("data", help="dataset with references")
-    parser.add_argument("--weights")
-    parser.add_argument("--limit", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=0.03)
+    parser = options_of(__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of where walks along the reference tours begin")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    file = resolve(options.weights or options.model, options.model)
-    policy = build_path_policy(options.model, **file.manifest.config)
-    load_into(policy, file)
+    policy = policy_of(options)
     ordered = from_node_0(options.data)[: options.limit].astype(np.float32)
     found = greedy(policy.eval(), tsp_problem(torch.from_numpy(ordered))).order.numpy()
     tours = np.concatenate([np.zeros((len(found), 1), np.int64), found], axis=1)
@@ -50,6 +42,26 @@ def main() -> None:
     for tenth in range(TENTHS):
         print(f"| {10 * tenth} to {10 * tenth + 10} % | {said(own[:, tenth])} | {said(taught[:, tenth])} |")
     print(f"| all | {said(own.sum(axis=1))} | {said(taught.sum(axis=1))} |")
+
+
+def options_of(doc: str) -> argparse.ArgumentParser:
+    """Return the options of a script that looks at a network's greedy tours."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("data", help="dataset with references")
+    parser.add_argument("--weights")
+    parser.add_argument("--limit", type=int, default=128)
+    parser.add_argument("--seconds", type=float, default=0.03, help="of fast-tsp, for 100 nodes")
+    return parser
+
+
+def policy_of(options: argparse.Namespace) -> Any:
+    """Return the network that they name, on one thread."""
+    torch.set_num_threads(1)
+    file = resolve(options.weights or options.model, options.model)
+    policy = build_path_policy(options.model, **file.manifest.config)
+    load_into(policy, file)
+    return policy
 
 
 def said(costs: np.ndarray) -> str:

@@ -10,36 +10,26 @@ after every other one with a probability above 1 % (four at most), is solved nea
 
 from __future__ import annotations
 
-import argparse
 from itertools import pairwise
 
 import numpy as np
 import torch
-from greedy_loss_along_tour import said, scores_of
+from greedy_loss_along_tour import options_of, policy_of, said, scores_of
 from train_greedy_gap import from_node_0
 
-from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.construct import greedy
 from nco_bench.solvers.path.problem import tsp_problem
 from nco_bench.training.learners.best_paths import best_path, walk_length
-from nco_bench.weights.store import load_into, resolve
 
 BOUNDS = (0.0, 0.5, 0.7, 0.9, 0.97, 0.99, 1.0001)
 CHOICES, LIKELY = 4, 0.01
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("data", help="dataset with references")
-    parser.add_argument("--weights")
-    parser.add_argument("--limit", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=0.005)
+    parser = options_of(__doc__)
+    parser.set_defaults(seconds=0.005)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    file = resolve(options.weights or options.model, options.model)
-    policy = build_path_policy(options.model, **file.manifest.config)
-    load_into(policy, file)
+    policy = policy_of(options)
     ordered = from_node_0(options.data)[: options.limit].astype(np.float32)
     found = greedy(policy.eval(), tsp_problem(torch.from_numpy(ordered))).order.numpy()
     tours = np.pad(found, ((0, 0), (1, 1)))  # from node 0 back to it
