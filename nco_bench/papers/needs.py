@@ -72,3 +72,21 @@ def _ends(name: str, size: float) -> tuple[int, int]:
         sizes = [entry.n for entry in select(name)]
         return min(sizes), max(sizes)
     return round(size), round(size)
+
+
+def program_needed(preset: CellPreset, size: float | None) -> str:
+    """Say that the package through which a classical solver runs here takes no instances of this size; else empty."""
+    from nco_bench.cards import card
+    from nco_bench.solvers.classical.native import ChildSolver
+    from nco_bench.solvers.protocol import SolverOptions
+    from nco_bench.solvers.registry import choose, create
+
+    if card(preset.solver.partition(":")[0]).kind == "neural":
+        return ""
+    solver, problem = create(choose(preset.solver, SolverOptions())), problem_of(preset)
+    if not isinstance(solver, ChildSolver):
+        return ""
+    backend, most = solver.backend(problem), solver.MAX_N.get(problem)
+    if backend is None or backend.kind == "executable" or most is None or (size or 0) <= most:
+        return ""
+    return f"{solver.NAME} with {backend} takes at most {most:,} nodes; {solver.info.install}"

@@ -12,7 +12,7 @@ from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.entries import Entry, computed_entry, in_printed_unit, noted, without
 from nco_bench.papers.judging import ENOUGH, Verdict, judge
 from nco_bench.papers.kept import RUNS_NETWORKS, Computed, kept
-from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, weights_needed
+from nco_bench.papers.needs import FACTORS, HELD_OUT, calibration_needed, program_needed, weights_needed
 from nco_bench.papers.preset import SCALES, CellPreset, Preset, load_preset, numeric_cells, with_print
 from nco_bench.papers.published import PublishedCell, PublishedTable
 from nco_bench.papers.running import compute_numbers, solver_missing
@@ -256,6 +256,9 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
     if first:
         entry = without(cell, preset, "not run", "the weights have no coordinate scale of this size")
         return Standing(table, entry, first, seconds, 0, basis)
+    program = "" if view.anywhere else program_needed(preset, size)
+    if program:
+        return Standing(table, without(cell, preset, "not run", program), needs=program)
     entry = without(cell, preset, "not run", "no records are stored")
     return Standing(table, entry, "a run", seconds, number, basis, lacking or 0.0)
 

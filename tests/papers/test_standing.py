@@ -13,13 +13,15 @@ from nco_bench.cli import app
 from nco_bench.papers import preset
 from nco_bench.papers.costs import Costs, Seen
 from nco_bench.papers.measuring import crowding
-from nco_bench.papers.needs import calibration_needed, weights_needed
+from nco_bench.papers.needs import calibration_needed, program_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import weights_missing
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import Stored, _current, _weights_fit, stored_in
 from nco_bench.reports.frame.blocks import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.solvers.availability import Backend
+from nco_bench.solvers.classical.lkh3 import LKH3
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -130,6 +132,21 @@ def test_cells_without_weights_name_the_command_and_the_hash(
     assert weights_needed(bq, 100.0) == wanted
     assert weights_needed(replace(bq, solver="pens-a"), 100.0) == ""  # ships
     assert weights_needed(replace(bq, solver="lkh3"), 100.0) == ""
+
+
+def test_a_size_that_the_installed_package_refuses_names_what_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    package, program = Backend("package", "LKHpy", "0.0.9"), Backend("executable", "LKH", path="/bin/LKH")
+    large = preset.CellPreset(metric="cost", solver="lkh3", data=("cvrp50000",), count=16)
+    monkeypatch.setattr(LKH3, "backend", lambda self, problem: package)
+    assert program_needed(large, 50_000.0).startswith(
+        "lkh3 with package LKHpy 0.0.9 takes at most 5,000 nodes; "
+    )
+    assert program_needed(replace(large, data=("cvrp5000",)), 5_000.0) == ""
+    assert program_needed(replace(large, solver="sit"), 50_000.0) == ""
+    monkeypatch.setattr(LKH3, "backend", lambda self, problem: program)
+    assert program_needed(large, 50_000.0) == ""
 
 
 def test_a_scale_that_was_never_calibrated_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
