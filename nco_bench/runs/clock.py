@@ -6,9 +6,11 @@ Nothing here imports torch; an accelerator is synchronised only if torch is alre
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,7 +38,13 @@ def resident_mb() -> float:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
         if trim is not None:
             trim(0)
-    return round(psutil.Process().memory_info().rss / 2**20, 1)
+    return round(_process(os.getpid()).memory_info().rss / 2**20, 1)
+
+
+@cache
+def _process(pid: int) -> psutil.Process:
+    """Return a process, asked for once: psutil reads when it began, which takes a millisecond where ``/proc`` is slow."""
+    return psutil.Process(pid)
 
 
 class PeakMemory:
@@ -46,7 +54,7 @@ class PeakMemory:
     """
 
     def __init__(self, device: str) -> None:
-        self._process = psutil.Process()
+        self._process = _process(os.getpid())
         self._device = device
         self._peak_children = 0.0
         self._peak_sampled = self._process.memory_info().rss
