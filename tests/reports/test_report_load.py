@@ -81,6 +81,15 @@ def test_memory_is_what_the_solver_took_beyond_what_others_had_loaded(results: R
     assert any(note.text.startswith("Memory of lkh3: of the whole process") for note in table.notes)
 
 
+def test_memory_of_a_whole_process_does_not_count_beside_what_the_solver_took(results: Results) -> None:
+    old = make_cell(0, "sit", "cvrp1000", peak_memory_mb=322.0)
+    new = make_cell(0, "sit", "cvrp1000", peak_memory_mb=404.1, memory_before_mb=327.9)
+    results.run("r1", (old, make_records(old, [40.0], [36.0])))
+    results.run("r2", (new, make_records(new, [40.0], [36.0], first=1)))
+    [summary] = summarise(load_frame(results.folder))
+    assert summary.group.peak_memory_mb == pytest.approx(76.2)
+
+
 def test_a_run_that_was_resumed_is_one_cell(results: Results) -> None:
     cell = make_cell(0, "lkh3", "tsp100", peak_memory_mb=50.0, latency_seconds=0.2)
     later = make_cell(0, "lkh3", "tsp100", peak_memory_mb=20.0, latency_seconds=None)

@@ -185,7 +185,9 @@ class _GroupBuilder:
         for environment in (run.info.get("environment") or {} for run in runs):
             if environment not in environments:
                 environments.append(environment)
-        memory = [c.own_memory_mb for c in self.cells if c.own_memory_mb is not None]
+        # Records of version 0.1 have the whole process, which says nothing beside those that know what was loaded before.
+        told = [c for c in self.cells if c.memory_before_mb is not None] or self.cells
+        memory = [c.own_memory_mb for c in told if c.own_memory_mb is not None]
         return Group(
             cell=replace(cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256),
             whole=self.whole,
