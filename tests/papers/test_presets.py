@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nco_bench.datasets import catalog
+from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.papers import preset as presets
 from nco_bench.papers.computed import pens_scaling_factors
@@ -15,6 +16,8 @@ from nco_bench.papers.preset import SCALES, has_preset, load_preset, numeric_cel
 from nco_bench.papers.published import PublishedCell, list_tables, load_table
 from nco_bench.papers.reproducing import tables_of
 from nco_bench.papers.running import solver_missing
+from nco_bench.problems import cvrp
+from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.weights.calibration import Calibrated
 
 MUST_HAVE = {
@@ -365,3 +368,20 @@ def test_notes_of_a_table_say_what_was_chosen_where_the_paper_is_silent(
     """Readers of a table see the choices that docstrings of the networks state."""
     notes = " ".join(load_preset(paper, number).notes)
     assert all(word in notes for word in said)
+
+
+def test_sit_prints_the_solutions_that_were_published_with_its_set_for_lkh3(
+    shared: Path, tmp_path: Path
+) -> None:
+    """So CVRP-1000 is LEHD's set, and the printed LKH3 is no run whose trials could be guessed."""
+    dataset = load_dataset("lehd_cvrp1000", Places(tmp_path, shared))
+    costs = [
+        cvrp.score(instance, reference.solution)
+        for instance, reference in zip(dataset.instances, dataset.references, strict=True)
+        if isinstance(instance, CVRPInstance) and reference is not None and reference.solution is not None
+    ]
+    mean = sum(costs) / len(costs)
+    cells = {cell.column: cell.number for cell in load_table("sit", "1").cells if cell.row == "LKH3"}
+    assert len(costs) == 128
+    assert round(mean, 2) == cells["CVRP1K | Obj."]
+    assert round(100 * (mean / 36.29 - 1), 2) == cells["CVRP1K | Gap"]
