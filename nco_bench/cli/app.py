@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import select
 import shlex
@@ -138,6 +139,7 @@ def command(commands: tuple[str, ...] = COMMANDS, *, shown: bool = False) -> Any
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
     insist(signal.SIGINT, KeyboardInterrupt)
+    prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
     try:
         status = run(given)
@@ -145,6 +147,30 @@ def main(arguments: list[str] | None = None) -> None:
         status = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is Python's own end
     sys.exit(status)
+
+
+def prepare_streams() -> None:
+    """Let closed standard input and error be the null device, and let output in an old encoding miss what it lacks.
+
+    The next file that is opened would else stand in the place of a closed one, and be read or written for it. A table's
+    dashes and Greek letters become question marks in ASCII; a run must not end over them.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(_null(0, os.O_RDONLY))
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_null(2, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _null(number: int, flags: int) -> int:
+    """Open the null device under a file's number."""
+    opened = os.open(os.devnull, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return number
 
 
 def run(arguments: list[str]) -> int:

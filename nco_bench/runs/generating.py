@@ -62,6 +62,10 @@ class Made:
         )
 
 
+OWN_OPTIONS = {"problem", "n", "count", "distribution", "seed"}
+"""What `generate` takes beside parameters of a problem or distribution, which ``--param`` cannot mean."""
+
+
 def generate_dataset(
     request: GenerateRequest, places: Places, display: Display, *, to_ledger: bool = True
 ) -> Made:
@@ -75,6 +79,9 @@ def generate_dataset(
     BadInputError
         For values that make no sense, or a file in the way that holds something else.
     """
+    for key in OWN_OPTIONS.intersection(request.params):
+        own = f"--{key}" if key != "problem" else "the argument"
+        raise BadInputError(f"--param {key}={request.params[key]}: {key} is given by {own}.")
     dataset = generate(
         request.problem, request.n, request.count, request.distribution, request.seed, **request.params
     )
@@ -104,7 +111,12 @@ def _target(request: GenerateRequest, dataset: Dataset, places: Places) -> Path:
 
 def _keep_known(dataset: Dataset, path: Path) -> Dataset:
     """Take over the references of a file with the same content."""
-    stored = load_saved(path)
+    try:
+        stored = load_saved(path)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{path}: is in the way and cannot be read; move it away and start again ({error})."
+        ) from error
     if stored.sha256 != dataset.sha256:
         raise BadInputError(
             f"{path}: holds another dataset ({stored.name}); choose another --out or move it away."

@@ -12,7 +12,7 @@ from nco_bench.errors import ResultsError
 from nco_bench.runs.archives import ArchivedRun
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.folders import ASIDE, clear
-from nco_bench.runs.packing import contents, write_folder
+from nco_bench.runs.packing import checked_solution, contents, write_folder
 from nco_bench.runs.stored_run import Run
 
 COPY_ORDER = ("records.jsonl", "traces.jsonl", "cells.jsonl", "solutions.bin", "run.json")
@@ -46,7 +46,7 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
     Raises
     ------
     ResultsError
-        For a source without runs, or two runs of one id that say different things; then nothing is copied.
+        For a source without runs, a damaged run, or two runs of one id that say different things; then nothing is copied.
     """
     refuse_file(results)
     found = [run for source in sources for run in _runs_in(source, results)]
@@ -66,10 +66,23 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
             (added if run.run_id in added else extended)[run.run_id] = run
         else:
             present.append(run.run_id)
-    for run in (*added.values(), *extended.values()):
+    arriving = (*added.values(), *extended.values())
+    for run in arriving:
+        _refuse_damage(run)
+    for run in arriving:
         _bring(run, results)
     unchanged = dict.fromkeys(one for one in present if one not in added and one not in extended)
     return Merged(tuple(added), tuple(extended), tuple(unchanged))
+
+
+def _refuse_damage(run: Run) -> None:
+    """Read all of a run once, so that nothing damaged comes among what is sound; raises `ResultsError`."""
+    run.cells()
+    for _ in run.lines("traces.jsonl"):
+        pass
+    for record in run.records():
+        if record.solution is not None:
+            checked_solution(run, record)
 
 
 def refuse_file(results: Path) -> None:

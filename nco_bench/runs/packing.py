@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from nco_bench import __version__, files
 from nco_bench.errors import ResultsError
@@ -26,6 +28,7 @@ from nco_bench.runs.archives import (
     needs_pyarrow,
     revision_of,
 )
+from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Cell, Record, dump_line, solution_bytes, solution_sha256
 from nco_bench.runs.stored_run import Run
 from nco_bench.seals import seal_document
@@ -58,7 +61,7 @@ def pack(
     runs
         From folders or other archives.
     out
-        The file, ``.parquet``; what stood there is replaced.
+        The file, ``.parquet``; an archive that stood there is replaced where all its runs are packed again.
     revision
         ``commit`` and ``dirty`` of this nco-bench's checkout, from `nco_bench.runs.environment.code_revision`; or empty.
     allow_dirty
@@ -70,7 +73,8 @@ def pack(
     Raises
     ------
     ResultsError
-        For a dirty checkout, another ending, a damaged run, or a place that cannot be written.
+        For a dirty checkout, another ending, a damaged run, a file whose runs would be lost, or a place that cannot be
+        written.
     MissingDependencyError
         Without pyarrow.
     """
@@ -83,10 +87,23 @@ def pack(
             "the archive. Commit them, or add --allow-dirty to mark it."
         )
     ordered = sorted({run.run_id: run for run in runs}.values(), key=lambda run: run.run_id)
+    if out.exists():
+        _refuse_loss(out, {run.run_id for run in ordered})
     with files.replacing(out, mode=files.READABLE) as temporary:
         _write(temporary, ordered, revision, largest)
         temporary.write_bytes(_sealed(temporary.read_bytes()))
         _check(Archive(temporary, temporary.read_bytes()), ordered, largest)
+
+
+def _refuse_loss(out: Path, packed: set[str]) -> None:
+    """Refuse to replace an archive that holds other runs; raises `ResultsError`."""
+    lost = [run.run_id for run in find_runs(out) if run.run_id not in packed]
+    if lost:
+        some = f"{lost[0]} and {len(lost) - 1} more" if len(lost) > 1 else lost[0]
+        raise ResultsError(
+            f"{out}: holds runs that are not packed now ({some}) and would be lost; choose another --out, or pack them "
+            f"along with --results {out}."
+        )
 
 
 def _write(path: Path, runs: Sequence[Run], revision: dict[str, Any], largest: int | None) -> None:
@@ -172,14 +189,20 @@ def _of_record(run: Run, record: Record) -> dict[str, Any]:
     row["counts"] = None if record.counts is None else orjson.dumps(record.counts).decode()
     row["solution"], row["solution_length"] = None, None
     if record.solution is not None:
-        solution = run.solution(record)
-        if solution_sha256(solution_bytes(solution)) != record.solution_sha256:
-            raise ResultsError(
-                f"{run.folder}: the stored solution of {record.name} (record {record.key}) is not what its hash says; "
-                "see 'nco-bench verify'."
-            )
+        solution = checked_solution(run, record)
         row["solution"], row["solution_length"] = solution, len(solution)
     return row
+
+
+def checked_solution(run: Run, record: Record) -> NDArray[np.int32]:
+    """Read a record's solution; raises `ResultsError` where it is not what its hash says."""
+    solution = run.solution(record)
+    if solution_sha256(solution_bytes(solution)) != record.solution_sha256:
+        raise ResultsError(
+            f"{run.folder}: the stored solution of {record.name} (record {record.key}) is not what its hash says; "
+            "see 'nco-bench verify'."
+        )
+    return solution
 
 
 def _sealed(data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -435,3 +436,32 @@ def test_a_name_that_is_not_utf8_is_refused(nco_bench: Callable[..., Done], tmp_
     done = nco_bench("run", "nearest-neighbor", "--data", name)
     assert_refused(done, r"caf\udce9.txt: the name is not UTF-8; rename the file or folder")
     assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("key", ["problem", "n", "count", "distribution", "seed"])
+def test_a_param_that_is_an_option_of_its_own_is_refused(nco_bench: Callable[..., Done], key: str) -> None:
+    done = nco_bench("generate", "tsp", "--n", "8", "--count", "2", "--param", f"{key}=4")
+    assert_refused(done, f"--param {key}=4: {key} is given by ")
+
+
+def test_a_damaged_dataset_in_the_way_is_to_be_moved(nco_bench: Callable[..., Done]) -> None:
+    again = ("generate", "tsp", "--n", "8", "--count", "2", "--out", "set.npz")
+    assert nco_bench(*again).returncode == 0
+    Path("set.npz").write_bytes(Path("set.npz").read_bytes()[:500])
+    assert_refused(
+        nco_bench(*again), "set.npz: is in the way and cannot be read; move it away and start again"
+    )
+
+
+def test_streams_that_are_closed_or_of_an_old_encoding_end_no_command(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "nco_bench", "run", "nearest-neighbor", "--data", "tsp9:count=2"]
+    closed = "import os, sys; os.close(0); os.close(2); os.execv(sys.argv[1], sys.argv[1:])"
+    alone = subprocess.run(
+        [sys.executable, "-c", closed, *call], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert alone.returncode == 0
+    assert "nearest-neighbor" in alone.stdout
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    again = subprocess.run(call, cwd=tmp_path, capture_output=True, check=False, env=ascii_only)
+    assert again.returncode == 0, again.stderr
+    assert b"nearest-neighbor" in again.stdout.splitlines()[-4] + again.stdout.splitlines()[-3]

@@ -281,6 +281,28 @@ def test_archives_are_merged_like_folders(packed: Path) -> None:
         merge([packed], into)
 
 
+@pytest.mark.parametrize("name", ["records.jsonl", "cells.jsonl", "solutions.bin"])
+def test_a_damaged_run_arrives_nowhere(packed: Path, name: str) -> None:
+    runs = find_runs(packed.parent / "runs")
+    file = runs[1].folder / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ResultsError):
+        merge([packed.parent / "runs"], packed.parent / "into")
+    assert not (packed.parent / "into").exists()
+
+
+def test_an_archive_is_not_replaced_by_one_that_lacks_its_runs(packed: Path) -> None:
+    before = packed.read_bytes()
+    write(packed.parent / "more")
+    with pytest.raises(ResultsError, match=r"holds runs that are not packed now .* 1 more"):
+        pack(find_runs(packed.parent / "more"), packed, CLEAN)
+    assert packed.read_bytes() == before
+    pack([*archived_runs(packed), *find_runs(packed.parent / "more")], packed, CLEAN)
+    assert facts_of_archive(packed).runs == 3
+
+
 def test_nothing_is_removed_from_or_added_to_an_archive(packed: Path) -> None:
     with pytest.raises(ResultsError, match="nothing was removed"):
         folders.remove(archived_runs(packed))
