@@ -35,11 +35,14 @@ def calibrate(
     from nco_bench.weights.calibration import calibration_path, write_calibration
     from nco_bench.weights.choice import find
 
-    wanted = whole_numbers("--sizes", sizes, least=2)
+    wanted = list(dict.fromkeys(whole_numbers("--sizes", sizes, least=2)))
     tried = None if grid is None else factors("--grid", grid)
     refuse_unscaled(model)
     file = find(weights or model, model, "tsp")
     on = resolve_device(device)
+    write_calibration(
+        file, []
+    )  # what is known: a place that cannot be written is refused before hours are spent
     found = fit(
         model, wanted, weights=weights, device=on, instances=instances, grid=tried, seed=seed, say=say,
         keep=lambda one: write_calibration(file, [one]),

@@ -65,6 +65,10 @@ def generate(
     from nco_bench.runs.generating import GenerateRequest, generate_dataset
 
     params = key_values("--param", param)
+    if capacity is not None and "capacity" in params:
+        raise BadInputError(
+            f"--capacity {capacity:g} and --param capacity={params['capacity']} exclude each other; give one of them."
+        )
     if capacity is not None:
         params["capacity"] = f"{capacity:g}"
     if bin_base is not None and problem != "bpp3d":

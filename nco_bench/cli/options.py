@@ -203,7 +203,7 @@ def factors(option: str, text: str) -> list[float]:
         first, count = 0.0, 0
     if not (math.isfinite(first) and first > 0 and 3 <= count <= 1000):
         raise BadInputError(
-            f"{option} {text!r}: expected FROM:TO:STEP with at least three positive factors, for instance 0.8:3:0.05."
+            f"{option} {text!r}: expected FROM:TO:STEP with 3 to 1,000 positive factors, for instance 0.8:3:0.05."
         )
     return [round(first + k * step, 6) for k in range(count) if first + k * step <= last + 1e-9]
 

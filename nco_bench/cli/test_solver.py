@@ -15,13 +15,19 @@ def test_solver(
     json: Json = False,
 ) -> int:
     """Check a solver against the rules; status 1 if one is broken."""
+    import sys
+    from contextlib import nullcontext, redirect_stdout
+
     from nco_bench.cli.output import print_json
     from nco_bench.runs.conformance import check_solver
     from nco_bench.solvers.protocol import SolverOptions
     from nco_bench.solvers.registry import choose
 
     # In this process, where it can be seen whether it writes into an instance.
-    checks = check_solver(choose(solver, SolverOptions(in_process=True)))
+    with (
+        redirect_stdout(sys.stderr) if json else nullcontext()
+    ):  # what the solver prints is no part of the document
+        checks = check_solver(choose(solver, SolverOptions(in_process=True)))
     broken = [check for check in checks if not check.ok]
     if json:
         print_json({"solver": solver, "ok": not broken, "checks": [asdict(check) for check in checks]})

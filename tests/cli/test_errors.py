@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -263,7 +264,7 @@ def test_debug_shows_where_a_solver_crashed(
         ),
         (["instances", "verify", "--instances", "nowhere"], ["nowhere", "no such folder"]),
         (["calibrate", "pens-a", "--grid", "1:2"], ["--grid '1:2'", "FROM:TO:STEP"]),
-        (["calibrate", "pens-a", "--grid", "1:1.1:0.1"], ["--grid", "at least three"]),
+        (["calibrate", "pens-a", "--grid", "1:1.1:0.1"], ["--grid", "3 to 1,000"]),
         (["calibrate", "pens-a", "--grid", "0:inf:0.1"], ["--grid"]),
         (["calibrate", "pens-a", "--sizes", "50,100", "--seed", "31000"], ["--seed 31000", "trained on"]),
         (["run", "pens-a", "--data", "tsp20:count=2", "--coordinate-scale", "big"], ["auto, extrapolate or"]),
@@ -465,3 +466,38 @@ def test_streams_that_are_closed_or_of_an_old_encoding_end_no_command(tmp_path: 
     again = subprocess.run(call, cwd=tmp_path, capture_output=True, check=False, env=ascii_only)
     assert again.returncode == 0, again.stderr
     assert b"nearest-neighbor" in again.stdout.splitlines()[-4] + again.stdout.splitlines()[-3]
+
+
+def test_a_capacity_given_twice_is_refused(nco_bench: Callable[..., Done]) -> None:
+    done = nco_bench("generate", "cvrp", "--n", "8", "--capacity", "50", "--param", "capacity=20")
+    assert_refused(done, "--capacity 50 and --param capacity=20 exclude each other")
+
+
+def test_what_a_solver_prints_is_no_part_of_the_document(nco_bench: Callable[..., Done]) -> None:
+    source = """
+import numpy as np
+from nco_bench.solvers import register
+
+@register("prints", problems=("tsp",))
+class Prints:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def batch_size(self, dataset): return 8
+    def solve(self, batch, *, seed, time_limit, progress):
+        print("hello")
+        return [np.arange(i.n) for i in batch]
+"""
+    Path("prints.py").write_text(source)
+    done = nco_bench("test-solver", "prints.py", "--json")
+    assert json.loads(done.stdout)["solver"] == "prints.py"
+    assert "hello" in done.stderr
+
+
+def test_a_calibration_that_cannot_be_kept_is_not_begun(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("cache").write_text("in the way")
+    monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
+    done = nco_bench("calibrate", "pens-a", "--sizes", "10000")
+    assert_refused(done, "pens-a.calibration.json: cannot be written")
