@@ -113,13 +113,19 @@ class _RunChecker:
                 dataset = self._dataset(cell)
                 if isinstance(dataset, str):
                     yield self._finding(f"dataset {cell.dataset}", dataset)
+            without = dict(cells)
             for record in self._run.records():
                 self.records += 1
+                without.pop(record.cell, None)
                 report(self.records, self._total, "record")
                 for text in self._check_record(record, cells.get(record.cell)):
                     yield self._finding(
                         f"{record.name} (instance {record.instance}, repeat {record.repeat})", text
                     )
+            for cell in without.values():
+                if cell.seconds_total:  # written once all is solved
+                    said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"
+                    yield self._finding(f"{cell.label} on {cell.dataset}", said)
             yield from self._check_traces()
             yield from self._check_ends()
         except ResultsError as error:

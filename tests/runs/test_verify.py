@@ -99,6 +99,13 @@ def test_a_moved_record_is_named(stored: Path) -> None:
     assert any("does not follow from its configuration" in finding for finding in findings(stored))
 
 
+def test_records_that_are_gone_from_a_finished_run_are_missed(stored: Path) -> None:
+    only(stored, "*/records.jsonl").write_bytes(b"")
+    (found,) = findings(stored)
+    assert "identity-tour on " in found
+    assert "its records are gone" in found
+
+
 def test_a_line_without_its_checksum_is_named(stored: Path) -> None:
     """Whichever it is, and if all are: only a run whose facts have no seal either was written without."""
     path = only(stored, "*/records.jsonl")
