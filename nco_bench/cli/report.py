@@ -67,7 +67,9 @@ def report(
     from nco_bench.reports.tables.table import build_table
     from nco_bench.runs.finding import incomplete
 
-    chosen = one_of(latex=latex or document, markdown=markdown, csv=csv, html=html, json=json)
+    as_latex = {"document" if document and not latex else "latex": latex or document}
+    chosen = one_of(**as_latex, markdown=markdown, csv=csv, html=html, json=json)
+    chosen = "latex" if chosen == "document" else chosen
     if out is not None:
         chosen = form_of(out, chosen)
     _refuse_what_means_nothing(table, chosen, gap, notes)

@@ -79,6 +79,10 @@ def runs_of(folders: Sequence[Path]) -> dict[str, Run]:
         raise ResultsError(f"{', '.join(absent)}: no such results folder; correct the name, or leave it out.")
     found: dict[str, Run] = {}
     for folder in dict.fromkeys(folders):
+        if folder.is_file() and folder.suffix != ".parquet":
+            raise ResultsError(
+                f"{folder}: is neither a folder of runs nor an archive (.parquet); correct the name."
+            )
         for run in find_runs(folder):
             found.setdefault(run.run_id, run)
     return found

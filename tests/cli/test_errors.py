@@ -501,3 +501,14 @@ def test_a_calibration_that_cannot_be_kept_is_not_begun(
     monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
     done = nco_bench("calibrate", "pens-a", "--sizes", "10000")
     assert_refused(done, "pens-a.calibration.json: cannot be written")
+
+
+def test_a_file_that_is_no_archive_is_no_results_folder(nco_bench: Callable[..., Done]) -> None:
+    Path("runs.csv").write_text("a,b\n")
+    assert_refused(
+        nco_bench("report", "--results", "runs.csv"), "runs.csv: is neither a folder of runs nor an archive"
+    )
+
+
+def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
+    assert_refused(nco_bench("report", "--document", "--csv"), "--document and --csv exclude each other")

@@ -223,7 +223,7 @@ def sentence(comparison: Comparison) -> str:
     """Say the result in words, for the terminal."""
     c = comparison
     unit = {"gap percent": " percentage points of gap", "score": ", higher is better"}.get(c.unit, "")
-    interval = "" if c.low is None or c.high is None else f" (95 % interval {c.low:+.4f} to {c.high:+.4f})"
+    interval = "" if c.low is None or c.high is None else f" (95 % interval {c.low:+z.4f} to {c.high:+z.4f})"
     p = "" if c.p_value is None else f", Wilcoxon p = {c.p_value:.3g}"
     left = (
         f" {c.only_a} and {c.only_b} instances were solved by one of them only."
@@ -231,8 +231,8 @@ def sentence(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"{c.dataset}, {c.instances} instances: {c.solver_a} {c.mean_a:.4f}, {c.solver_b} {c.mean_b:.4f}; "
-        f"difference {c.difference:+.4f}{unit}{interval}; "
+        f"{c.dataset}, {c.instances} instances: {c.solver_a} {c.mean_a:z.4f}, {c.solver_b} {c.mean_b:z.4f}; "
+        f"difference {c.difference:+z.4f}{unit}{interval}; "
         f"{c.wins} wins, {c.ties} ties, {c.losses} losses of {c.solver_a}{p}.{left}"
     )
 

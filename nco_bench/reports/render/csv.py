@@ -26,7 +26,8 @@ def _header(column: Column) -> str:
 
 def _plain(cell: object) -> str | float:
     if isinstance(cell, Number):
-        return cell.value
+        whole = cell.decimals == 0 and float(cell.value).is_integer()
+        return int(cell.value) if whole else cell.value  # the size of an instance is 20, not 20.0
     text = getattr(cell, "text", "")
     return "" if text == "–" else text
 
