@@ -178,7 +178,7 @@ def run(
         # What a solver in this process prints is no part of the document.
         with redirect_stdout(sys.stderr) if json else nullcontext():
             done = api.run_study(study, display, command=command_line())
-        if study.jobs > 1 and study.executor == "local":
+        if study.jobs > 1 and study.executor == "local" and done.run_ids:
             display.message(f"{study.jobs} jobs ran at once: their times are not those of an idle machine")
     if json:
         print_json({"cells": done.cells, "run_ids": done.run_ids, "skipped": done.skipped})
