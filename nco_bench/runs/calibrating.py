@@ -22,7 +22,7 @@ from nco_bench.cards import find as find_card
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems import problem as problem_module
-from nco_bench.progress import tracked
+from nco_bench.progress import opened, tracked
 from nco_bench.runs.solving import solve_batch
 from nco_bench.solvers.protocol import Failure, Solved, SolverOptions
 from nco_bench.solvers.registry import choose, create
@@ -33,6 +33,8 @@ from nco_bench.weights.manifest import Manifest, names_seed
 COARSE, FINE = 0.2, 0.05
 """Steps of the search where no grid is given: around 1, on to where lengths rise again, then finer around the best."""
 LEAST, MOST = 0.2, 6.0
+FEWEST = 11
+"""Factors that a search tries where 1 is the best coarse one; how many more is not known before."""
 WINDOW = 0.2
 """The parabola is fitted to factors within this share of the best, and at least to its two neighbours on either side."""
 DIGITS = 2
@@ -163,16 +165,21 @@ def _walk(measure: Measure) -> dict[float, float]:
     tried: dict[float, float] = {}
 
     def best_after(*factors: float) -> float:
-        tried.update({f: measure(f) for f in factors if f not in tried and LEAST <= f <= MOST})
+        for factor in factors:
+            if factor not in tried and LEAST <= factor <= MOST:
+                tried[factor] = measure(factor)
+                level.within.clear()
+                level.reach(min(len(tried), FEWEST))
         return min(tried, key=lambda f: tried[f])
 
     def steps(centre: float, step: float, reach: int) -> list[float]:
         return [round(centre + k * step, 6) for k in range(-reach, reach + 1)]
 
-    best, before = best_after(*steps(1.0, COARSE, 2)), 1.0
-    while best != before:
-        best, before = best_after(*steps(best, COARSE, 2)), best
-    best_after(*steps(best, FINE, round(COARSE / FINE)))
+    with opened("factor", FEWEST) as level:
+        best, before = best_after(*steps(1.0, COARSE, 2)), 1.0
+        while best != before:
+            best, before = best_after(*steps(best, COARSE, 2)), best
+        best_after(*steps(best, FINE, round(COARSE / FINE)))
     return tried
 
 
