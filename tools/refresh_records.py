@@ -112,7 +112,7 @@ def pack_anew(found: Sequence[Stale], folder: Path, *, partly: bool = False) -> 
         (place,) = {one.place(folder) for one in stale.values()}
         new = [Run(path.parent) for path in sorted(place.glob("*/run.json"))]
         kept = [run for run in archived_runs(archive) if run.run_id not in stale]
-        pack([*kept, *new], archive, revision)
+        pack([*kept, *new], archive, revision, without=stale)
         print(f"{archive}: {len(new)} runs for {len(stale)}, {archive.stat().st_size / 1e6:.2f} MB")
 
 

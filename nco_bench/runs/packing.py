@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,7 @@ def pack(
     *,
     allow_dirty: bool = False,
     largest: int | None = None,
+    without: Collection[str] = (),
 ) -> None:
     """Write runs as an archive, whole or not at all; the same runs and commit give the same bytes.
 
@@ -69,6 +70,8 @@ def pack(
     largest
         Of instances with more nodes than this the solution's hash alone is kept, unless the course of a search goes with it;
         None keeps all.
+    without
+        Ids of runs that an archive in the place may lose.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def pack(
         )
     ordered = sorted({run.run_id: run for run in runs}.values(), key=lambda run: run.run_id)
     if out.exists():
-        _refuse_loss(out, {run.run_id for run in ordered})
+        _refuse_loss(out, {run.run_id for run in ordered}.union(without))
     with files.replacing(out, mode=files.READABLE) as temporary:
         _write(temporary, ordered, revision, largest)
         temporary.write_bytes(_sealed(temporary.read_bytes()))
