@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -454,44 +452,9 @@ def test_a_damaged_dataset_in_the_way_is_to_be_moved(nco_bench: Callable[..., Do
     )
 
 
-def test_streams_that_are_closed_or_of_an_old_encoding_end_no_command(tmp_path: Path) -> None:
-    call = [sys.executable, "-m", "nco_bench", "run", "nearest-neighbor", "--data", "tsp9:count=2"]
-    closed = "import os, sys; os.close(0); os.close(2); os.execv(sys.argv[1], sys.argv[1:])"
-    alone = subprocess.run(
-        [sys.executable, "-c", closed, *call], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert alone.returncode == 0
-    assert "nearest-neighbor" in alone.stdout
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    again = subprocess.run(call, cwd=tmp_path, capture_output=True, check=False, env=ascii_only)
-    assert again.returncode == 0, again.stderr
-    assert b"nearest-neighbor" in again.stdout.splitlines()[-4] + again.stdout.splitlines()[-3]
-
-
 def test_a_capacity_given_twice_is_refused(nco_bench: Callable[..., Done]) -> None:
     done = nco_bench("generate", "cvrp", "--n", "8", "--capacity", "50", "--param", "capacity=20")
     assert_refused(done, "--capacity 50 and --param capacity=20 exclude each other")
-
-
-def test_what_a_solver_prints_is_no_part_of_the_document(nco_bench: Callable[..., Done]) -> None:
-    source = """
-import numpy as np
-from nco_bench.solvers import register
-
-@register("prints", problems=("tsp",))
-class Prints:
-    def __init__(self, options): pass
-    def unsupported(self, dataset): return None
-    def prepare(self, dataset): pass
-    def batch_size(self, dataset): return 8
-    def solve(self, batch, *, seed, time_limit, progress):
-        print("hello")
-        return [np.arange(i.n) for i in batch]
-"""
-    Path("prints.py").write_text(source)
-    done = nco_bench("test-solver", "prints.py", "--json")
-    assert json.loads(done.stdout)["solver"] == "prints.py"
-    assert "hello" in done.stderr
 
 
 def test_a_calibration_that_cannot_be_kept_is_not_begun(

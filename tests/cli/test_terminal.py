@@ -1,8 +1,9 @@
-"""What a terminal of 80 columns shows: names in one piece, commands to copy with all their characters."""
+"""What a terminal shows: names in one piece, commands to copy with all their characters; streams closed or mixed."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,3 +77,39 @@ def test_output_to_a_full_disk_ends_with_one_line() -> None:
         assert done.stderr.splitlines() == [
             "error: standard output: cannot be written (No space left on device); free some space."
         ]
+
+
+def test_streams_that_are_closed_or_of_an_old_encoding_end_no_command(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "nco_bench", "run", "nearest-neighbor", "--data", "tsp9:count=2"]
+    closed = "import os, sys; os.close(0); os.close(2); os.execv(sys.argv[1], sys.argv[1:])"
+    alone = subprocess.run(
+        [sys.executable, "-c", closed, *call], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert alone.returncode == 0
+    assert "nearest-neighbor" in alone.stdout
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    again = subprocess.run(call, cwd=tmp_path, capture_output=True, check=False, env=ascii_only)
+    assert again.returncode == 0, again.stderr
+    assert b"nearest-neighbor" in again.stdout.splitlines()[-4] + again.stdout.splitlines()[-3]
+
+
+def test_what_a_solver_prints_is_no_part_of_the_document(tmp_path: Path) -> None:
+    source = """
+import numpy as np
+from nco_bench.solvers import register
+
+@register("prints", problems=("tsp",))
+class Prints:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): pass
+    def batch_size(self, dataset): return 8
+    def solve(self, batch, *, seed, time_limit, progress):
+        print("hello")
+        return [np.arange(i.n) for i in batch]
+"""
+    (tmp_path / "prints.py").write_text(source)
+    call = [sys.executable, "-m", "nco_bench", "test-solver", "prints.py", "--json"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["solver"] == "prints.py"
+    assert "hello" in done.stderr
