@@ -46,14 +46,14 @@ def build_bpp3d(spec: GenerationSpec) -> list[Instance]:
     return instances
 
 
-def parse_bin(text: str) -> str:
+def parse_bin(text: str, what: str = "bin") -> str:
     """Return the canonical text of a bin; none, or ``uniform`` (how sides are drawn anyway), means the default."""
     if text in ("", "uniform"):
         return BINS[0]
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text)
     if match is None or not int(match[1]) or not int(match[2]):
         raise BadInputError(
-            f"bin is {text!r}; expected LENGTHxWIDTH with positive whole numbers, such as {BINS[0]}."
+            f"{what} is {text!r}; expected LENGTHxWIDTH with positive whole numbers, such as {BINS[0]}."
         )
     return f"{int(match[1])}x{int(match[2])}"
 
@@ -79,7 +79,7 @@ BPP3D = Generator(
     bytes_per_node=24,
     parameters={"sides": parse_sides},
     defaults=defaults,
-    canonical_distribution=parse_bin,
+    canonical_distribution=lambda text: parse_bin(text, "distribution (of boxes: the bin)"),
     distribution_parameters=lambda name: (),
     default_distribution="",  # so that the bin stands in every name
 )

@@ -245,6 +245,8 @@ def violations(instance: CVRPInstance, solution: NDArray[np.integer]) -> tuple[s
 
 
 def _malformed(instance: CVRPInstance, sequence: NDArray[Any]) -> tuple[str, ...]:
+    if not sequence.size:
+        return ("the solution is empty",)
     if sequence.ndim != 1 or not np.issubdtype(sequence.dtype, np.integer):
         return (
             f"a solution is a flat array of integers with 0 for the depot, got {sequence.dtype} "

@@ -443,6 +443,18 @@ def test_a_param_that_is_an_option_of_its_own_is_refused(nco_bench: Callable[...
     assert_refused(done, f"--param {key}=4: {key} is given by ")
 
 
+def test_a_setting_that_every_solver_has_of_its_own_is_refused(nco_bench: Callable[..., Done]) -> None:
+    done = nco_bench("run", "lkh3:runs=2", "--param", "runs=3", "--data", "tsp8:count=1")
+    assert_refused(done, "--param runs=3: lkh3:runs=2 says its own runs; leave one of them out.")
+    done = nco_bench("run", "lkh3:runs=2", "lkh3", "--param", "runs=3", "--data", "tsp8:count=1")
+    assert done.returncode == 0, "the second solver takes it"
+
+
+def test_a_distribution_of_boxes_is_named_as_it_was_given(nco_bench: Callable[..., Done]) -> None:
+    done = nco_bench("generate", "bpp3d", "--n", "8", "--distribution", "clustered")
+    assert_refused(done, "distribution (of boxes: the bin) is 'clustered'; expected LENGTHxWIDTH")
+
+
 def test_a_damaged_dataset_in_the_way_is_to_be_moved(nco_bench: Callable[..., Done]) -> None:
     again = ("generate", "tsp", "--n", "8", "--count", "2", "--out", "set.npz")
     assert nco_bench(*again).returncode == 0

@@ -99,7 +99,7 @@ def test_empty_routes_are_free_also_where_a_node_is_not_at_distance_0_from_itsel
         ([0, 1, 2, 0, 3, -4, 0], r"node -4 is outside 0\.\.4"),
         ([0.0, 1.0, 2.0, 0.0, 3.0, 4.0, 0.0], "flat array of integers"),
         ([[0, 1, 2, 0], [0, 3, 4, 0]], "flat array of integers"),
-        ([], "flat array of integers"),
+        ([], "the solution is empty"),
         ([0, 1, 2, 3, 0, 4, 0], "route 1 carries 15, the capacity is 10"),
     ],
 )
