@@ -41,7 +41,7 @@ def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
     `mask`, broadcast to ``(B, H, T, T)``, is bool (who may be attended to) or is added to the logits, in their precision.
     """
-    if torch.is_grad_enabled() and query.dtype is torch.bfloat16:
+    if torch.is_grad_enabled() and value.dtype is torch.bfloat16:  # rotated queries and keys are float32
         # What all values have in common, which cancels in the derivatives of the softmax, would leave its rounding there: up
         # to thirty times the gradient. On a CPU the kernel takes six times as long backwards in bf16, too.
         query, key, value = query.float(), key.float(), value.float()
