@@ -51,3 +51,16 @@ def normalise(row: Array, weight: Array, bias: Array, eps: np.float32) -> None:
     factor = F32(1.0) / np.sqrt(square / F32(len(row)) + eps)
     for i in range(len(row)):
         row[i] = (row[i] - mean) * factor * weight[i] + bias[i]
+
+
+@fast
+def widened(x: np.uint16) -> F32:
+    """Return the float32 of a bf16 number's bits, which are its upper half."""
+    return np.uint32(np.uint32(x) << np.uint32(16)).view(np.float32)
+
+
+@fast
+def rounded(x: F32) -> np.uint16:
+    """Return the bits of the bf16 number next to a float32 that is no NaN, the even one of two."""
+    bits = F32(x).view(np.uint32)
+    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))

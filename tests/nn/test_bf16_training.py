@@ -68,3 +68,18 @@ def test_norm_has_the_values_and_gradients_of_pytorch() -> None:
     torch.testing.assert_close(low.float(), exact, rtol=2**-8, atol=1e-6)
     for a, b in zip(one, other, strict=True):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_norm_is_the_same_with_any_number_of_threads() -> None:
+    x, weight, direction = torch.randn(3, 7, 24), torch.rand(24), torch.randn(3, 7, 24).bfloat16()
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            leaves = x.clone().requires_grad_(), weight.clone().requires_grad_()
+            low = bf16_training.rms_norm(*leaves, 1e-6)
+            low.backward(direction)
+            found.append((low.detach(), *(leaf.grad for leaf in leaves)))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
