@@ -19,6 +19,7 @@ from nco_bench.runs.finding import find_runs
 from nco_bench.runs.offering import offer
 from nco_bench.runs.records import Record, settings_of
 from nco_bench.runs.request import RunRequest, cut
+from nco_bench.runs.store import REFERENCES
 from nco_bench.runs.stored_run import Run
 
 
@@ -65,7 +66,7 @@ def compute_references(
     SolverFailedError
         When not one instance was solved.
     """
-    results = places.instances / "references"
+    results = places.instances / REFERENCES
     request = RunRequest(
         solvers=(how.solver,), datasets=(source,), results=results, places=places, seed=how.seed, jobs=how.jobs,
         limit=how.limit, time_limit=how.time_limit, command=how.command,

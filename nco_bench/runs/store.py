@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
+REFERENCES = "references"
+"""The folder of the instances folder where references are computed, see `references`."""
 STAMP_FORMAT = "%Y%m%d-%H%M%S-%f"
 STAMP = re.compile(r"\d{8}-\d{6}-\d{6}(?=-)")
 
@@ -87,7 +89,8 @@ class RunWriter:
             self._release()
             self._leave_nothing()
             raise ResultsError(
-                f"{results}: cannot be written ({error.strerror}); choose another folder with --results."
+                f"{results}: cannot be written ({error.strerror}); choose another folder with "
+                f"{'--instances' if results.name == REFERENCES else '--results'}."
             ) from error
 
     @property

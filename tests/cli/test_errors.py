@@ -478,6 +478,16 @@ def test_a_calibration_that_cannot_be_kept_is_not_begun(
     assert_refused(done, "pens-a.calibration.json: cannot be written")
 
 
+def test_references_that_cannot_be_kept_name_the_option_that_says_where(
+    nco_bench: Callable[..., Done],
+) -> None:
+    """`reference` has no --results, which the advice named."""
+    Path("references").write_text("in the way")
+    done = nco_bench("reference", "tsp8:count=1", "--solver", "nearest-neighbor", "--instances", ".")
+    assert done.returncode == 2
+    assert done.stderr.endswith("cannot be written (Not a directory); choose another folder with --instances.\n")
+
+
 def test_a_file_that_is_no_archive_is_no_results_folder(nco_bench: Callable[..., Done]) -> None:
     Path("runs.csv").write_text("a,b\n")
     assert_refused(
