@@ -485,7 +485,9 @@ def test_references_that_cannot_be_kept_name_the_option_that_says_where(
     Path("references").write_text("in the way")
     done = nco_bench("reference", "tsp8:count=1", "--solver", "nearest-neighbor", "--instances", ".")
     assert done.returncode == 2
-    assert done.stderr.endswith("cannot be written (Not a directory); choose another folder with --instances.\n")
+    assert done.stderr.endswith(
+        "cannot be written (Not a directory); choose another folder with --instances.\n"
+    )
 
 
 def test_a_file_that_is_no_archive_is_no_results_folder(nco_bench: Callable[..., Done]) -> None:
