@@ -197,10 +197,10 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
     Those of networks where none is one (beside a network, classical solvers do without them), and settings that every
     solver's name has a value of its own for.
     """
-    for key, value in request.params.items():
+    for key, setting in request.params.items():
         if all(f":{key}=" in choice.text for choice in choices):
             names = " and ".join(dict.fromkeys(choice.text for choice in choices))
-            raise BadInputError(f"--param {key}={value}: {names} says its own {key}; leave one of them out.")
+            raise BadInputError(f"--param {key}={setting}: {names} says its own {key}; leave one of them out.")
     given = {
         "--decoding": ", ".join(request.decodings),
         "--weights": request.weights,
