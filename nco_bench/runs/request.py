@@ -200,7 +200,9 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
     for key, setting in request.params.items():
         if all(f":{key}=" in choice.text for choice in choices):
             names = " and ".join(dict.fromkeys(choice.text for choice in choices))
-            raise BadInputError(f"--param {key}={setting}: {names} says its own {key}; leave one of them out.")
+            raise BadInputError(
+                f"--param {key}={setting}: {names} says its own {key}; leave one of them out."
+            )
     given = {
         "--decoding": ", ".join(request.decodings),
         "--weights": request.weights,
