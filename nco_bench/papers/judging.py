@@ -11,6 +11,7 @@ from typing import Any
 from nco_bench.papers.measuring import BOOTSTRAP_FROM, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
+from nco_bench.weights.shelf import trained_now
 
 SETTING_STATUSES = ("setting matches", "setting differs")
 """Of printed settings that are held against those of our recipes."""
@@ -107,12 +108,12 @@ def _nothing(preset: CellPreset, measured: Measured) -> str:
 
 def _other_weights(preset: CellPreset, measured: Measured) -> str:
     """Say how far the weights are from the paper's, or return an empty string."""
-    weights = measured.cell.weights
+    weights: Mapping[str, Any] | None = measured.cell.weights
     if weights is None:
         return ""
     if weights.get("name") == "random":
         return "untrained network"
-    size = weights.get("training_size")
+    size, weights = weights.get("training_size"), trained_now(weights)
     if preset.trained_samples and weights.get("samples") is not None:
         weights = {**weights, "share_of_paper": weights["samples"] / preset.trained_samples}
     known = preset.trained_on and size is not None

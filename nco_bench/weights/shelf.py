@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import BadWeightsError
 from nco_bench.files import write
@@ -48,6 +48,21 @@ def listed(manifest: Path) -> Manifest:
 @lru_cache(maxsize=1024)
 def _read_once(manifest: Path, _: tuple[int, int] | None) -> Manifest:
     return read_manifest(manifest)
+
+
+def trained_now(weights: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a record says of weights, with the samples that the manifest of the same file that ships says now.
+
+    A manifest may come to count what a run went on from after records were made with the file.
+    """
+    path = manifest_path(store.SHIPPED / f"{Path(str(weights.get('name'))).name}{SUFFIX}")
+    if not path.is_file():
+        return weights
+    manifest = listed(path)
+    if manifest.sha256 != weights.get("sha256"):
+        return weights
+    counts = {"steps": manifest.steps, "samples": manifest.samples, "share_of_paper": manifest.share_of_paper}
+    return {**weights, **counts}
 
 
 def separate_weights() -> list[WeightsFile]:

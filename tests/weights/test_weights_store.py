@@ -26,7 +26,7 @@ from nco_bench.weights.manifest import (
     read_manifest,
     sha256_of,
 )
-from nco_bench.weights.shelf import export, keep, list_weights, verify_all
+from nco_bench.weights.shelf import export, keep, list_weights, trained_now, verify_all
 from nco_bench.weights.store import SHIPPED, WeightsFile, load_into, load_state, resolve, verify
 
 TASK_NETWORKS = trained_by("tasks")
@@ -235,3 +235,13 @@ def test_kept_weights_are_found_by_name_and_never_replace_others(file: WeightsFi
     export({"a": torch.zeros(3)}, _manifest(name="trained"), trained)
     assert keep(trained) is None
     assert resolve("trained", MODEL).sha256 == made.sha256
+
+
+def test_what_a_manifest_counts_now_goes_before_what_a_record_says() -> None:
+    """PENS-R's came to count the run that it went on from when records were made with it."""
+    (shipped,) = [one for one in list_weights([SHIPPED]) if one.manifest.name == "pens-r"]
+    facts = shipped.facts()
+    assert trained_now({**facts, "samples": 1, "share_of_paper": 0.0}) == facts
+    other = {**facts, "sha256": "0" * 64, "samples": 1}
+    assert trained_now(other) == other, "another file of the name"
+    assert trained_now({"name": "../pens-r", "sha256": "0"}) == {"name": "../pens-r", "sha256": "0"}
