@@ -443,13 +443,6 @@ def test_a_param_that_is_an_option_of_its_own_is_refused(nco_bench: Callable[...
     assert_refused(done, f"--param {key}=4: {key} is given by ")
 
 
-def test_a_setting_that_every_solver_has_of_its_own_is_refused(nco_bench: Callable[..., Done]) -> None:
-    done = nco_bench("run", "lkh3:runs=2", "--param", "runs=3", "--data", "tsp8:count=1")
-    assert_refused(done, "--param runs=3: lkh3:runs=2 says its own runs; leave one of them out.")
-    done = nco_bench("run", "lkh3:runs=2", "lkh3", "--param", "runs=3", "--data", "tsp8:count=1")
-    assert done.returncode == 0, "the second solver takes it"
-
-
 def test_a_distribution_of_boxes_is_named_as_it_was_given(nco_bench: Callable[..., Done]) -> None:
     done = nco_bench("generate", "bpp3d", "--n", "8", "--distribution", "clustered")
     assert_refused(done, "distribution (of boxes: the bin) is 'clustered'; expected LENGTHxWIDTH")
@@ -462,11 +455,6 @@ def test_a_damaged_dataset_in_the_way_is_to_be_moved(nco_bench: Callable[..., Do
     assert_refused(
         nco_bench(*again), "set.npz: is in the way and cannot be read; move it away and start again"
     )
-
-
-def test_a_capacity_given_twice_is_refused(nco_bench: Callable[..., Done]) -> None:
-    done = nco_bench("generate", "cvrp", "--n", "8", "--capacity", "50", "--param", "capacity=20")
-    assert_refused(done, "--capacity 50 and --param capacity=20 exclude each other")
 
 
 def test_a_calibration_that_cannot_be_kept_is_not_begun(

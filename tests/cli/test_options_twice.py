@@ -206,6 +206,31 @@ def test_generate_takes_several_parameters(folder: Path, capfd: pytest.CaptureFi
     assert json.loads(capfd.readouterr().out)["name"].endswith(":demand=unit:range=-1..1:count=2")
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            "run lkh3:runs=2 --param runs=3 --data tsp6:count=1",
+            "--param runs=3: lkh3:runs=2 says its own runs; leave one of them out.",
+        ),
+        (
+            "generate cvrp --n 8 --capacity 50 --param capacity=20",
+            "--capacity 50 and --param capacity=20 exclude each other; give one of them.",
+        ),
+    ],
+)
+def test_a_setting_given_in_two_ways_is_refused(
+    folder: Path, capfd: pytest.CaptureFixture[str], command: str, told: str
+) -> None:
+    assert run(command.split()) == 2
+    assert capfd.readouterr().err == f"error: {told}\n"
+
+
+def test_a_setting_that_one_of_two_solvers_takes_is_no_mistake(run_cells: Run) -> None:
+    found = run_cells("lkh3:runs=2", "lkh3", "--param", "runs=3", "--data", "tsp6:count=1")
+    assert [cell["options"]["params"]["runs"] for cell in found] == ["2", "3"]
+
+
 def test_archives_and_leaderboards_take_several_folders(folder: Path) -> None:
     packed, made = {}, {}
     for names in (("a",), ("b",), ("a", "b")):
