@@ -6,7 +6,6 @@ PyTorch takes a dozen operations, of which each reads and writes all tokens. Let
 from __future__ import annotations
 
 import threading
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nco_bench.nn.compiled import F32, Array, fast, rounded, widened
-from nco_bench.nn.threads import in_threads
+from nco_bench.nn.threads import in_threads, spans
 
 PARTS = 2
 """Shares of the rows, each with a sum of its own: what is added up is the same with any number of threads."""
@@ -67,7 +66,7 @@ class Normed(torch.autograd.Function):
         def work(part: slice, _: threading.Event) -> None:
             _forwards(rows[part], weight.detach().numpy(), F32(eps), written[part], factors[part])
 
-        in_threads(work, _parts(len(rows)))
+        in_threads(work, spans(len(rows), PARTS))
         ctx.save_for_backward(x, weight)
         ctx.factors = factors
         return out
@@ -85,19 +84,13 @@ class Normed(torch.autograd.Function):
             _backwards(*known, outer[part], written[part], total.numpy())
             return total
 
-        return by_x, torch.stack(in_threads(work, _parts(len(rows)))).sum(dim=0), None
+        return by_x, torch.stack(in_threads(work, spans(len(rows), PARTS))).sum(dim=0), None
 
 
 def _bits(x: Tensor) -> Bits:
     """Return the bits of contiguous bf16 numbers, ``(R, W)``."""
     found: Bits = x.view(-1, x.shape[-1]).view(torch.int16).numpy().view(np.uint16)
     return found
-
-
-def _parts(rows: int) -> list[slice]:
-    """Cut rows into `PARTS` shares."""
-    bounds = np.linspace(0, rows, PARTS + 1).astype(int).tolist()
-    return [slice(*pair) for pair in pairwise(bounds)]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -59,8 +59,13 @@ def cut(batch: int, copies: int, tokens: int, device: torch.device) -> list[slic
         return [slice(0, batch)]
     parts = math.ceil(batch * copies * tokens / PART_TOKENS)
     parts = min(batch, parts if parts == 1 else math.ceil(parts / SHARES) * SHARES)
-    bounds = [batch * i // parts for i in range(parts + 1)]
-    return [slice(*pair) for pair in pairwise(bounds)]
+    return spans(batch, parts)
+
+
+def spans(count: int, parts: int) -> list[slice]:
+    """Cut `count` rows into so many consecutive parts of about one size; those without rows are left out."""
+    bounds = [count * i // parts for i in range(parts + 1)]
+    return [slice(*pair) for pair in pairwise(bounds) if pair[0] < pair[1]]
 
 
 @contextmanager

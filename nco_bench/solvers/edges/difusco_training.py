@@ -10,7 +10,6 @@ Letters in shapes: B graphs, N nodes, G = B N nodes of all graphs, K edges per n
 from __future__ import annotations
 
 import threading
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, Array, fast, sigmoid
 from nco_bench.nn.device import on_cpu
-from nco_bench.nn.threads import in_threads
+from nco_bench.nn.threads import in_threads, spans
 from nco_bench.solvers.edges.difusco_quick import activated, deviation, gated
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class _Edges(torch.autograd.Function):
         )
         flat, width = [t.flatten(0, 1) for t in (edges, pre, new)], edges.shape[3]
 
-        def work(share: range, _: threading.Event) -> None:
+        def work(share: slice, _: threading.Event) -> None:
             for nodes in _blocks(share, edges):
                 before, made, after = (t[nodes].view(-1, width) for t in flat)
                 torch.mm(before, into.detach().T, out=made)
@@ -99,7 +98,7 @@ class _Edges(torch.autograd.Function):
                 _forwards(*blocks, nodes.start, *constants, bias.detach().numpy(), gathered.numpy())
                 after.addmm_(hidden.view(-1, width), past.detach().T)
 
-        in_threads(work, _shares(edges))
+        in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
         ctx.save_for_backward(edges, pre, *told, *norms, into, past)
         ctx.ends, ctx.eps = ends, (F32(eps_e), F32(eps_out))
         return new, gathered
@@ -116,7 +115,7 @@ class _Edges(torch.autograd.Function):
         flat = [t.flatten(0, 1) for t in (edges, pre, new, through)]
         hear = gathered.numpy()
 
-        def work(share: range, _: threading.Event) -> list[Tensor]:
+        def work(share: slice, _: threading.Event) -> list[Tensor]:
             sums = [torch.zeros_like(t) for t in (*told, *norms, into, past, past[0])]
             arrays = [t.numpy() for t in sums[:8]]
             for nodes in _blocks(share, edges):
@@ -131,18 +130,12 @@ class _Edges(torch.autograd.Function):
                 sums[10].add_(after.sum(0))
             return sums
 
-        parts = in_threads(work, _shares(edges))
+        parts = in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
         totals = [torch.stack(same).sum(0) if len(same) > 1 else same[0] for same in zip(*parts, strict=True)]
         return through, *totals, None, None, None
 
 
-def _shares(edges: Tensor) -> list[range]:
-    """Cut the nodes of all graphs into `PARTS` shares."""
-    bounds = np.linspace(0, edges.shape[0] * edges.shape[1], PARTS + 1).astype(int).tolist()
-    return [range(first, last) for first, last in pairwise(bounds) if first < last]
-
-
-def _blocks(share: range, edges: Tensor) -> list[slice]:
+def _blocks(share: slice, edges: Tensor) -> list[slice]:
     """Cut a share into nodes whose edges are worked on together."""
     step = max(1, ENTRIES_AT_A_TIME // (edges.shape[2] * edges.shape[3]))
     return [slice(first, min(first + step, share.stop)) for first in range(share.start, share.stop, step)]
