@@ -222,7 +222,9 @@ def _gained(found: Calibrated) -> str:
     within = "" if width is None else f" ± {width:.2f}"
     over = "one instance" if count == 1 else f"95 % interval, {count} instances"
     unsure = "" if found.differs_from_1 else "; not told apart from 1: take more --instances"
-    return f"tours {found.gain_percent:.2f}{within} % shorter than with 1 ({over}){unsure}"
+    gain = found.gain_percent or 0.0
+    way = "longer" if gain < 0 else "shorter"  # than with 1, which the grid may lack
+    return f"tours {abs(gain):.2f}{within} % {way} than with 1 ({over}){unsure}"
 
 
 class _MeanLength:
@@ -238,17 +240,20 @@ class _MeanLength:
         return float(self.each[factor].mean())
 
     def shorter_percent(self, factor: float) -> tuple[float, float | None]:
-        """Return by how much tours are shorter than with factor 1, in percent, and the half width of its 95 % interval.
+        """Return by how much the mean tour is shorter than with factor 1, in percent, and its 95 % interval's half width.
 
-        Instances are paired, and the interval is Student's, since they may be few. It is None for a single one.
+        Of mean lengths, since the factor was chosen by them. Instances are paired, the ratio's spread is linearised, and the
+        interval is Student's, since they may be few. It is None for a single one.
         """
         if 1.0 not in self.each:
             self(1.0)
-        shorter = 100 * (1 - self.each[factor] / self.each[1.0])
-        gain, count = round(float(shorter.mean()), 4), len(shorter)
+        scaled, plain = self.each[factor], self.each[1.0]
+        ratio, count = scaled.mean() / plain.mean(), len(plain)
+        gain = round(100 * (1 - float(ratio)), 4)
         if count == 1:
             return gain, None
-        width = stdtrit(count - 1, 0.975) * shorter.std(ddof=1) / math.sqrt(count)
+        spread = 100 * (scaled - ratio * plain).std(ddof=1) / plain.mean()
+        width = stdtrit(count - 1, 0.975) * spread / math.sqrt(count)
         return gain, round(float(width), 4)
 
     def _all_lengths(self, factor: float) -> list[float]:

@@ -40,9 +40,9 @@ class Calibrated:
     instances, seed
         Held-out uniform instances that were solved, and their seed.
     gain_percent, gain_ci95_percent
-        By how much tours are shorter than with factor 1, mean over the instances, and the half width of its 95 % interval
-        (None for one instance; both None in files of earlier versions). The factor was chosen on these instances, so that
-        the gain on others is rather less.
+        By how much the mean tour is shorter than with factor 1 (in files of earlier versions the mean over the instances of
+        how much each is), and the half width of its 95 % interval (None for one instance; both None in still earlier
+        files). The factor was chosen on these instances, so that the gain on others is rather less.
     """
 
     n: int

@@ -17,7 +17,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
-from nco_bench.runs.calibrating import HELD_OUT_SEED, _MeanLength, calibrate, search
+from nco_bench.runs.calibrating import HELD_OUT_SEED, _gained, _MeanLength, calibrate, search
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.executors import execute
 from nco_bench.runs.request import RunRequest
@@ -236,6 +236,17 @@ def test_the_interval_of_two_instances_is_students() -> None:
     assert not dataclasses.replace(made(12, 1.4), gain_percent=2.0, gain_ci95_percent=12.7062).differs_from_1
     assert dataclasses.replace(made(12, 1.4), gain_percent=2.0, gain_ci95_percent=1.9).differs_from_1
     assert not dataclasses.replace(made(12, 1.4), gain_percent=2.0).differs_from_1  # of one instance
+
+
+def test_a_gain_is_of_the_mean_lengths_that_chose_the_factor() -> None:
+    """A long tour gains 5 %, a short one loses 5.1: 1.6 % in the mean tour, while the mean of the ratios is negative."""
+    lengths = _MeanLength("pens-a", 12, None, "cpu", 2, 1)
+    lengths.each = {1.0: np.array([2.0, 1.0]), 1.4: np.array([1.9, 1.051])}
+    gain, _ = lengths.shorter_percent(1.4)
+    assert gain == pytest.approx(100 * (1 - 2.951 / 3), abs=1e-4)
+    assert "tours 1.50 ± 2.00 % longer than with 1" in _gained(
+        dataclasses.replace(made(12, 1.4), gain_percent=-1.5, gain_ci95_percent=2.0)
+    )
 
 
 @pytest.mark.parametrize(("name", "what"), [("lkh3", "a solver"), ("am", "a model")])
