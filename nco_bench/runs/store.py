@@ -41,6 +41,8 @@ SYNC_SECONDS = 0.5
 """Lines reach the operating system at once (a killed process loses nothing) and the disk at this interval."""
 REFERENCES = "references"
 """The folder of the instances folder where references are computed, see `references`."""
+CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What the system says where a folder may be read and not written."""
 STAMP_FORMAT = "%Y%m%d-%H%M%S-%f"
 STAMP = re.compile(r"\d{8}-\d{6}-\d{6}(?=-)")
 
@@ -61,7 +63,7 @@ class RunWriter:
     Raises
     ------
     ResultsError
-        When the folder cannot be written, here and later (disk full).
+        When the folder cannot be written, here and later (disk full); for a read-only folder of runs, when a cell starts.
     """
 
     def __init__(self, results: Path, info: dict[str, Any]) -> None:
@@ -74,10 +76,12 @@ class RunWriter:
         self._has_cells = False
         self._new: list[Path] = []
         self._held = _held(results)
-        self._archive = results if results.suffix == ".parquet" and results.is_file() else None
-        if (
-            self._archive is not None
-        ):  # what stands in it is found; that something is missing shows when a cell starts
+        self._refusal = ""  # what is stored is found all the same; that something is missing shows when a cell starts
+        if results.suffix == ".parquet" and results.is_file():
+            self._refusal = (
+                f"{results}: an archive is never added to, and something is not in it yet. Name the folder that it "
+                "lies in with --results: its records count there, and new ones stand beside it."
+            )
             return
         self._new += [parent for parent in (results, *results.parents) if not parent.exists()]
         try:
@@ -88,19 +92,21 @@ class RunWriter:
         except OSError as error:
             self._release()
             self._leave_nothing()
-            raise ResultsError(
+            self._refusal = (
                 f"{results}: cannot be written ({error.strerror}); choose another folder with "
                 f"{'--instances' if results.name == REFERENCES else '--results'}."
-            ) from error
+            )
+            if error.errno not in CLOSED or not find_runs(results):
+                raise ResultsError(self._refusal) from error
 
     @property
     def adds(self) -> bool:
-        """Whether anything can be added: an archive stays as it is."""
-        return self._archive is None
+        """Whether anything can be added: an archive stays as it is, and so does a folder of runs that is read-only."""
+        return not self._refusal
 
     def describe(self, info: dict[str, Any]) -> None:
         """Replace the facts in ``run.json``."""
-        if self._archive is not None:
+        if self._refusal:
             return
         try:
             self._write_info(info)
@@ -123,11 +129,8 @@ class RunWriter:
 
     def cell(self, cell: Cell | dict[str, Any]) -> None:
         """Append a cell's facts, or further facts of a cell that was written before."""
-        if self._archive is not None:
-            raise ResultsError(
-                f"{self._archive}: an archive is never added to, and something is not in it yet. Name the folder that it "
-                "lies in with --results: its records count there, and new ones stand beside it."
-            )
+        if self._refusal:
+            raise ResultsError(self._refusal)
         self._has_cells = True
         if self._held is not None:
             facts = asdict(cell) if isinstance(cell, Cell) else cell

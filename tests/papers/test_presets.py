@@ -150,6 +150,7 @@ def test_hgs_gets_the_times_that_sit_prints(number: int, sizes: int) -> None:
     assert len(times) == sizes
     for cell in times:
         found = preset.cell(cell, "full")
+        assert cell.seconds is not None
         assert found.time_limit == pytest.approx(cell.seconds / (1 if number == 1 else 128), rel=0.01)
     if number == 1:
         for size in ("1K", "5K", "10K", "100K"):

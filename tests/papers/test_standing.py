@@ -234,7 +234,7 @@ def test_networks_of_long_range_arena_wait_for_weights_and_run_with_them(
     """Tropical's Table 4: three of its rows are networks of ours, the others are quoted ones that are not."""
     monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
     weights_missing.cache_clear()
-    found = standings(tables_of("tropical", 4), stored_in([tmp_path], None))
+    found = standings(tables_of("tropical", "4"), stored_in([tmp_path], None))
     ours = [
         one for one in found if one.entry.cell.row in ("Transformer", "AdaptiveSoft.", "Tropical Transformer")
     ]

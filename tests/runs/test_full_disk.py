@@ -1,17 +1,21 @@
-"""A disk that fills up while a run writes: one clear line, what was written stays, the next start goes on."""
+"""A disk that is full or read-only: one clear line, what was written stays, the next start goes on."""
 
 from __future__ import annotations
 
+import errno
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
+from nco_bench.errors import ResultsError
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.request import RunRequest
@@ -59,3 +63,24 @@ def test_a_run_on_a_full_disk_ends_with_one_line_and_resumes(tmp_path: Path) -> 
     after = [record.instance for one in find_runs(results) for record in one.records()]
     assert sorted(after) == list(range(INSTANCES))
     assert verify(results, (), Places(tmp_path)).findings == ()
+
+
+def test_what_is_stored_answers_from_a_folder_that_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colleague's results on a shared disk were refused, even where nothing was left to solve."""
+    asked = RunRequest(("random-insertion",), ("tsp10:count=3",), tmp_path / "runs", Places(tmp_path / "i"))
+    run(asked, QuietDisplay())
+    before = sorted(tmp_path.rglob("*"))
+    made = Path.mkdir
+
+    def mkdir(path: Path, *given: Any, **named: Any) -> None:
+        if path.is_relative_to(tmp_path / "runs"):
+            raise PermissionError(errno.EROFS, "Read-only file system", str(path))
+        made(path, *given, **named)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    run(asked, QuietDisplay())
+    with pytest.raises(ResultsError, match=r"runs: cannot be written \(Read-only file system\)"):
+        run(replace(asked, datasets=("tsp10:count=4",)), QuietDisplay())
+    assert sorted(tmp_path.rglob("*")) == before
