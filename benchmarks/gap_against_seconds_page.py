@@ -153,11 +153,11 @@ seconds, as near as the solver lets itself be stopped. Lengths are recomputed fr
 the best row has about 0 by definition, and true gaps are larger at 10,000 and above, where nobody had the time to come near
 the optimum. One instance tells whole percents from each other, not tenths.
 
-Where the processor seconds are well above the limit, the solver could not be stopped before: it fills a matrix of distances
-(HGS, and PyVRP, fast-tsp and OR-Tools, which end at 10,000 to 20,000 nodes for that), makes a first population, or had its
-limit in wall time while the machine became less busy (AILS-II). LKH-3 for the CVRP is the package LKHpy, which bears 5,000
-customers and vehicles together; for the TSP it has quadrant candidates from 10,000 cities on. A solver without a row was not
-run at that size.
+Some solvers exceeded their limit since they could not be stopped before. HGS, PyVRP, fast-tsp and OR-Tools fill a matrix of
+distances first, which ends the last three at 10,000 to 20,000 nodes, and HGS and PyVRP make a first population. AILS-II (the
+package `ailsii`, which the script calls and which needs Java 21; no solver of ours) had its limit in wall time while the
+machine became less busy. LKH-3 for the CVRP is the package LKHpy, which bears 5,000 customers and vehicles together; for the
+TSP it has quadrant candidates from 10,000 cities on. A solver without a row was not run at that size.
 
 Machine: {machine}, shared with other work (load average {load}), {dates}.
 

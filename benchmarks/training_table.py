@@ -49,7 +49,7 @@ grow meanwhile; of SIT's three runs only the last one's log is there, what came 
 
 
 UNSHIPPED = """
-Trained as well, and left out to keep the package small (5 to 18 MB each in bf16); `nco-bench train` makes them anew, with
+Trained as well, and left out to keep the package small (3 to 18 MB each in bf16); `nco-bench train` makes them anew, with
 the recipe, the data and the start that the manifests beside this page name. From `decoder-6x128-adamw` `decoder-6x128-muon`
 went on, and from that the one that ships, on policy; its samples count those before. `decoder-12x128` was grown from
 `decoder-6x128-adamw`,

@@ -47,12 +47,12 @@ def solvers() -> str:
     classical = [info.name for info in infos if info.kind != "neural"]
     lines = ["| | solvers | made ready by |", "|---|---|---|"]
     lines.append(
-        f"| classical, baselines | {_names(classical)} | the extra `classical`; `nco-bench doctor` |"
+        f"| classical, baselines | {_names(classical)} | the extra `classical`, and what `nco-bench doctor` names |"
     )
     for state, how in (
         ("ready", "weights of ours ship"),
         ("pull", "`nco-bench weights pull NAME`: the authors' weights"),
-        ("import", "`nco-bench weights import NAME FOLDER`: the authors' files"),
+        ("import", "`nco-bench weights import NAME FILE` (`glop`: its folder): the authors' files"),
         ("train", "`nco-bench train NAME`; `show NAME` prints the commands"),
     ):
         names = [name for name, known in states.items() if next(iter(known.states.values())) == state]

@@ -72,7 +72,7 @@ def none(context: ScaleContext) -> float:
 
 
 def ssmax(context: ScaleContext) -> float:
-    """Scalable softmax of PENS: ln(N + 1), N the tokens of the current sequence (PENS, section 4)."""
+    """Scalable softmax of PENS: ln(N + 1), N the tokens of the current sequence (PENS, appendix A.3)."""
     return math.log(context.tokens + 1)
 
 

@@ -24,6 +24,9 @@ from nco_bench.runs.records import STATUSES
 if TYPE_CHECKING:
     from nco_bench.reports.frame.pooled import Pooled
 
+APART = "Name other sets with --data, or move one of the two runs to another results folder (of an archive: runs unpack)."
+"""What to do about runs of one dataset that disagree."""
+
 
 def asked_solves(group: Group) -> int | None:
     """How many solves the commands behind a group asked for, or None where its records do not say it."""
@@ -93,7 +96,7 @@ def refuse_mixed_columns(groups: list[Group]) -> None:
             if mine != theirs:
                 raise ResultsError(
                     f"{cell.dataset}: {fact} is {theirs} in run {other.runs[0]} and {mine} in run {group.runs[0]}; "
-                    "one column cannot hold both. Move one of the two runs to another results folder."
+                    f"one column cannot hold both. {APART}"
                 )
 
 
@@ -118,7 +121,7 @@ def refuse_mixed_instances(frame: ResultFrame) -> None:
         f"{frame.groups[row['group']].cell.dataset}, instance {frame.names[int(row['name'])]}: scored as "
         f"{frame.conventions[int(other['convention'])]} in run {frame.runs[int(other['run'])].run_id} and as "
         f"{frame.conventions[int(row['convention'])]} in run {frame.runs[int(row['run'])].run_id}; "
-        "one column cannot hold both. Move one of the two runs to another results folder."
+        f"one column cannot hold both. {APART}"
     )
 
 

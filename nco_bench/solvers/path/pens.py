@@ -57,7 +57,7 @@ ROWS_AT_A_TIME = 512
 
 @dataclass(frozen=True)
 class PensConfig:
-    """Sizes and choices of PENS (paper, section 6); the defaults are PENS-A.
+    """Sizes and choices of PENS (paper, section 5.1); the defaults are PENS-A.
 
     Attributes
     ----------

@@ -2,5 +2,5 @@
 
 `policy` holds the interfaces, a file per network, `glimpse` the fast decoder that AM, POMO and ELG share; `steps` and
 `local_steps` take one step of each kind, `decode` whole instances. Networks import no decoding, and the room imports no
-other family.
+other family but for a layer of LEHD's, which DGL has.
 """
