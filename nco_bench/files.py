@@ -6,10 +6,13 @@ import errno
 import os
 import re
 import secrets
+import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nco_bench.errors import NcoBenchError, ResultsError
 
@@ -20,6 +23,9 @@ except ImportError:  # Windows
 
 READABLE = 0o644
 """Permissions of what others are to read, whatever the umask."""
+
+OPEN_FILES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+"""Folders of what a process has open, such as ``/dev/stdout``."""
 
 STALE_SECONDS = 600.0
 """After which a file that nobody has locked was left by a killed writer; until then it may not have got to its lock."""
@@ -36,7 +42,8 @@ def replacing(
 ) -> Iterator[Path]:
     """Give an empty file beside `path` that takes its place at the end of the block, and is removed after an exception.
 
-    What writers of the same file that were killed have left beside it is removed.
+    What writers of the same file that were killed have left beside it is removed. A link stays, and what it leads to is
+    replaced; into a device or a pipe (``/dev/stdout``) the content is poured.
 
     Parameters
     ----------
@@ -56,8 +63,17 @@ def replacing(
     NcoBenchError
         `failing`, when the place cannot be written (no space, no permission); what stood there before stays.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    asked = path
     try:
+        if _takes_a_stream(path):
+            with TemporaryDirectory() as folder:
+                yield (made := Path(folder) / path.name)
+                with made.open("rb") as source, path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            return
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path)
         with _held(temporary):
@@ -76,9 +92,19 @@ def replacing(
             raise
         cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or error
         raise failing(
-            f"{path}: cannot be written ({cause}{note}). Free some space or choose another place; "
+            f"{asked}: cannot be written ({cause}{note}). Free some space or choose another place; "
             "what stood there before is untouched."
         ) from error
+
+
+def _takes_a_stream(path: Path) -> bool:
+    """Whether a path is that of a device or a pipe, or of what the process has open, and no file to be replaced."""
+    if path.parent in OPEN_FILES:
+        return True
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
 
 
 def write(

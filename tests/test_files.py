@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,34 @@ def test_content_is_on_the_disk_before_it_has_the_name(
     monkeypatch.setattr(files.os, "fsync", look)
     write(path, b"content")
     assert seen == [(b"content", False)]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    """``--out link.csv`` made a file of the link and left the old content where it led to."""
+    real, link, dangling = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "later.csv"
+    real.write_text("old")
+    link.symlink_to(real)
+    dangling.symlink_to(tmp_path / "made.csv")
+    write(link, "new")
+    write(dangling, "new")
+    assert link.is_symlink()
+    assert dangling.is_symlink()
+    assert real.read_text() == (tmp_path / "made.csv").read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"real.csv", "link.csv", "later.csv", "made.csv"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_gets_the_content_and_stays_one(tmp_path: Path) -> None:
+    """``--out >(gzip > FILE)``, ``--out /dev/stdout``: the pipe became a file that nobody read."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        write(pipe, "content")
+        assert read.result(timeout=60) == "content"
+    assert pipe.is_fifo()
+    script = (
+        "from pathlib import Path; from nco_bench.files import write; write(Path('/dev/fd/1'), 'content')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "content"

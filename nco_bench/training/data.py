@@ -247,6 +247,7 @@ def describe(stream: LabelStream) -> TrainingData:
         label_gap_measured=measured,
         seeds=tuple(sorted({f.seed for f in facts if f.seed})),
         fingerprint=fingerprint(stream.shards),
+        hashes=tuple(sorted({f.sha256 for f in facts if f.sha256})),
     )
 
 

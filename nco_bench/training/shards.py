@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What a shard's manifest says: instances, nodes each, distribution, seed of the instances, who made the labels."""
+    """What is known of a shard: instances, nodes each, distribution, seed, who made the labels, a dataset's content hash."""
 
     instances: int
     size: int
@@ -34,6 +34,7 @@ class ShardFacts:
     seed: str = ""
     label_solver: str = "unknown"
     label_params: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -253,4 +254,5 @@ def _dataset_facts(dataset: Dataset) -> ShardFacts:
         seed="" if origin.seed is None else str(origin.seed),
         label_solver="+".join(solvers),
         label_params="" if first is None else first.params,
+        sha256=dataset.sha256,
     )

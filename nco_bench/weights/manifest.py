@@ -37,6 +37,8 @@ class TrainingData:
         instances were drawn while training.
     fingerprint
         Hash of the names and sizes of the shards.
+    hashes
+        Content hashes of the datasets that were learned from, by which tables tell that a test set was among them.
     """
 
     distribution: str
@@ -48,6 +50,7 @@ class TrainingData:
     label_gap_measured: str = ""
     seeds: tuple[str, ...] = ()
     fingerprint: str = ""
+    hashes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

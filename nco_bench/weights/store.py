@@ -68,6 +68,7 @@ class WeightsFile:
             "training_distribution": manifest.data.distribution,
             "training_params": _drawn_with(manifest),
             "training_seeds": list(manifest.data.seeds),
+            **({"trained_on": list(manifest.data.hashes)} if manifest.data.hashes else {}),
         }
 
     def summary(self) -> dict[str, Any]:

@@ -113,6 +113,47 @@ def test_instances_drawn_with_other_parameters_are_of_another_distribution(
     )
 
 
+@pytest.mark.parametrize(
+    ("trained", "size", "origin", "label"),
+    [
+        ("uniform", 100, {"generator": "file"}, None),  # a user's file does not say how it was drawn
+        ("uniform", 50, {"generator": "file"}, "size-OOD"),
+        ("unknown", 100, {"generator": "nco-bench", "distribution": "uniform"}, None),  # nor do some labels
+        (
+            "clustered, unknown",
+            100,
+            {"generator": "nco-bench", "distribution": "clustered"},
+            "in-distribution",
+        ),
+        ("clustered, uniform", 100, {"generator": "nco-bench", "distribution": "uniform"}, "in-distribution"),
+        (
+            "uniform",
+            100,
+            {"generator": "tsplib", "distribution": ""},
+            "distribution-OOD",
+        ),  # a library is not uniform
+    ],
+)
+def test_an_unknown_distribution_has_no_label(
+    results: Results, trained: str, size: int, origin: dict[str, str], label: str | None
+) -> None:
+    weights = {"training_size": size, "training_distribution": trained}
+    assert summary_of(results, [8.0], [8.0], weights=weights, origin=origin).distribution_label == label
+
+
+def test_instances_that_were_run_from_a_file_as_well_keep_what_their_generator_says(results: Results) -> None:
+    """Which of the two names ran last decided the label of both."""
+    weights = {"training_size": 100, "training_distribution": "uniform"}
+    for run, origin in (
+        ("r1", {"generator": "nco-bench", "distribution": "uniform"}),
+        ("r2", {"generator": "file"}),
+    ):
+        cell = make_cell(0, "lkh3", "tsp100", weights=weights, origin=origin)
+        results.run(run, (cell, make_records(cell, [8.0], [8.0])))
+    [summary] = summarise(load_frame(results.folder))
+    assert summary.distribution_label == "in-distribution"
+
+
 def test_training_on_the_test_set_is_found_by_its_hash(results: Results) -> None:
     weights = {"name": "w", "sha256": "0", "trained_on": ["sha-tsp100"]}
     assert summary_of(results, [8.0], [8.0], weights=weights).trained_on_test

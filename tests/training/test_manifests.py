@@ -65,7 +65,7 @@ def _same(known: Any, now: Any, place: str = "") -> None:
     if place in OF_THIS_MACHINE:
         assert type(now) is type(known), place
     elif isinstance(known, dict):
-        later = set(now) - set(known) if place in ("recipe", "config", "ours") else set()
+        later = set(now) - set(known) if place in ("recipe", "config", "ours", "data") else set()
         assert [key for key in now if key not in later] == list(known), place
         for key, value in known.items():
             _same(value, now[key], key)

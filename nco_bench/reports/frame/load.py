@@ -188,8 +188,13 @@ class _GroupBuilder:
         # Records of version 0.1 have the whole process, which says nothing beside those that know what was loaded before.
         told = [c for c in self.cells if c.memory_before_mb is not None] or self.cells
         memory = [c.own_memory_mb for c in told if c.own_memory_mb is not None]
+        # The same instances may have been run from a file, which does not say how they were drawn.
+        drawn = next(
+            (c.origin for c in reversed(self.cells) if c.origin.get("distribution")), cells[-1].origin
+        )
+        facts = replace(cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256, origin=drawn)
         return Group(
-            cell=replace(cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256),
+            cell=facts,
             whole=self.whole,
             labels=tuple(dict.fromkeys(cell.label for cell in self.cells)),
             sources={cell.source: cell.dataset for cell in self.cells},

@@ -232,6 +232,10 @@ def chosen_settings(cell: Cell) -> tuple[str, ...]:
 
 ONLY_LONGER = {"length-ood": "id"}
 """Settings of the algorithmic tasks that differ from another in length alone."""
+UNKNOWN = "unknown"
+"""The training distribution of weights that learned from files which do not say how they were drawn."""
+FROM_FILES = ("file", "memory")
+"""Origins of test sets that do not say it either."""
 
 
 def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
@@ -248,7 +252,7 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     Returns
     -------
     str or None
-        None without weights, or where their manifest does not say.
+        None without weights, or where their manifest or the test set does not say and the sizes do not differ.
     """
     weights = group.cell.weights or {}
     size, distribution = weights.get("training_size"), weights.get("training_distribution")
@@ -258,13 +262,17 @@ def distribution_label(group: Group, sizes: tuple[int, int]) -> str | None:
     labels = []
     if sizes[0] < min(trained) or sizes[1] > max(trained):
         labels.append("size-OOD")
-    tested = (group.cell.origin.get("distribution") or "").lower()
-    given, drawn = group.cell.origin.get("params") or {}, weights.get("training_params")
+    origin = group.cell.origin
+    tested = (origin.get("distribution") or "").lower()
+    learned = {name.strip() for name in str(distribution).lower().split(",")}
+    same = ONLY_LONGER.get(tested, tested) in learned
+    untold = not same and (UNKNOWN in learned or (not tested and origin.get("generator") in FROM_FILES))
+    given, drawn = origin.get("params") or {}, weights.get("training_params")
     known = drawn.items() if isinstance(drawn, dict) else ()  # an own solver says what it likes
     other_draws = any(given.get(name, value) != value for name, value in known)
-    if other_draws or ONLY_LONGER.get(tested, tested) != str(distribution).lower():
+    if other_draws or not (same or untold):
         labels.append("distribution-OOD")
-    return ", ".join(labels) or "in-distribution"
+    return ", ".join(labels) or (None if untold else "in-distribution")
 
 
 def trained_on_test(group: Group, sizes: tuple[int, int]) -> bool:
