@@ -96,7 +96,7 @@ class ChildSolver:
         self.close()
         backend = self.backend(dataset.problem)
         self._program = backend if backend is not None and backend.kind == "executable" else None
-        params = {**self.params, "backend": backend}
+        params = {**self.params, "backend": backend, "problem": dataset.problem}
         self._child = ChildProcess(self.SOLVE, params, fresh=self.FRESH)
         self._child.launch()
 

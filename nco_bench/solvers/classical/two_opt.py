@@ -87,12 +87,13 @@ class TwoOpt(ChildSolver):
 
 
 def warm_up(params: dict[str, Any]) -> None:
-    """Compile before the clock starts."""
+    """Compile what the problem needs before the clock starts."""
     points = np.random.default_rng(0).random((20, 2))
     few = {**params, "neighbors": 5}
-    solve(TSPInstance("warm-up", points), 0, None, few)
-    if params.get("backend") is None or params["start"] == "insertion":
+    if params.get("problem") == "cvrp":
         solve(CVRPInstance("warm-up", points[0], points[1:], np.ones(19), 5), 0, None, few)
+    else:
+        solve(TSPInstance("warm-up", points), 0, None, few)
 
 
 def solve(
