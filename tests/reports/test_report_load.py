@@ -121,6 +121,14 @@ def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Res
         summarise(load_frame(results.folder))
 
 
+def test_files_of_one_name_for_two_problems_have_columns_of_their_own(results: Results) -> None:
+    """``a.tsp`` and ``a.vrp`` in one command made every later report fail."""
+    one = make_cell(0, "two-opt", "a", problem="tsp", convention="tsplib-nint", dataset_sha256="aa")
+    two = make_cell(1, "two-opt", "a", problem="cvrp", convention="cvrplib-nint", dataset_sha256="bb")
+    results.run("r1", (one, make_records(one, [7.0], [7.0])), (two, make_records(two, [9.0], [8.0])))
+    assert sorted(s.group.cell.problem for s in summarise(load_frame(results.folder))) == ["cvrp", "tsp"]
+
+
 def test_one_instance_scored_by_two_rules_is_refused_with_both_runs(results: Results) -> None:
     one = make_cell(0, "lkh3", "tsplib", convention="mixed")
     two = make_cell(0, "pomo", "tsplib", convention="mixed")

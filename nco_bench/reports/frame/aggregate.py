@@ -86,12 +86,15 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
 
 
 def refuse_mixed_columns(groups: list[Group]) -> None:
-    """Refuse a dataset name whose cells were scored by different rules; the error names runs of both."""
-    seen: dict[str, Group] = {}
+    """Refuse a dataset whose cells were scored by different rules; the error names runs of both.
+
+    Sets of one name for two problems (``a.tsp``, ``a.vrp``) are two sets, with columns of their own.
+    """
+    seen: dict[tuple[str, str], Group] = {}
     for group in groups:
         cell = group.cell
-        other = seen.setdefault(cell.dataset, group)
-        for fact in ("problem", "objective", "convention"):
+        other = seen.setdefault((cell.dataset, cell.problem), group)
+        for fact in ("objective", "convention"):
             mine, theirs = getattr(cell, fact), getattr(other.cell, fact)
             if mine != theirs:
                 raise ResultsError(
