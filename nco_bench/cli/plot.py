@@ -220,11 +220,13 @@ def lengths(
     count: Annotated[int, typer.Option("--count", help="Instances of each length.", min=1)] = 64,
     weights: Annotated[str | None, typer.Option("--weights", help="seedK, or random.")] = None,
 ) -> None:
-    """Score of the task networks against the length."""
+    """Score of the task networks against the length; the numbers go to a CSV file beside the picture."""
     from nco_bench.cli.output import say
     from nco_bench.papers.tropical.attention import draw_lengths
+    from nco_bench.reports.figures.attention import numbers_of
 
-    say(f"written to {draw_lengths(data, length, count, weights, out)}")
+    picture = draw_lengths(data, length, count, weights, out)
+    say(f"written to {picture} and {numbers_of(picture)}")
 
 
 @group.command(short_help="Tour length against coordinate scale.")

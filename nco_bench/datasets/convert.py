@@ -69,9 +69,8 @@ def _completed(dataset: Dataset, instances: Path) -> Dataset:
 
 def _alone(dataset: Dataset, instance: int) -> Dataset:
     """Return a dataset of one instance, with its reference; a set of its own, not a slice with the hash of the whole."""
-    if instance > len(dataset):
-        raise BadInputError(f"--instance {instance}: {dataset.name} holds instances 1..{len(dataset)}.")
     index = instance - 1
+    dataset.refuse_beyond(index)
     name = dataset.instances[index].name
     return Dataset(
         name, dataset.problem, (dataset.instances[index],), (dataset.references[index],), dataset.origin

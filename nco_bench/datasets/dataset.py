@@ -136,6 +136,11 @@ class Dataset:
         position = index - self.first_index
         return 0 <= position < len(self) and sha256 in ("", self.instance_hashes[position])
 
+    def refuse_beyond(self, index: int) -> None:
+        """Refuse an instance (from 0; options count from 1) that is not there; raises `BadInputError`."""
+        if not 0 <= index < len(self):
+            raise BadInputError(f"--instance {index + 1}: {self.name} holds instances 1..{len(self)}.")
+
     def slice(self, start: int, stop: int) -> Dataset:
         """Return instances ``start .. stop - 1`` (0-based), keeping name, hash and indices of the whole."""
         if not 0 <= start < stop <= len(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -38,9 +39,13 @@ def draw(
 
     Raises
     ------
-    UnknownNameError
-        For a solver whose attention nobody draws.
+    UnknownNameError, BadInputError
+        For a solver whose attention nobody draws, a scale that is no number, or an instance that is not there.
     """
+    if not all(map(math.isfinite, scales)):
+        raise BadInputError(
+            f"--scale {', '.join(f'{scale:g}' for scale in scales)}: expected finite numbers."
+        )
     name = solver.partition(":")[0]
     if name not in DRAWN_BY:
         raise UnknownNameError("solver with an attention plot", name, DRAWN_BY)
@@ -60,6 +65,7 @@ def draw_pens(
 
     checked_target(out)
     dataset = load_dataset(data or "tsp1000:count=1", places)
-    if dataset.problem != "tsp" or instance >= len(dataset):
-        raise BadInputError(f"{dataset.name}: PENS needs a TSP instance; it has {len(dataset)} instances.")
+    if dataset.problem != "tsp":
+        raise BadInputError(f"{dataset.name}: PENS needs a TSP instance, and these are of {dataset.problem}.")
+    dataset.refuse_beyond(instance)
     return network_plots.attention_maps(attention_from_origin(solver, dataset, instance, list(scales)), out)

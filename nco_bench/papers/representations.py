@@ -143,9 +143,14 @@ def candidate_features(solver: str, dataset: Dataset, instance: int, step: int) 
     layers = getattr(policy, "layers", None)
     if layers is None:
         raise BadInputError(f"{solver}: has no stack of decoder layers whose features could be shown.")
+    dataset.refuse_beyond(instance)
     coords, tours = _led_instances(dataset, instance + 1)
     coords, tours = coords[instance:], tours[instance:]
     count = coords.shape[1]
+    if count < FIRST_STEP + 3:
+        raise BadInputError(
+            f"{dataset.name}: {count} nodes leave no choice to show; at least {FIRST_STEP + 3} do."
+        )
     if not FIRST_STEP <= step < count - 2:
         raise BadInputError(
             f"--step {step}: expected {FIRST_STEP} to {count - 3}; at step 0 both neighbours in the tour are right."

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nco_bench.datasets.dataset import Dataset, Reference  # noqa: E402
-from nco_bench.datasets.load import Places  # noqa: E402
+from nco_bench.datasets.load import Places, load_dataset  # noqa: E402
 from nco_bench.errors import BadInputError  # noqa: E402
 from nco_bench.papers.attention import draw  # noqa: E402
 from nco_bench.papers.representations import (  # noqa: E402
@@ -84,8 +84,6 @@ def test_the_position_of_the_right_node_gives_nothing_away() -> None:
 
 
 def test_features_of_the_first_step_are_refused_since_two_nodes_are_right() -> None:
-    from nco_bench.datasets.load import Places, load_dataset
-
     dataset = load_dataset("tsp20:count=1", Places.from_environment())
     tours = [Reference(cost=1.0, solver="order", solution=np.arange(20))]
     with pytest.raises(BadInputError, match=r"--step 0: expected 1 to 17; .* both neighbours"):
@@ -144,3 +142,16 @@ def test_attention_is_drawn_of_a_thousand_cities_unless_asked_otherwise(
     draw("pens-a", data=None, instance=0, scales=[1.0], places=places, out=tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     assert drawn == [(1, (1000, 1000))]
+
+
+def test_an_instance_that_is_not_there_and_a_scale_that_is_no_number_are_refused(tmp_path: Path) -> None:
+    """The first was a traceback from PyTorch, the second a picture titled "scale nan"."""
+    dataset = load_dataset("tsp6:count=2", Places(tmp_path))
+    with pytest.raises(BadInputError, match=r"--instance 3: .* holds instances 1\.\.2"):
+        candidate_features("decoder-6x128:weights=random", dataset, 2, 1)
+    given: dict[str, Any] = {"data": "tsp10:count=2", "places": Places(tmp_path), "out": tmp_path / "x.png"}
+    with pytest.raises(BadInputError, match=r"--instance 3: .* holds instances 1\.\.2"):
+        draw("pens-a:weights=random", instance=2, scales=[1.0], **given)
+    with pytest.raises(BadInputError, match="--scale 1, nan: expected finite numbers"):
+        draw("pens-a:weights=random", instance=0, scales=[1.0, float("nan")], **given)
+    assert list(tmp_path.glob("*.png")) == []

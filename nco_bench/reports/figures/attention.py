@@ -132,8 +132,13 @@ def length_sweep(
         axis.minorticks_off()
         axis.set(title=title, xlabel=f"length n (trained on {trained})", ylabel=ylabel)
         legend(fig, axes)
-    _write_scores(curves, ylabel, target.with_suffix(".csv"))
+    _write_scores(curves, ylabel, numbers_of(target))
     return target
+
+
+def numbers_of(picture: Path) -> Path:
+    """Return where the numbers of a sweep stand: beside its picture, as CSV."""
+    return picture.with_suffix(".csv")
 
 
 def _write_scores(curves: Sequence[LengthCurve], score: str, target: Path) -> None:

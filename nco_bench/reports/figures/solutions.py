@@ -50,8 +50,7 @@ def draw_solution(
     UnknownNameError
         When the dataset has records of other solvers only, or nothing answers to the name.
     """
-    if not 0 <= index < len(dataset):
-        raise BadInputError(f"--instance {index + 1}: {dataset.name} holds instances 1..{len(dataset)}.")
+    dataset.refuse_beyond(index)
     instance = dataset.instances[index]
     if solver is None:
         if dataset.problem == "bpp3d":
