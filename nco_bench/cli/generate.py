@@ -77,6 +77,10 @@ def generate(
         raise BadInputError("--bin and --distribution exclude each other; give one of them.")
     if check is not None and shards is None:
         raise BadInputError(f"--check {check}: judges labels in shards; add --shards, or leave it out.")
+    if time_limit is not None and reference is None:
+        raise BadInputError(
+            f"--time-limit {time_limit:g}: is for --reference; add it, or leave the limit out."
+        )
     request = GenerateRequest(
         problem, n, count, bin_base or distribution or "uniform", seed, params, reference, time_limit,
         jobs or os.cpu_count() or 1, out, command_line(),

@@ -134,6 +134,16 @@ def reproduce(
         raise BadInputError(f"--long is --layout list, and --layout says {layout}; give one of them.")
     layout = "list" if long else layout
     if list_tables:
+        unread = {
+            "--csv": csv,
+            "--latex": latex,
+            "--markdown": markdown,
+            "--out": out,
+            "--long or --layout": layout,
+        }
+        for option, value in unread.items():
+            if value:
+                raise BadInputError(f"--list prints text or --json; leave {option} out.")
         _list(tables_of(paper or "all", table), json)
         return 0
     refuse_without_slurm(executor, cluster, slurm, detach)

@@ -217,9 +217,15 @@ def test_generate_takes_several_parameters(folder: Path, capfd: pytest.CaptureFi
             "generate cvrp --n 8 --capacity 50 --param capacity=20",
             "--capacity 50 and --param capacity=20 exclude each other; give one of them.",
         ),
+        (
+            "generate tsp --n 5 --count 2 --time-limit 5",
+            "--time-limit 5: is for --reference; add it, or leave the limit out.",
+        ),
+        ("reproduce pens --list --csv", "--list prints text or --json; leave --csv out."),
+        ("reproduce pens --list --out tables", "--list prints text or --json; leave --out out."),
     ],
 )
-def test_a_setting_given_in_two_ways_is_refused(
+def test_a_setting_that_nothing_would_read_is_refused(
     folder: Path, capfd: pytest.CaptureFixture[str], command: str, told: str
 ) -> None:
     assert run(command.split()) == 2

@@ -1,4 +1,4 @@
-"""One TSP instance per line: ``x1 y1 ... xn yn output t1 ... tn t1``, 1-based (DIFUSCO, LEHD, SIL, ML4CO-Kit).
+"""One TSP instance per line: ``x1 y1 ... xn yn output t1 ... tn t1``, nodes from 1 (DIFUSCO, LEHD, SIL, ML4CO-Kit) or 0.
 
 The closing node is recognised by its value, not by its position: files differ in trailing spaces, on which
 readers that drop "the last token" stumble. Lines without ``output`` are instances without a solution.
@@ -36,7 +36,8 @@ def read(path: Path) -> Dataset:
         tour: NDArray[np.int64] | None = None
         if word:
             nodes = whole_numbers(floats(tail, where), where)
-            tour = drop_closing_node(nodes, len(values) // 2) - 1
+            tour = drop_closing_node(nodes, len(values) // 2)
+            tour = tour if tour.min(initial=1) == 0 else tour - 1  # numbers that begin at 0
         tours.append(tour)
     return whole(path, "concorde-line", instances, tours)
 

@@ -354,3 +354,14 @@ def test_a_file_without_instances_is_said_to_be_empty(tmp_path: Path) -> None:
 def test_lines_end_as_they_like(tmp_path: Path, line: bytes, mark: bytes, end: bytes) -> None:
     (tmp_path / "x.txt").write_bytes(mark + end.join([line, line]) + end)
     assert len(read_file(tmp_path / "x.txt")) == 2
+
+
+@pytest.mark.parametrize("tour", ["1 3 2 4 1", "0 2 1 3 0", "0 2 1 3"])
+def test_concorde_lines_may_number_nodes_from_0(tmp_path: Path, tour: str) -> None:
+    """Its reference was lost: "node -1", a number that the file does not hold."""
+    (tmp_path / "a.txt").write_text(f"0 0 1 1 1 0 0 1 output {tour}\n")
+    reference = read_file(tmp_path / "a.txt").references[0]
+    assert reference is not None
+    assert reference.solution is not None
+    assert reference.solution.tolist() == [0, 2, 1, 3]
+    assert reference.cost == 4.0
