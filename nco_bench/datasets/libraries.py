@@ -164,7 +164,8 @@ def _rule(library: str, word: str) -> Rule:
         return lambda entry: entry.group == group
     known = [*SELECTIONS[library], *sorted(EDGE_TYPES), "1001-10000", "n<=500"]
     known += [NO_LIMIT, *sorted({*groups, "AGS"})] if library == "cvrplib" else []
-    raise UnknownNameError(f"filter of {library}", word, known)
+    # Few of the sets' names are near to one another, so all are told.
+    raise UnknownNameError(f"filter of {library}", word, (), hint=f"Known: {', '.join(known)}.")
 
 
 def library_names() -> list[str]:

@@ -88,6 +88,7 @@ def _stored(
     dataset: Dataset, index: int, solver: str, decoding: str | None, results: Path
 ) -> tuple[NDArray[np.int32], str, Reference | None]:
     """Return the latest solution, what its row is called in tables, and the reference that the run knew."""
+    hash_alone = False
     for run in reversed(find_runs(results)):
         cells = {
             c.cell: c
@@ -96,6 +97,7 @@ def _stored(
         }
         for record in run.records() if cells else ():
             here = record.cell in cells and record.instance == index + dataset.first_index
+            hash_alone |= here and record.solution is None and record.solution_sha256 is not None
             if here and record.solution and dataset.holds(record.instance, record.instance_sha256):
                 cell = cells[record.cell]
                 known = (
@@ -106,6 +108,11 @@ def _stored(
                 return run.solution(record), method_name(cell), known
     asked = f" --decoding {decoding}" if decoding else ""
     _refuse_unknown(solver, dataset, results)
+    if hash_alone:
+        raise ResultsError(
+            f"{results}: only the hash of {solver}'s solution for instance {index + 1} of {dataset.name} is kept "
+            "('runs pack --solutions-up-to'); run it again with --fresh."
+        )
     raise ResultsError(
         f"{results}: no stored solution of {solver}{asked} for instance {index + 1} of {dataset.name}; "
         f"make one with: nco-bench run {solver}{asked} --data {dataset.name}"
