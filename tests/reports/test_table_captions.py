@@ -22,13 +22,21 @@ def test_the_terminal_has_a_short_caption_and_the_whole_one_on_request(results: 
     assert "to lkh3" in table.brief
     assert len(table.brief) < 120
 
-    def printed(*, notes: bool) -> str:
-        console = Console(width=200, file=io.StringIO())
+    def printed(*, notes: bool, terminal: bool) -> str:
+        console = Console(
+            width=200,
+            file=io.StringIO(),
+            force_terminal=terminal,
+            color_system="standard" if terminal else None,
+        )
         render_terminal.show(table, console, notes=notes)
         return console.file.getvalue()  # type: ignore[attr-defined]
 
-    assert table.brief in printed(notes=False)
-    assert "Hardware: Test CPU" in printed(notes=True)
+    assert table.brief in printed(notes=False, terminal=True)
+    for terminal in (True, False):
+        assert "Hardware: Test CPU" in printed(notes=True, terminal=terminal)
+        # Without styles nothing is bold.
+        assert all(("Best in bold" in printed(notes=n, terminal=terminal)) == terminal for n in (True, False))
 
 
 @pytest.mark.parametrize(

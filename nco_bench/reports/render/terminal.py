@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from nco_bench.reports.tables.captions import BEST
 from nco_bench.reports.tables.table import DASH, Column, Number, Row, Table, Value
 
 if TYPE_CHECKING:
@@ -20,15 +21,22 @@ DEFAULT_WIDTH = 120
 
 def show(table: Table, console: Console, *, notes: bool = False) -> None:
     """Print to a console, best bold, second underlined, with the short caption or (`notes`) the whole one."""
-    for line in _lines(
-        table if notes else replace(table, caption=table.brief or table.caption), console.width
-    ):
+    caption = table.caption if notes else table.brief or table.caption
+    if console.color_system is None:
+        caption = _without_styles(caption)
+    for line in _lines(replace(table, caption=caption), console.width):
         console.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
 def render(table: Table, width: int = DEFAULT_WIDTH) -> str:
     """Return plain text; best and second cannot be seen in it."""
-    return "\n".join(line.plain.rstrip() for line in _lines(table, width)) + "\n"
+    plain = replace(table, caption=_without_styles(table.caption))
+    return "\n".join(line.plain.rstrip() for line in _lines(plain, width)) + "\n"
+
+
+def _without_styles(caption: str) -> str:
+    """Leave out what only a terminal that knows bold can show."""
+    return caption.replace(f" {BEST}.", "")
 
 
 def _body(cell: Value) -> str:

@@ -15,6 +15,9 @@ from nco_bench.runs.records import Cell
 FORMATS_OF_ONE = ("tsplib", "cvrplib", "elg")
 """File formats that hold one instance: all of it was run."""
 
+BEST = "Best in bold, second underlined"
+"""A sentence of captions, which plain text leaves out."""
+
 
 def caption(title: str, summaries: list[CellSummary], gap: str, *, timed: bool = True) -> str:
     """Put a caption together.
@@ -47,7 +50,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str, *, timed: bool =
         sentences.append(
             _fact("Means over repeats per instance", summaries, lambda s: str(s.repeats), by_method)
         )
-    sentences.append("Best in bold, second underlined")
+    sentences.append(BEST)
     return ". ".join(sentences) + "."
 
 
@@ -61,7 +64,7 @@ def brief(summaries: list[CellSummary], gap: str, *, timed: bool = True) -> str:
         parts.append(f"Gap: {how}to {to}")
     if gap:
         parts += _without_gaps(summaries)
-    parts += ["Time: for the instances in brackets"] * timed + ["Best in bold, second underlined"]
+    parts += ["Time: for the instances in brackets"] * timed + [BEST]
     return ". ".join(parts) + ". More: --notes."
 
 
