@@ -29,7 +29,7 @@ def convert(
 
     Solutions that IN lacks are those that 'reference' has stored.
     """
-    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.output import counted, print_json, say
     from nco_bench.datasets.convert import convert_file
 
     dataset = convert_file(source, target, from_format, to_format, instance, instances)
@@ -38,7 +38,7 @@ def convert(
             {"out": str(target), "count": len(dataset), "problem": dataset.problem, "sha256": dataset.sha256}
         )
     else:
-        say(f"{len(dataset)} {dataset.problem} instances written to {target}")
+        say(f"{counted(len(dataset), f'{dataset.problem} instance')} written to {target}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -77,7 +77,7 @@ def remove(
     json: Json = False,
 ) -> None:
     """Remove whole runs, after asking; a name that is unknown, or a run in progress, and none is removed."""
-    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.output import counted, print_json, say
     from nco_bench.runs import folders
 
     chosen = folders.pick([results], runs)
@@ -93,7 +93,7 @@ def remove(
     if json:
         print_json({"removed": [one.run for one in facts], "records": records})
     else:
-        say(f"{len(facts)} {'run' if len(facts) == 1 else 'runs'} with {records:,} records removed")
+        say(f"{counted(len(facts), 'run')} with {counted(records, 'record')} removed")
 
 
 @group.command(short_help="Copy the runs of other folders here.")

@@ -42,7 +42,7 @@ def build(
     environment, and pictures of the first instances beside the best known solution. Open OUT/index.html in a browser, from
     disk or from any web server; nothing is asked from elsewhere.
     """
-    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.output import counted, print_json, say
     from nco_bench.datasets.load import Places
     from nco_bench.reports.site.build import build_site
 
@@ -55,8 +55,9 @@ def build(
     for remark in built.remarks:
         say(remark)
     say(
-        f"{built.out / 'index.html'}: {built.datasets} datasets, {built.rows} rows ({built.verified} verified), "
-        f"{built.records:,} records, {built.pictures} instances drawn; {built.files} files, {built.bytes / 1e6:.2f} MB"
+        f"{built.out / 'index.html'}: {counted(built.datasets, 'dataset')}, {counted(built.rows, 'row')} "
+        f"({built.verified} verified), {counted(built.records, 'record')}, {counted(built.pictures, 'instance')} drawn; "
+        f"{counted(built.files, 'file')}, {built.bytes / 1e6:.2f} MB"
     )
 
 

@@ -17,7 +17,7 @@ def verify(
 ) -> int:
     """Score stored solutions again and check every hash; status 1 if something does not hold."""
     from nco_bench import stored
-    from nco_bench.cli.output import print_json, say
+    from nco_bench.cli.output import counted, print_json, say
 
     checked = stored.verify(runs or (), results=results, instances=instances)
     if json:
@@ -31,12 +31,12 @@ def verify(
     else:
         for finding in checked.findings:
             typer.echo(str(finding))
-        runs_checked = f"{checked.runs} run{'' if checked.runs == 1 else 's'}"
-        say(f"{runs_checked}, {checked.records} records checked, {len(checked.findings)} findings")
+        seen = f"{counted(checked.runs, 'run')}, {counted(checked.records, 'record')} checked"
+        say(f"{seen}, {counted(len(checked.findings), 'finding')}")
         if checked.unscored:
             say(
-                f"{sum(checked.unscored.values())} records keep the hash of their solution alone, so their cost was not "
-                "scored again; 'nco-bench run' on the same instances gives the solutions."
+                f"of {counted(sum(checked.unscored.values()), 'record')} the hash of the solution alone is kept, so the "
+                "cost was not scored again; 'nco-bench run' on the same instances gives the solutions."
             )
     return 1 if checked.findings else 0
 

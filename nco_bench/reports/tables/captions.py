@@ -184,7 +184,8 @@ def remarks(summaries: list[CellSummary], notes: tuple[str, ...]) -> list[str]:
     }
     repeated = sum(whole.values())
     if repeated:
-        found.append(f"{repeated} records were computed more than once; the latest counts.")
+        what = "1 record was" if repeated == 1 else f"{repeated} records were"
+        found.append(f"{what} computed more than once; the latest counts.")
     for summary in summaries:
         if summary.mean_gap_percent is not None and summary.mean_gap_percent < -1e-6:
             found.append(
