@@ -210,7 +210,7 @@ def attention(
     say(f"written to {out}")
 
 
-@group.command()
+@group.command(short_help="Score of the task networks against the length.")
 def lengths(
     data: Annotated[str, typer.Option("--data", help="Algorithmic task, such as quickselect.")],
     out: Out,

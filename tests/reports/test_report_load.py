@@ -58,7 +58,7 @@ def test_same_key_twice_counts_once_and_the_latest_holds(results: Results) -> No
     assert summary.seconds_total == 4.0
     assert summary.group.repeated == 1
     notes = [note.text for note in build_table("main", frame).notes]
-    assert notes == ["1 records were computed more than once; the latest counts."]
+    assert notes == ["1 record was computed more than once; the latest counts."]
 
 
 def test_a_report_on_one_dataset_does_not_speak_of_another_ones_repeated_records(results: Results) -> None:
