@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -133,17 +133,15 @@ def reproduce(
     if long and layout not in (None, "list"):
         raise BadInputError(f"--long is --layout list, and --layout says {layout}; give one of them.")
     layout = "list" if long else layout
+    unprinted = {
+        "--latex": latex,
+        "--markdown": markdown,
+        "--csv": csv,
+        "--long or --layout": layout,
+        "--out": out,
+    }
     if list_tables:
-        unread = {
-            "--csv": csv,
-            "--latex": latex,
-            "--markdown": markdown,
-            "--out": out,
-            "--long or --layout": layout,
-        }
-        for option, value in unread.items():
-            if value:
-                raise BadInputError(f"--list prints text or --json; leave {option} out.")
+        _refuse_given("--list prints", unprinted)
         _list(tables_of(paper or "all", table), json)
         return 0
     refuse_without_slurm(executor, cluster, slurm, detach)
@@ -160,16 +158,7 @@ def reproduce(
             raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
         if budget is not None and not fill:
             raise BadInputError(f"--budget {budget} is what --fill may spend; add --fill.")
-        unused = {
-            "--latex": latex,
-            "--markdown": markdown,
-            "--csv": csv,
-            "--long or --layout": layout,
-            "--out": out,
-        }
-        for option, value in unused.items():
-            if value:
-                raise BadInputError(f"--status and --fill print text or --json; leave {option} out.")
+        _refuse_given("--status and --fill print", unprinted)
         chosen = (tuple(only or ()), tuple(skip or ()))
         return standing(
             tables_of(paper or "all", table),
@@ -213,6 +202,15 @@ def reproduce(
             done = reproduce_tables(wanted, scale, runner)
     _print(done, form, out, layout)
     return 1 if runner.failed else 0
+
+
+def _refuse_given(who: str, unprinted: Mapping[str, object]) -> None:
+    """Refuse the options that are given of those that something leaves unread; raises `BadInputError`."""
+    from nco_bench.errors import BadInputError
+
+    for option, value in unprinted.items():
+        if value:
+            raise BadInputError(f"{who} text or --json; leave {option} out.")
 
 
 def _from_records(tables: Sequence[PublishedTable], results: Path, instances: Path) -> list[Reproduction]:

@@ -251,11 +251,7 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
         seconds = round(seconds + FACTORS * HELD_OUT * cost[0].seconds, 3)
     if seconds is not None and seconds > LONGEST:
         said = f"about {seconds / 3600:,.0f} hours of a core for {number} instance{'s' * (number > 1)}"
-        also = [
-            name
-            for name, costly in (("the search for its scale", first), ("its reference", lacking))
-            if costly
-        ]
+        also = ["the search for the scale"] * bool(first) + ["references"] * bool(lacking)
         said += f", {' and '.join(also)} included" if also else ""
         entry = without(cell, preset, "too long", said)
         return Standing(table, entry, first or "a run", seconds, number, basis, lacking or 0.0)
