@@ -76,9 +76,8 @@ class RunWriter:
         self._has_cells = False
         self._new: list[Path] = []
         self._held = _held(results)
-        self._refusal = (
-            ""  # what is stored is found all the same; that something is missing shows when a cell starts
-        )
+        # What is stored is found all the same; that something is missing shows when a cell starts.
+        self._refusal = ""
         if results.suffix == ".parquet" and results.is_file():
             self._refusal = (
                 f"{results}: an archive is never added to, and something is not in it yet. Name the folder that it "

@@ -53,22 +53,6 @@ def assert_refused(done: Done, *fragments: str) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", [[], ["weights"], ["plot"], ["instances"]])
-def test_a_command_without_arguments_prints_its_help_as_it_is(
-    nco_bench: Callable[..., Done], arguments: list[str]
-) -> None:
-    bare, asked = nco_bench(*arguments), nco_bench(*arguments, "-h")
-    assert (bare.returncode, asked.returncode) == (2, 0)
-    assert bare.stderr.strip() == asked.stdout.strip()
-    assert len(asked.stdout.splitlines()) > 8
-    assert not bare.stderr.startswith("error")
-
-
-def test_h_is_help_of_every_command(nco_bench: Callable[..., Done]) -> None:
-    for command in ("run", "report", "train", "plot tour", "weights pull"):
-        assert nco_bench(*command.split(), "-h").stdout == nco_bench(*command.split(), "--help").stdout != ""
-
-
 def test_what_a_writer_has_to_say_is_one_line_without_a_source_file(nco_bench: Callable[..., Done]) -> None:
     save_dataset(generate("cvrp", 20, 2, "uniform", 1), Path("c.npz"))
     done = nco_bench("convert", "c.npz", "c.pt")
@@ -375,16 +359,6 @@ def test_a_message_of_several_lines_is_folded_to_one(nco_bench: Callable[..., Do
     assert_refused(nco_bench("instances", "pull", "tsplib", "--archive", "a.tar.gz"), "a.tar.gz", "archive")
 
 
-@pytest.mark.parametrize("group", [[], ["weights"], ["instances"], ["plot"]])
-def test_the_list_of_commands_fits_80_columns_uncut(
-    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, group: list[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    commands = nco_bench(*group, "--help").stdout.partition("Commands:")[2]
-    assert commands
-    assert "..." not in commands
-
-
 def test_the_ending_of_a_report_chooses_its_format(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=2")
     assert nco_bench("report", "--out", "table.tex").returncode == 0
@@ -416,16 +390,6 @@ def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert_refused(Done(done.returncode, done.stdout, done.stderr), f"pip install 'nco-bench[{extra}]'")
-
-
-def test_help_needs_no_torch() -> None:
-    code = (
-        "import sys; from nco_bench.cli.app import run; status = run(['--help']); "
-        "heavy = {'torch', 'pandas', 'scipy', 'matplotlib'} & sys.modules.keys(); sys.exit(status or bool(heavy))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "generate" in done.stdout
 
 
 def test_a_name_that_is_not_utf8_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:

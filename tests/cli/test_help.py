@@ -115,3 +115,46 @@ def test_bash_completes_a_name_with_a_colon(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.split() == ["XXL"], done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["weights"], ["plot"], ["instances"]])
+def test_a_command_without_arguments_prints_its_help_as_it_is(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    bare = capsys.readouterr().err
+    assert run([*arguments, "-h"]) == 0
+    asked = capsys.readouterr().out
+    assert bare.strip() == asked.strip()
+    assert len(asked.splitlines()) > 8
+    assert not bare.startswith("error")
+
+
+@pytest.mark.parametrize("command", ["run", "report", "train", "plot tour", "weights pull"])
+def test_h_is_help_of_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for option in ("-h", "--help"):
+        run([*command.split(), option])
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != ""
+
+
+@pytest.mark.parametrize("group", [[], ["weights"], ["instances"], ["plot"]])
+def test_the_list_of_commands_fits_80_columns_uncut(
+    group: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run([*group, "--help"])
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
+def test_help_needs_no_torch() -> None:
+    code = (
+        "import sys; from nco_bench.cli.app import run; status = run(['--help']); "
+        "heavy = {'torch', 'pandas', 'scipy', 'matplotlib'} & sys.modules.keys(); sys.exit(status or bool(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "generate" in done.stdout

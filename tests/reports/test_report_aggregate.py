@@ -126,12 +126,7 @@ def test_instances_drawn_with_other_parameters_are_of_another_distribution(
             "in-distribution",
         ),
         ("clustered, uniform", 100, {"generator": "nco-bench", "distribution": "uniform"}, "in-distribution"),
-        (
-            "uniform",
-            100,
-            {"generator": "tsplib", "distribution": ""},
-            "distribution-OOD",
-        ),  # a library is not uniform
+        ("uniform", 100, {"generator": "tsplib", "distribution": ""}, "distribution-OOD"),
     ],
 )
 def test_an_unknown_distribution_has_no_label(

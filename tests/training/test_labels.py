@@ -126,9 +126,8 @@ def test_a_stored_dataset_is_a_shard_and_tells_where_it_comes_from(tmp_path: Pat
     facts = describe(stream)
     assert (facts.distribution, facts.size, facts.instances) == ("uniform", 4, 3)
     assert (facts.label_solver, facts.label_params, facts.seeds) == ("lkh3", "runs=1", ("5",))
-    assert facts.hashes == (
-        dataset.sha256,
-    )  # a test set of the same content is found by it, whatever it is called
+    # A test set of the same content is found by it, whatever it is called.
+    assert facts.hashes == (dataset.sha256,)
 
 
 def test_labels_that_are_no_permutation_are_named(tmp_path: Path) -> None:
