@@ -3,7 +3,7 @@
     python -m nco_bench.training.flagships campaigns/flagships.toml campaign
 
 starts or continues those that are not running, and says in a line each what they have reached; ``--status`` only says
-it. The first networks of the file get the cores, one or ``processes`` each. A process that gets SIGTERM ends with a
+it. The first networks of the file get the cores, one or ``processes`` each, or what is left of them. A process that gets SIGTERM ends with a
 checkpoint; one that is killed loses what it did since its last, two minutes at most. The file names a network per table::
 
     [[network]]
@@ -28,6 +28,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -129,6 +130,16 @@ def yield_to_others() -> None:
             autogroup.write_text(str(NICENESS))
 
 
+def share_cores(networks: Sequence[Stage], cores: int) -> list[Stage]:
+    """Return the networks that get cores, the first ones first, each with as many processes as are left for it."""
+    shared = []
+    for network in networks:
+        processes = min(network.processes, cores - sum(earlier.processes for earlier in shared))
+        if processes > 0:
+            shared.append(dataclasses.replace(network, processes=processes))
+    return shared
+
+
 def start(file: Path, folder: Path, network: Stage) -> None:
     """Start the processes that train a network and outlive this one."""
     together = ["torch.distributed.run", "--standalone", f"--nproc-per-node={network.processes}", "-m", "--"]
@@ -155,10 +166,8 @@ def main() -> int:
         if options.train:
             train_on(options.folder, next(n for n in networks if n.name == options.train))
             return 0
-        left = 0 if options.status else options.cores
-        for network in networks:
-            left -= network.processes
-            if left >= 0 and not is_running(options.folder, network):
+        for network in share_cores(networks, 0 if options.status else options.cores):
+            if not is_running(options.folder, network):
                 start(options.file, options.folder, _at_speed(network))
         for network in networks:
             print(describe(options.folder, network))

@@ -18,6 +18,7 @@ from nco_bench.training.checkpoint import load_state
 from nco_bench.training.flagships import (
     describe,
     is_running,
+    share_cores,
     start,
     train_on,
 )
@@ -119,6 +120,12 @@ def test_two_processes_train_one_network(campaign: tuple[Path, Stage], tmp_path:
     os.kill(_pid(tmp_path, flagship), signal.SIGKILL)
     _until(lambda: not is_running(tmp_path, flagship))
     assert load_state(last_checkpoint(tmp_path, flagship.name))["progress"]["samples"] % 4 == 0
+
+
+@pytest.mark.parametrize(("cores", "shares"), [(0, []), (1, [1]), (2, [2]), (3, [2, 1]), (9, [2, 1])])
+def test_the_first_networks_get_the_cores_that_there_are(cores: int, shares: list[int]) -> None:
+    flagships = read_networks(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
+    assert [flagship.processes for flagship in share_cores(flagships, cores)] == shares
 
 
 def test_a_network_without_processes_is_refused(campaign: tuple[Path, Stage]) -> None:
