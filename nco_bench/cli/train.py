@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +24,8 @@ from nco_bench.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from nco_bench.datasets.places import Places
+    from nco_bench.runs.cluster.profile import Profile
     from nco_bench.training.slurm import Trained
 
 
@@ -108,12 +112,138 @@ def train(
     With --executor slurm a job trains it, or a job per network of a campaign; 'runs status --results FOLDER' of the weights
     shows it. A job that is preempted or reaches its time limit goes on in the next; --budget is the time of all together.
     """
-    from nco_bench.cli.options import key_values, parse_duration
-    from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.places import Places
     from nco_bench.errors import BadInputError
+    from nco_bench.runs.cluster.profile import refuse_without_slurm
+
+    refuse_without_slurm(executor, cluster, slurm, detach)
+    given = _Given(
+        out, data or [], budget, device, seed, Places.from_environment(instances), executor, cluster, slurm, detach, json
+    )  # fmt: skip
+    own = {
+        "--config": config, "--validation": validation, "--problem": problem, "--tensorboard": tensorboard, "--start": start,
+        "--branch": branch,
+    }  # fmt: skip
+    if campaign is not None:
+        _refuse_of_one_model(campaign, model, own)
+        if dry_run:
+            return _say_plan(campaign, stage or (), json)
+        return _train_campaign(given, campaign, stage or (), pack, unpack)
+    if pack is not None or unpack is not None or stage or dry_run:
+        raise BadInputError(
+            "--pack, --unpack, --stage and --dry-run belong to a campaign: name it with --campaign FILE."
+        )
+    if model is None:
+        raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
+    return _train_model(
+        given, model,
+        {
+            "config": config or [], "resume": resume, "validation": validation or (), "problem": problem,
+            "tensorboard": tensorboard, "start": start, "branch": branch,
+        },
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What one model and a campaign have in common: where, how long and on what is trained."""
+
+    out: Path | None
+    data: list[str]
+    budget: str | None
+    device: str
+    seed: int
+    places: Places
+    executor: str
+    cluster: str | None
+    slurm: list[str] | None
+    detach: bool
+    json: bool
+
+    def profile(self) -> Profile:
+        """Return the cluster's profile with what --slurm sets."""
+        from nco_bench.cli.options import key_values
+        from nco_bench.runs.cluster.profile import read_profile
+
+        return read_profile(self.cluster, key_values("--slurm", self.slurm))
+
+
+def _refuse_of_one_model(campaign: Path, model: str | None, own: Mapping[str, object]) -> None:
+    """Refuse the options of one model beside a campaign; raises `BadInputError`."""
+    from nco_bench.errors import BadInputError
+
+    if model is not None:
+        raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
+    for option, value in own.items():
+        if option in ("--start", "--branch") and value is not None:
+            raise BadInputError(
+                f"{option} {value}: belongs to one model; a campaign continues its own weights."
+            )
+        if value:
+            raise BadInputError(f"{option}: belongs to one model; {campaign} says it for each of its own.")
+
+
+def _say_plan(campaign: Path, stages: Sequence[str], json: bool) -> int:
+    """Check a campaign and print what it costs."""
+    from nco_bench.cli.output import print_json
+    from nco_bench.training.campaign import chosen_stages
+    from nco_bench.training.campaign_file import describe_plan, planned, read_campaign
+
+    plans = planned(chosen_stages(read_campaign(campaign), stages))
+    print_json([dataclasses.asdict(plan) for plan in plans]) if json else print(describe_plan(plans))
+    return 0
+
+
+def _train_campaign(
+    given: _Given, campaign: Path, stages: Sequence[str], pack: Path | None, unpack: Path | None
+) -> int:
+    """Train the networks of a campaign, here or on SLURM; the exit status."""
+    from nco_bench.cli.options import parse_duration
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.errors import BadInputError
     from nco_bench.interrupts import Ending
-    from nco_bench.runs.cluster.profile import read_profile, refuse_without_slurm
+    from nco_bench.runs.devices import resolve_device
+    from nco_bench.runs.environment import command_line
+    from nco_bench.training.campaign import pack as pack_campaign
+    from nco_bench.training.campaign import run_campaign
+    from nco_bench.training.campaign import unpack as unpack_campaign
+    from nco_bench.training.distributed import reports
+    from nco_bench.training.run import train as train_model
+
+    folder = given.out or campaign.with_suffix("")
+    if unpack is not None:
+        unpack_campaign(unpack, folder, say)
+    if given.executor == "slurm":
+        from nco_bench.training.slurm import campaign_on_slurm
+
+        if given.budget is not None or pack is not None:
+            raise BadInputError(
+                "--budget and --pack end a session; on SLURM the profile's time does, and jobs go on by themselves."
+            )
+        sent = campaign_on_slurm(
+            campaign, folder, given.data, stages, (given.device, given.seed, given.places), given.profile(), say,
+            detach=given.detach, command=command_line(),
+        )  # fmt: skip
+        return _tell_trained(sent, given.json)
+    with Ending() as ending:
+        done = run_campaign(
+            campaign, folder, given.data, parse_duration(given.budget), resolve_device(given.device), given.seed,
+            given.places, only=stages, trained=partial(train_model, asked_to_end=ending),
+        )  # fmt: skip
+    if reports():
+        if pack is not None:
+            say(f"{pack}: {len(pack_campaign(folder, pack))} files")
+        print_json(done.as_dict()) if given.json else say(done.describe())
+    if ending.signal and not done.complete:
+        return ending.status
+    return 1 if done.stopped else 0
+
+
+def _train_model(given: _Given, model: str, own: Mapping[str, Any]) -> int:
+    """Train one model with the options that are its own, here or on SLURM; the exit status."""
+    from nco_bench.cli.options import parse_duration
+    from nco_bench.cli.output import print_json, say
+    from nco_bench.interrupts import Ending
     from nco_bench.runs.devices import resolve_device
     from nco_bench.runs.environment import command_line
     from nco_bench.training.distributed import reports
@@ -121,90 +251,23 @@ def train(
     from nco_bench.training.run import train as train_model
     from nco_bench.training.trainer import TrainingStopped
 
-    places = Places.from_environment(instances)
-    refuse_without_slurm(executor, cluster, slurm, detach)
-    if campaign is not None:
-        from nco_bench.training.campaign import pack as pack_campaign
-        from nco_bench.training.campaign import run_campaign
-        from nco_bench.training.campaign import unpack as unpack_campaign
-
-        if model is not None:
-            raise BadInputError(f"--campaign {campaign}: names the models itself; leave {model!r} out.")
-        for option, value in (("--start", start), ("--branch", branch)):
-            if value is not None:
-                raise BadInputError(
-                    f"{option} {value}: belongs to one model; a campaign continues its own weights."
-                )
-        said = {
-            "--config": config,
-            "--validation": validation,
-            "--problem": problem,
-            "--tensorboard": tensorboard,
-        }
-        for option, given in said.items():
-            if given:
-                raise BadInputError(
-                    f"{option}: belongs to one model; {campaign} says it for each of its own."
-                )
-        if dry_run:
-            from nco_bench.training.campaign import chosen_stages
-            from nco_bench.training.campaign_file import describe_plan, planned, read_campaign
-
-            plans = planned(chosen_stages(read_campaign(campaign), stage or ()))
-            print_json([dataclasses.asdict(plan) for plan in plans]) if json else print(describe_plan(plans))
-            return 0
-        folder = out or campaign.with_suffix("")
-        if unpack is not None:
-            unpack_campaign(unpack, folder, say)
-        if executor == "slurm":
-            from nco_bench.training.slurm import campaign_on_slurm
-
-            if budget is not None or pack is not None:
-                raise BadInputError(
-                    "--budget and --pack end a session; on SLURM the profile's time does, and jobs go on by themselves."
-                )
-            sent = campaign_on_slurm(
-                campaign, folder, data or [], stage or (), (device, seed, places),
-                read_profile(cluster, key_values("--slurm", slurm)), say, detach=detach, command=command_line(),
-            )  # fmt: skip
-            return _tell_trained(sent, json)
-        with Ending() as ending:
-            done = run_campaign(
-                campaign, folder, data or [], parse_duration(budget), resolve_device(device), seed, places,
-                only=stage or (), trained=partial(train_model, asked_to_end=ending),
-            )  # fmt: skip
-        if reports():
-            if pack is not None:
-                say(f"{pack}: {len(pack_campaign(folder, pack))} files")
-            print_json(done.as_dict()) if json else say(done.describe())
-        if ending.signal and not done.complete:
-            return ending.status
-        return 1 if done.stopped else 0
-    if pack is not None or unpack is not None or stage or dry_run:
-        raise BadInputError(
-            "--pack, --unpack, --stage and --dry-run belong to a campaign: name it with --campaign FILE."
-        )
-    if model is None:
-        raise BadInputError("Name a model to train, or a campaign with --campaign FILE.")
     arguments: dict[str, Any] = {
-        "model": model, "data": data or [], "config": given_options(config or []),
-        "budget_s": parse_duration(budget), "resume": resume, "out": out or Path(f"{model}.safetensors"),
-        "seed": seed, "validation": validation or (), "places": places, "problem": problem,
-        "tensorboard": tensorboard, "start": start, "branch": branch,
+        **own, "model": model, "data": given.data, "config": given_options(own["config"]),
+        "budget_s": parse_duration(given.budget), "out": given.out or Path(f"{model}.safetensors"), "seed": given.seed,
+        "places": given.places,
     }  # fmt: skip
-    if executor == "slurm":
+    if given.executor == "slurm":
         from nco_bench.training.slurm import train_on_slurm
 
-        profile = read_profile(cluster, key_values("--slurm", slurm))
-        arguments["device"] = device
-        return _tell_trained(
-            train_on_slurm(arguments, profile, say, detach=detach, command=command_line()), json
-        )
+        profile = given.profile()
+        arguments["device"] = given.device
+        sent = train_on_slurm(arguments, profile, say, detach=given.detach, command=command_line())
+        return _tell_trained(sent, given.json)
     try:
         with Ending() as ending:
             result = train_model(
                 **arguments,
-                device=resolve_device(device),
+                device=resolve_device(given.device),
                 progress="bar" if sys.stderr.isatty() else "lines",
                 asked_to_end=ending,
             )
@@ -213,7 +276,7 @@ def train(
             say(f"error: {stop}")
         return 1
     if reports():
-        print_json(result.as_dict()) if json else say(result.describe())
+        print_json(result.as_dict()) if given.json else say(result.describe())
     return ending.status if result.interrupted else 0
 
 
