@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -151,33 +151,16 @@ def reproduce(
         raise BadInputError(
             "--stored makes tables of all that is stored; leave --status, --fill, --scale and --limit out."
         )
-    if status or fill or budget is not None:
+    counted = {
+        "--status": status, "--fill": fill, "--budget": budget, "--only": only or (), "--skip": skip or (),
+        "--time-limit": time_limit, "--least": least,
+    }  # fmt: skip
+    _check_standing(counted, unprinted)
+    if status or fill:
         from nco_bench.cli.standing import standing
 
-        if status and fill:
-            raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
-        if budget is not None and not fill:
-            raise BadInputError(f"--budget {budget} is what --fill may spend; add --fill.")
-        _refuse_given("--status and --fill print", unprinted)
-        chosen = (tuple(only or ()), tuple(skip or ()))
-        return standing(
-            tables_of(paper or "all", table),
-            budget if fill else None,
-            fill,
-            json,
-            results,
-            instances,
-            chosen,
-            limit,
-            time_limit,
-            least,
-        )
-    if only or skip:
-        raise BadInputError("--only and --skip choose what --status counts and --fill runs; add one of them.")
-    if time_limit is not None:
-        raise BadInputError("--time-limit is for the searches of --status and --fill; add one of them.")
-    if least:
-        raise BadInputError("--least is what --status counts as open and --fill runs; add one of them.")
+        tables, chosen = tables_of(paper or "all", table), (tuple(only or ()), tuple(skip or ()))
+        return standing(tables, budget, fill, json, results, instances, chosen, limit, time_limit, least)
     if paper is None:
         raise BadInputError("Name a paper, or all; 'nco-bench reproduce --list' lists their tables.")
     form = one_of(latex=latex, markdown=markdown, csv=csv, json=json)
@@ -202,6 +185,25 @@ def reproduce(
             done = reproduce_tables(wanted, scale, runner)
     _print(done, form, out, layout)
     return 1 if runner.failed else 0
+
+
+def _check_standing(given: Mapping[str, Any], unprinted: Mapping[str, object]) -> None:
+    """Refuse what does not go with --status and --fill, and what goes with nothing else; raises `BadInputError`."""
+    from nco_bench.errors import BadInputError
+
+    if given["--status"] and given["--fill"]:
+        raise BadInputError("--status starts nothing, and --fill runs; give one of them.")
+    if given["--budget"] is not None and not given["--fill"]:
+        raise BadInputError(f"--budget {given['--budget']} is what --fill may spend; add --fill.")
+    if given["--status"] or given["--fill"]:
+        _refuse_given("--status and --fill print", unprinted)
+        return
+    if given["--only"] or given["--skip"]:
+        raise BadInputError("--only and --skip choose what --status counts and --fill runs; add one of them.")
+    if given["--time-limit"] is not None:
+        raise BadInputError("--time-limit is for the searches of --status and --fill; add one of them.")
+    if given["--least"]:
+        raise BadInputError("--least is what --status counts as open and --fill runs; add one of them.")
 
 
 def _refuse_given(who: str, unprinted: Mapping[str, object]) -> None:
