@@ -60,10 +60,14 @@ def shortened(records: pd.DataFrame, runs: tuple[Run, ...], iterations: int) -> 
 
 
 def iterations_made(records: pd.DataFrame, runs: tuple[Run, ...]) -> list[int]:
-    """Return how many iterations each record's search has made by its course; parameters as `shortened`."""
-    columns = (records[name] for name in ("run", "solution_offset"))
+    """Return how many iterations each record's search has made by its course; parameters as `shortened`.
+
+    None at all where a solution has no course: archives may leave out what a search only began with.
+    """
+    solved = records[records["cost"].notna()]
+    columns = (solved[name] for name in ("run", "solution_offset"))
     found = (_courses(runs[int(run)]).get(int(offset), []) for run, offset in zip(*columns, strict=True))
-    return [len(points) - 1 for points in found if points]
+    return [max(0, len(points) - 1) for points in found]
 
 
 @lru_cache(maxsize=64)

@@ -215,8 +215,13 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _kept(run: Run, largest: int | None) -> Iterator[Record]:
-    """Yield a run's records, those of larger instances without their solutions; a course is found by its solution."""
-    courses = set() if largest is None else {line.get("key") for line in run.lines("traces.jsonl")}
+    """Yield a run's records, those of larger instances without their solutions.
+
+    A course is found by its solution, so that stays; what a search began with is no course.
+    """
+    courses = set() if largest is None else {
+        line.get("key") for line in run.lines("traces.jsonl") if len(line.get("points", ())) > 1
+    }  # fmt: skip
     for record in run.records():
         if largest is not None and record.n > largest and record.key not in courses:
             record.solution = None

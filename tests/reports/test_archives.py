@@ -16,6 +16,7 @@ from run_folders import make_cell, make_records
 
 from nco_bench.datasets.load import Places
 from nco_bench.errors import ResultsError
+from nco_bench.papers.courses import iterations_made
 from nco_bench.reports.frame import best_known
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.site.adding import add
@@ -50,7 +51,8 @@ def write(results: Path, *, dirty: bool = False, traced: bool = True) -> str:
             writer.append(records)
             writer.cell({"cell": index, "seconds_total": 2.5})
         if traced:
-            writer.trace(records[0].key, ((0.1, 9.0), (0.2, 8.1)))
+            writer.trace(records[2].key, ((0.1, 9.0), (0.2, 7.9)))
+            writer.trace(records[3].key, ((0.1, 7.0),))
         return writer.run_id
 
 
@@ -233,9 +235,23 @@ def test_what_keeps_the_course_of_a_search_keeps_its_solution(tmp_path: Path) ->
     write(tmp_path / "runs")
     pack(find_runs(tmp_path / "runs"), tmp_path / "small.parquet", CLEAN, largest=0)
     (run,) = archived_runs(tmp_path / "small.parquet")
-    courses = {line["key"] for line in run.lines("traces.jsonl")}
-    assert courses
-    assert {r.key for r in run.records() if r.solution is not None} == courses
+    courses = {line["key"]: len(line["points"]) for line in run.lines("traces.jsonl")}
+    assert sorted(courses.values()) == [
+        1,
+        2,
+    ]  # of these the first is what a search began with, without an iteration
+    assert {r.key for r in run.records() if r.solution is not None} == {
+        key for key, points in courses.items() if points > 1
+    }
+
+
+def test_what_only_began_counts_as_no_iteration_with_its_solution_or_without(tmp_path: Path) -> None:
+    write(tmp_path / "runs")
+    pack(find_runs(tmp_path / "runs"), tmp_path / "small.parquet", CLEAN, largest=0)
+    for frame in (load_frame(tmp_path / "runs"), load_frame(tmp_path / "small.parquet")):
+        records = frame.records[frame.records["group"] == 1]
+        traced = records.iloc[1:]  # the first of these failed
+        assert iterations_made(traced, frame.runs) == [1, 0]
 
 
 def test_a_killed_pack_leaves_no_archive(tmp_path: Path) -> None:
