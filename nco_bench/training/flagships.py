@@ -3,8 +3,9 @@
     python -m nco_bench.training.flagships campaigns/flagships.toml campaign
 
 starts or continues those that are not running, and says in a line each what they have reached; ``--status`` only says
-it. The first networks of the file get the cores, one or ``processes`` each, or what is left of them. A process that gets SIGTERM ends with a
-checkpoint; one that is killed loses what it did since its last, two minutes at most. The file names a network per table::
+it. The first networks of the file get the cores, one or ``processes`` each, or what is left of them. A process that gets
+SIGTERM ends with a checkpoint; one that is killed loses what it did since its last, two minutes at most. The file names a
+network per table::
 
     [[network]]
     model = "decoder-6x128"
