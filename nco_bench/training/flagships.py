@@ -133,7 +133,7 @@ def yield_to_others() -> None:
 
 def share_cores(networks: Sequence[Stage], cores: int) -> list[Stage]:
     """Return the networks that get cores, the first ones first, each with as many processes as are left for it."""
-    shared = []
+    shared: list[Stage] = []
     for network in networks:
         processes = min(network.processes, cores - sum(earlier.processes for earlier in shared))
         if processes > 0:
