@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from nco_bench.papers.judging import Verdict, judge_computed, trained_otherwise
 from nco_bench.papers.published import PublishedTable
@@ -14,11 +14,13 @@ Judged = Verdict | tuple[float, Verdict]
 """Why there is no number, or one that must not be judged by its size, and what to say of it."""
 
 
-def decoder_configurations(table: PublishedTable, scale: str) -> Computed:
-    """Depth, width, heads, head width, feed-forward width and parameters of the rows ``D=..., W=...``."""
+def decoder_configurations(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], float | Judged]:
+    """Parameters of the rows ``D=..., W=...``, counted, and the settings that they are counted from."""
     from nco_bench.nn.build import model_config
+    from nco_bench.papers.settings import Ours, compared
 
     found: Computed = {}
+    settings: dict[tuple[str, str], Ours] = {}
     for row in table.rows:
         shape = re.search(r"D=(\d+), W=(\d+)", row)
         if shape is None:
@@ -29,13 +31,16 @@ def decoder_configurations(table: PublishedTable, scale: str) -> Computed:
         parameters = count_parameters_of(name, "tsp") / 1e6
         found[row, "Parameters"] = parameters
         if name.startswith("decoder"):
-            config = model_config(name)
-            facts = (
-                ("Depth", config.depth), ("Width", config.width), ("Head Num", config.heads),
-                ("QKV Dim", config.head_dim), ("FFN Dim", config.ffn),
-            )  # fmt: skip
-            found |= {(row, column): float(value) for column, value in facts}
-    return found
+            fields = {
+                "Depth": "depth",
+                "Width": "width",
+                "Head Num": "heads",
+                "QKV Dim": "head_dim",
+                "FFN Dim": "ffn",
+            }
+            config, place = model_config(name), "our configuration"  # the same of all, or each has a footnote
+            settings |= {(row, column): Ours(getattr(config, key), place) for column, key in fields.items()}
+    return {**found, **compared(table, settings)}
 
 
 PENS_ROWS = {"LEHD": "lehd", "BQ-NCO": "bq", "BQ-NCO+ESF": "bq-esf", "PENS": "pens-a"}
@@ -148,33 +153,59 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
     return found
 
 
-def sit_library_counts(table: PublishedTable, scale: str) -> Computed:
+def sit_library_counts(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], Judged]:
     """Instances of TSPLIB and CVRPLIB in SIT's Table 2, as our selections of the libraries have them."""
     from nco_bench.datasets.libraries import select
+    from nco_bench.papers.settings import Ours, compared
 
-    counts = {library: len(select(f"{library.lower()}:sit")) for library in ("TSPLIB", "CVRPLIB")}
-    return {(row, f"{library} | Instances"): float(n) for row in table.rows for library, n in counts.items()}
+    names = {library: f"{library.lower()}:sit" for library in ("TSPLIB", "CVRPLIB")}
+    counts = {library: Ours(len(select(name)), f"instances of {name}") for library, name in names.items()}
+    return compared(
+        table, {(row, f"{library} | Instances"): n for row in table.rows for library, n in counts.items()}
+    )
 
 
-def eie_curve_d16(table: PublishedTable, scale: str) -> Computed:
+def eie_curve_d16(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], Judged]:
     """Learned lambda of EIE Table 5: heads of width 16, trained at 100."""
     return _eie_curve(table, 16, 100)
 
 
-def eie_curve_d32(table: PublishedTable, scale: str) -> Computed:
+def eie_curve_d32(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], Judged]:
     """Learned lambda of EIE Table 7: heads of width 32, trained at 120."""
     return _eie_curve(table, 32, 120)
 
 
-def _eie_curve(table: PublishedTable, head_dim: int, training_size: int) -> Computed:
+def _eie_curve(table: PublishedTable, head_dim: int, training_size: int) -> Mapping[tuple[str, str], Judged]:
     from nco_bench.nn.eie import learned_scale
 
-    sizes = {column: int(column.removeprefix("n=")) for column in table.columns}
-    return {
-        (row, column): learned_scale(float(n), head_dim, training_size)
-        for row in table.rows
-        for column, n in sizes.items()
-    }
+    differs = _eie_departures(head_dim, training_size)
+    found: dict[tuple[str, str], Judged] = {}
+    for cell in table.cells:
+        n = int(cell.column.removeprefix("n="))
+        value = learned_scale(float(n), head_dim, training_size)
+        verdict = Verdict("other weights", differs) if differs else judge_computed(cell, value)
+        if n == training_size:
+            agrees = judge_computed(cell, value).status == "agrees"
+            verdict = Verdict(
+                f"setting {'matches' if agrees else 'differs'}", "1 / sqrt(d) there by definition"
+            )
+        found[cell.row, cell.column] = (value, verdict)
+    return found
+
+
+def _eie_departures(head_dim: int, training_size: int) -> str:
+    """Say in which numbers the curve that ships was trained otherwise than the paper's, or return an empty string."""
+    from nco_bench.nn.eie import EieConfig, weights_name
+    from nco_bench.training.learners.eie import RECIPES
+    from nco_bench.weights.store import resolve
+
+    file = resolve(weights_name(head_dim, training_size), "eie")
+    ours = {**file.manifest.recipe, **{key: file.manifest.config[key] for key in ("epsilon", "panels")}}
+    papers = {**asdict(RECIPES["paper"]), "epsilon": EieConfig.epsilon, "panels": EieConfig.panels}
+    others = [
+        f"{key} = {ours[key]}, {known} in the paper" for key, known in papers.items() if ours[key] != known
+    ]
+    return trained_otherwise({**file.facts(), "departures": others})
 
 
 TASK_ROWS = {

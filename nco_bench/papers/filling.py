@@ -213,7 +213,8 @@ def _runs(cells: Sequence[Standing]) -> list[_Run]:
         preset = one.entry.preset
         plain = replace(
             preset, metric="gap", count=one.instances, repeats=1, printed_count=0, note="", readings={},
-            trained_on=0, trained_samples=0, same_instances=False, paper_instances=0, gap_unstated=False,
+            trained_on=0, trained_samples=0, same_instances=False, paper_sets=(), paper_instances=0, full_limit=0.0,
+            gap_unstated=False,
             reference=preset.reference if preset.needs_reference and _generated(preset) else "",
         )  # fmt: skip
         plain = replace(plain, batch_size=plain.batch_size if plain.batch_size > 1 else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nco_bench.papers.measuring import BOOTSTRAP_FROM, Measured
@@ -16,7 +16,7 @@ from nco_bench.weights.shelf import trained_now
 SETTING_STATUSES = ("setting matches", "setting differs")
 """Of printed settings that are held against those of our recipes."""
 STATUSES = (
-    "reproduced", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM",
+    "reproduced", "agrees", "differs", "reproduced (few)", "differs (few)", "other weights", "weights missing", "OOM",
     "not comparable", "no result", "no code", "too long", "not run", *SETTING_STATUSES,
 )  # fmt: skip
 FEWEST = 8
@@ -33,8 +33,8 @@ TOLERANCE = (
     f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
     "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
     f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
-    f"than {FEWEST} nor from a part of a library's group; computed numbers must agree to the printed digit. "
-    "Differs: it does not"
+    f"than {FEWEST} nor from a part of a library's group. Agrees: a number that is computed and not run, such as a count of "
+    "parameters or what follows from other numbers of the paper, is the printed one to its last digit. Differs: neither"
 )
 
 FULL_SHARE = 0.995
@@ -69,12 +69,14 @@ def judge_computed(cell: PublishedCell, value: float | None) -> Verdict:
     if value is None or cell.number is None:
         return Verdict("not comparable", "one of the two is no number")
     if abs(value - cell.number) <= half_unit(cell) * (1 + 1e-9) + 1e-12:
-        return Verdict("reproduced", "computed, no run")
+        return Verdict("agrees", "computed, no run")
     return Verdict("differs", "computed, no run")
 
 
 def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdict:
     """Hold a measured number, already in the printed unit, against the printed one."""
+    if measured.cell.dataset.partition(":")[0] in preset.paper_sets:
+        preset = replace(preset, same_instances=True)
     if measured.oom and measured.oom >= measured.failed and measured.value is None:
         return Verdict("OOM", f"out of memory on {measured.oom} instances")
     if measured.value is None:
@@ -94,6 +96,11 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
         return Verdict("other weights", weights)
     if measured.limited:
         return Verdict("not comparable", "a time limit ended the search early")
+    if preset.time_limit < preset.full_limit:
+        shorter = (
+            f"stopped after {preset.time_limit:g} s an instance, at full scale after {preset.full_limit:g} s"
+        )
+        return Verdict("not comparable", shorter)
     return _compare(cell, preset, measured)
 
 

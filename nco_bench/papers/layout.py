@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.papers.entries import Entry, Reproduction
+from nco_bench.papers.judging import SETTING_STATUSES
 from nco_bench.papers.tables import (
     SYMBOLS,
     caption,
@@ -23,6 +24,7 @@ LAYOUTS = ("list", "paper", "compact")
 
 STATUS_MARKS = {
     "reproduced": "=",
+    "agrees": "=",
     "differs": "≠",
     "reproduced (few)": "=?",
     "differs (few)": "≠?",
@@ -56,8 +58,8 @@ def laid_out(reproduction: Reproduction, layout: str, *, reasons: str = "notes")
 
 def readable(reproduction: Reproduction) -> str:
     """Return the layout that a terminal shows best: compact for tables of the paper, a list for settings and claims."""
-    has_rows = reproduction.table.label.startswith("Table") and not any(
-        e.verdict.status.startswith("setting") for e in reproduction.entries
+    has_rows = reproduction.table.label.startswith("Table") and not all(
+        e.verdict.status in SETTING_STATUSES for e in reproduction.entries
     )
     return "compact" if has_rows else "list"
 

@@ -82,8 +82,12 @@ class CellPreset:
         What a reader should know about the measured number.
     same_instances
         Whether the instances are those of the paper.
+    paper_sets
+        Sets of `data` that are the paper's own: what was measured on one of them is on its instances.
     paper_instances
         Instances that the printed mean is over; 0 stands for those of the full scale, and for none where it has none.
+    full_limit
+        The time limit of the full scale: what a shorter one ended is not held against the printed number.
     gap_unstated
         Whether the paper leaves open if its gap is a mean of gaps or a ratio of means; read from the published table.
     readings
@@ -115,7 +119,9 @@ class CellPreset:
     status: str = "not run"
     note: str = ""
     same_instances: bool = False
+    paper_sets: tuple[str, ...] = ()
     paper_instances: int = 0
+    full_limit: float = 0.0
     gap_unstated: bool = False
     readings: Mapping[str, CellPreset] = field(default_factory=dict)
 
@@ -192,7 +198,7 @@ def _count_of_ways(found: CellPreset) -> str:
 
 
 def with_print(preset: Preset, table: PublishedTable, cell: PublishedCell, scale: str) -> CellPreset:
-    """Return how a cell's number is to be got, with what the printed one carries: its instances, what its gap is.
+    """Return how a cell's number is to be got, with what the printed one carries: its instances, limit, what its gap is.
 
     Raises
     ------
@@ -202,11 +208,11 @@ def with_print(preset: Preset, table: PublishedTable, cell: PublishedCell, scale
     found, full = preset.cell(cell, scale), preset.cell(cell, "full")
     number = found.paper_instances or full.count
     unstated = "not stated" in table.conditions.get("gap", "")
-    readings = {
-        name: replace(reading, paper_instances=number, gap_unstated=unstated)
-        for name, reading in found.readings.items()
-    }
-    return replace(found, readings=readings, paper_instances=number, gap_unstated=unstated)
+
+    def carrying(one: CellPreset) -> CellPreset:
+        return replace(one, paper_instances=number, full_limit=full.time_limit, gap_unstated=unstated)
+
+    return replace(carrying(found), readings={name: carrying(one) for name, one in found.readings.items()})
 
 
 def numeric_cells(table: PublishedTable) -> list[PublishedCell]:
@@ -274,7 +280,7 @@ def _build(values: Mapping[str, Any], groups: Mapping[str, str], scale: str, pla
                 continue
             value = value[scale]
         value = _filled(value, groups, place)
-        if key in ("data", "weights", "mean_of"):
+        if key in ("data", "weights", "mean_of", "paper_sets"):
             value = (value,) if isinstance(value, str) else tuple(value)
         elif isinstance(kinds[key].default, int | float) and not isinstance(kinds[key].default, bool):
             value = _number(value, type(kinds[key].default), f"{place}, {key}")

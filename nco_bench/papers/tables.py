@@ -188,7 +188,7 @@ def data_of(entry: Entry) -> dict[str, object]:
     preset = {
         key: value
         for key, value in asdict(entry.preset).items()
-        if key not in ("readings", "paper_instances", "gap_unstated")
+        if key not in ("readings", "paper_instances", "full_limit", "gap_unstated")
         and value not in ("", 0, 0.0, (), {}, False)
     }
     known: dict[str, object] = {

@@ -94,6 +94,26 @@ def test_official_weights_are_the_papers() -> None:
     )
 
 
+def test_a_set_of_the_papers_own_counts_as_the_same_instances() -> None:
+    """On others the printed mean has a sampling error of its own: 5.0 to 5.4 then reaches down to 4.92."""
+    preset = replace(PRESET, paper_instances=100)
+    named = replace(preset, paper_sets=("tsp100",))
+    ours = measured(5.2, 5.0, 5.4)
+    assert judge(printed("4.95%", 4.95), preset, ours).status == "reproduced"
+    verdict = judge(printed("4.95%", 4.95), named, ours)
+    assert (verdict.status, verdict.reason) == ("differs", "100 instances, the paper's instances")
+    assert (
+        judge(printed("4.95%", 4.95), replace(named, paper_sets=("fu_tsp1000",)), ours).status == "reproduced"
+    )
+
+
+def test_what_a_shorter_time_limit_ended_is_not_held_against_the_printed_number() -> None:
+    """SIT's Table 9: HGS for 2 s an instance, where the printed hours are 118 s of each."""
+    short, ours = replace(PRESET, time_limit=2.0, full_limit=118.0), measured(5.0, 4.8, 5.2)
+    assert judge(printed("5.00%", 5.0), short, ours).status == "not comparable"
+    assert judge(printed("5.00%", 5.0), replace(short, time_limit=118.0), ours).status == "reproduced"
+
+
 def test_times_are_never_judged() -> None:
     preset = CellPreset(metric="seconds", solver="lehd", data=("tsp100",), count=100)
     assert (
@@ -110,7 +130,7 @@ def test_out_of_memory_is_said() -> None:
 def test_computed_numbers_must_agree_to_the_printed_digit() -> None:
     """1,316,877 parameters are 1.32M; 1,326,000 would be 1.33M."""
     cell = printed("1.32M", 1.32, "million parameters")
-    assert judge_computed(cell, 1.316877).status == "reproduced"
+    assert judge_computed(cell, 1.316877).status == "agrees"
     assert judge_computed(cell, 1.326).status == "differs"
 
 
