@@ -56,30 +56,6 @@ def pens_parameters(table: PublishedTable, scale: str) -> Computed:
     }
 
 
-def decoder_flops(table: PublishedTable, scale: str) -> Computed:
-    """GFLOPs of one greedy TSP100 solution (decoder scaling, Table 17): two operations per multiply-add.
-
-    The printed ones are twice as large: they are those of sequences that do not shrink, see the preset's notes.
-
-    Per layer and step of T tokens of width W, with heads that make up H in all: 2 T (4 W H + W^2 + 8 W^2) for queries, keys,
-    values, output, gate and feed-forward layers, and 4 T^2 H for the attention itself.
-    """
-    from nco_bench.nn.build import model_config
-
-    found: Computed = {}
-    for row in table.rows:
-        shape = re.search(r"D=(\d+), W=(\d+)", row)
-        if shape is None:
-            continue
-        config = model_config(f"decoder-{shape[1]}x{shape[2]}")
-        inner = config.heads * config.head_dim
-        linear = 4 * config.width * inner + config.width**2 + 2 * config.width * config.ffn
-        tokens = range(3, 102)  # 99 steps: from all remaining nodes with both ends down to the last choice
-        operations = config.depth * sum(2 * t * linear + 4 * t * t * inner for t in tokens)
-        found[row, "Compute per solution"] = operations / 1e9
-    return found
-
-
 def count_parameters_of(name: str, problem: str) -> int:
     """Count the trainable values of a model without making them."""
     import torch

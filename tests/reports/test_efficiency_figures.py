@@ -10,7 +10,6 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.errors import BadInputError
 from nco_bench.papers.decoder_scaling.efficiency_figures import (
     compute_lines,
-    gigaflops,
     measured_sweeps,
     printed_slopes,
     published_sweeps,
@@ -18,12 +17,17 @@ from nco_bench.papers.decoder_scaling.efficiency_figures import (
     read_sample_gaps,
     sample_lines,
 )
+from nco_bench.papers.decoder_scaling.flops import gigaflops
 from nco_bench.reports.frame.load import load_frame
 
 
-def test_compute_is_that_of_table_17_within_a_third_of_a_percent() -> None:
-    assert gigaflops(12, 512) == pytest.approx(843.2, rel=0.003)
-    assert gigaflops(24, 256) == pytest.approx(434.4, rel=0.003)
+def test_compute_is_that_of_table_17() -> None:
+    """Of one layer of width 512, by hand: 2 (13 x 512^2) + 4 x 100 x 512 + 16 x 100 + 7 x 512 operations per token."""
+    assert gigaflops(12, 512) == pytest.approx(843.2, abs=0.05)
+    assert gigaflops(24, 256) == pytest.approx(434.4, abs=0.05)
+    of_layers = 100 * 100 * 12 * (26 * 512**2 + 400 * 512 + 1600 + 7 * 512) / 1e9
+    around = 100 * (6 * 100 * 512 + 4 * 512**2) / 1e9
+    assert gigaflops(12, 512) == pytest.approx(of_layers + around)
 
 
 def test_beams_of_table_18_give_two_of_the_three_printed_exponents() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nco_bench.errors import BadInputError
+from nco_bench.papers.decoder_scaling.flops import gigaflops
 from nco_bench.papers.decoder_scaling.scaling_laws import Fit, power_law, shifted_law
 from nco_bench.papers.published import load_table
 from nco_bench.reports.frame.aggregate import summarise
@@ -52,16 +53,6 @@ class Sweep:
     def name(self) -> str:
         """Depth, width and what was set, as lines are labelled."""
         return f"D={self.depth}, W={self.width}{', ' if self.settings else ''}{self.settings}"
-
-
-def gigaflops(depth: int, width: int) -> float:
-    """GFLOPs of one greedy TSP100 solution as Table 17 counts them: 100 tokens at each of 100 steps.
-
-    Two operations per multiply-add; 13 W^2 weights per layer and token, and 2 T W for the attention over T tokens. That is
-    within 0.3 % of both printed numbers, which count no shrinking of the sequence.
-    """
-    tokens = steps = 100
-    return depth * steps * tokens * (2 * 13 * width**2 + 4 * tokens * width) / 1e9
 
 
 def published_sweeps() -> list[Sweep]:
