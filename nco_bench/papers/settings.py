@@ -284,5 +284,7 @@ def _lambda_fields() -> dict[tuple[str, str], Ours]:
         "epochs": read(recipe, "steps", place),
         "factor per epoch": Ours(recipe.final_lr ** (1 / recipe.steps), f"{place}: final_lr ^ (1 / steps)"),
         "batch size": read(recipe, "batch", place),
+        "epsilon": read(config, "epsilon", "lambda(n)"),
+        "N_max": read(config, "largest_size", "lambda(n)"),
     }
     return {(f"lambda network, {row}", "lambda(n)"): ours for row, ours in known.items()}

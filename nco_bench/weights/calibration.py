@@ -1,4 +1,4 @@
-"""Coordinate scales of PENS: by how much coordinates are stretched at each size (PENS, section 5).
+"""Coordinate scales of PENS: by how much coordinates are stretched at each size (PENS, section 4.2).
 
 The factors belong to a weights file and stand beside it as ``NAME.calibration.json``. Those of weights that ship with the
 package, whose folder may be read-only, are written to the user's cache; what is found there goes before what ships.

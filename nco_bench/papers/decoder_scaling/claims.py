@@ -48,8 +48,10 @@ def _fits() -> Claims:
         fits = [fit for _, _, fit in law_lines(figure, models).values() if fit is not None]
         exponents = [fit.parameters["alpha"] for fit in fits]
         error = "Figure 2a, error" if figure == "2a" else f"Figure {figure}"
+        r2 = (float(np.mean([f.r2 for f in fits])), source)
+        places = ("Figure 2a", "Figure 2a, caption") if figure == "2a" else (f"Figure {figure}",)
+        found |= {(place, "R2"): r2 for place in places}
         found |= {
-            (f"Figure {figure}", "R2"): (float(np.mean([f.r2 for f in fits])), source),
             (error, "Error"): (float(np.mean([f.error_percent for f in fits])), source),
             (f"Figure {figure}, exponents", "Least"): (min(exponents), source),
             (f"Figure {figure}, exponents", "Largest"): (max(exponents), source),

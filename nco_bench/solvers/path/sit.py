@@ -49,7 +49,7 @@ STREAMED_FROM = 128
 
 @dataclass(frozen=True)
 class SitConfig:
-    """Sizes of SIT (paper, appendix); the defaults are the published model.
+    """Sizes of SIT (paper, section 5; the repeats in appendix C); the defaults are the published model.
 
     Attributes
     ----------
