@@ -202,10 +202,14 @@ def remove(runs: Sequence[Run]) -> None:
 
 def _started(run_id: str) -> str:
     try:
-        stamp = datetime.strptime(run_id[:22], STAMP_FORMAT).replace(tzinfo=UTC)
+        return f"{began(run_id):%Y-%m-%d %H:%M:%S}"
     except ValueError:
         return ""
-    return f"{stamp:%Y-%m-%d %H:%M:%S}"
+
+
+def began(run_id: str) -> datetime:
+    """Return when a run began; raises `ValueError` for a folder of another name."""
+    return datetime.strptime(run_id[:22], STAMP_FORMAT).replace(tzinfo=UTC)
 
 
 def clear(aside: Path) -> None:

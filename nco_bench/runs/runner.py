@@ -19,20 +19,19 @@ from nco_bench.isolation import guard
 from nco_bench.nn.device import on_cpu
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import Batch, Level, opened
+from nco_bench.runs.better import BetterSolutions
 from nco_bench.runs.clock import PeakMemory, resident_mb
 from nco_bench.runs.display import NO_GAPS, Display, Gaps, title_of
 from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.ready import prepared, usable
-from nco_bench.runs.records import Cell, Record, record_keys, settings_of
+from nco_bench.runs.records import Cell, Record, record_keys
 from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
 from nco_bench.runs.store import RunWriter, is_called
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 
-NEGATIVE_GAP_PERCENT = -1e-7
-"""Gaps below this beat the reference; above it they are float64 rounding."""
 LATE = (1.01, 0.01)
 """From where on an instance took longer than its time limit: factor and seconds, which the call itself may take."""
 FAILURES_TOLD = 20
@@ -117,8 +116,12 @@ def _run_cell(
         budget = getattr(solver, "budget", lambda *_: "")(dataset, request.time_limit)
         if left and budget:
             display.message(f"{title_of(cell)}: {budget}")
+        better = BetterSolutions(dataset, cell, request.update_references)
+        if done and request.update_references:
+            better.note_stored((request.results, *request.known), request.repeats)
         if not pending:
             _keep_names(request, cell, dataset, writer)
+            better.finish(display, request.places.instances)
             return cell, 0
         when_ready()
         if isinstance(solver, Begins):
@@ -129,7 +132,7 @@ def _run_cell(
         cut = _cut_batches(request, cell, alone.seconds)
         if cut:
             pending = list(_batches(request, cell, dataset, done))
-        worker = _CellWorker(request, plan, solver, cell, writer, display, peak)
+        worker = _CellWorker(request, plan, solver, cell, writer, display, peak, better)
         worker.gaps = stored_gaps
         worker.work(pending, alone.answer)
         cell.latency_seconds = alone.seconds if alone.seconds is not None else worker.median_seconds()
@@ -143,7 +146,7 @@ def _run_cell(
             shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
             cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
         writer.cell(cell)
-        worker.finish()
+        better.finish(display, request.places.instances)
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
@@ -227,12 +230,12 @@ class _CellWorker:
 
     def __init__(
         self, request: RunRequest, plan: CellPlan, solver: Solver, cell: Cell, writer: RunWriter, display: Display,
-        peak: PeakMemory,
+        peak: PeakMemory, better: BetterSolutions,
     ) -> None:  # fmt: skip
         self._request, self._dataset, self._solver, self._cell = request, plan.dataset, solver, cell
         self._writer, self._display, self._peak = writer, display, peak
         self._problem = problem_module(plan.dataset.problem)
-        self._better: dict[int, Reference] = {}
+        self._better = better
         self.seconds = list[float]()
         self.gaps = NO_GAPS
         self.elapsed, self.failed = 0.0, 0
@@ -292,13 +295,13 @@ class _CellWorker:
             if isinstance(outcome, Solved) and outcome.trace:
                 self._writer.trace(key, outcome.trace)
             records.append(record)
-            self._note(judged, reference)
+            self._note(judged)
             if isinstance(outcome, Failure) and outcome.traceback and debugging():
                 self._display.message(outcome.traceback.rstrip())
         self._writer.append(records)
         self._display.advance(len(records), self.gaps)
 
-    def _note(self, judged: Judged, reference: Reference | None) -> None:
+    def _note(self, judged: Judged) -> None:
         record = judged.record
         if record.status != "ok":
             self._note_failure(record)
@@ -307,17 +310,8 @@ class _CellWorker:
         gap = _gap(self._cell, record.cost, record.reference)
         if gap is not None:
             self.gaps = Gaps(self.gaps.total + gap, self.gaps.number + 1)
-        better = gap is not None and gap < NEGATIVE_GAP_PERCENT
-        new = reference is None and self._request.update_references
-        if (better or new) and record.cost is not None:
-            self._better[record.instance - self._dataset.first_index] = Reference(
-                record.cost,
-                self._cell.label,
-                judged.solution,
-                record.optimal,
-                record.seconds,
-                settings_of(self._cell),
-            )
+        if (gap is None or gap < 0.0) and self._better.beats(record):
+            self._better.note(record, judged.solution)
 
     def _note_failure(self, record: Record) -> None:
         self.failed += 1
@@ -328,20 +322,3 @@ class _CellWorker:
 
     def median_seconds(self) -> float | None:
         return statistics.median(self.seconds) if self.seconds else None
-
-    def finish(self) -> None:
-        """Say which references were beaten, and store them where that was asked for."""
-        if not self._better:
-            return
-        stored = "" if self._request.update_references else "; --update-references keeps them"
-        first = sum(self._dataset.references[position] is None for position in self._better)
-        beaten = f"beats {len(self._better) - first}" if len(self._better) > first else ""
-        found = f"finds {first} new" if first else ""
-        told = " and ".join(filter(None, (beaten, found)))
-        self._display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
-        if self._request.update_references:
-            from nco_bench.runs.offering import offer
-
-            for kept in offer(self._dataset, self._better, self._request.places.instances):
-                if kept.status == "refused":
-                    self._display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")

@@ -19,6 +19,7 @@ from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
 from nco_bench.reports.frame.result_frame import Group, ResultFrame, Set, Whole, identity, wholes
 from nco_bench.runs.finding import runs_of
+from nco_bench.runs.folders import began
 from nco_bench.runs.records import Cell
 from nco_bench.runs.stored_run import Run
 
@@ -41,7 +42,7 @@ def load_frame(
         Folder that holds the reference ledger, or None to do with what the records know.
     given
         References that are known beside these, by the hash of the instance; None for those of the sets that runs were
-        given and found solved as copies without references.
+        given and found solved as copies without references, and of files that were written after a run.
 
     Raises
     ------
@@ -69,8 +70,13 @@ def load_frame(
     }
     if given is None and instances is not None:
         bare = set(records["group"].to_numpy()[records["reference"].isna()].tolist())
-        pairs = zip(cells, codes, strict=True)
-        given = _references_of_sets((c for of, code in pairs for c in of if code[c.cell] in bare), instances)
+        told = [
+            cell
+            for run, of_run, code in zip(runs, cells, codes, strict=True)
+            for cell in of_run
+            if (code[cell.cell] in bare and _without_records(cell)) or _changed_since(cell.source, run)
+        ]
+        given = _references_of_sets(told, instances)
     references, changed = hold_against_best(records, finished, sources, instances, given)
     return ResultFrame(
         records, finished, tuple(runs), columns.names, columns.conventions, columns.messages, references, known,
@@ -221,11 +227,23 @@ def _register_cells(
     return codes
 
 
-def _references_of_sets(cells: Iterable[Cell], instances: Path) -> dict[str, Reference]:
-    """Return the references, by the hash of the instance, of the sets of those cells that have no records of their own.
+def _without_records(cell: Cell) -> bool:
+    """Whether a cell only says that a run found its set, with references, solved under another name."""
+    return cell.seconds_total == 0 and cell.reference_solver is not None
 
-    Such a cell says that a run found its set solved under another name. A set that is no longer there, or damaged, has no
-    references here; those of generated sets are the ledger's.
+
+def _changed_since(source: str, run: Run) -> bool:
+    """Whether a set is a file that was written after a run began: it may have better references by now."""
+    try:
+        return stream_of(source) is None and Path(source).stat().st_mtime > began(run.run_id).timestamp()
+    except (OSError, ValueError):
+        return False
+
+
+def _references_of_sets(cells: Iterable[Cell], instances: Path) -> dict[str, Reference]:
+    """Return the references, by the hash of the instance, of the sets of some cells.
+
+    A set that is no longer there, or damaged, has no references here; those of generated sets are the ledger's.
 
     Parameters
     ----------
@@ -237,9 +255,8 @@ def _references_of_sets(cells: Iterable[Cell], instances: Path) -> dict[str, Ref
     from nco_bench.datasets.load import load_dataset
     from nco_bench.datasets.places import Places
 
-    added = [cell.source for cell in cells if cell.seconds_total == 0 and cell.reference_solver is not None]
     found: dict[str, Reference] = {}
-    for source in dict.fromkeys(added):
+    for source in dict.fromkeys(cell.source for cell in cells):
         if source and stream_of(source) is None:
             with suppress(NcoBenchError):
                 found |= load_dataset(source, Places.from_environment(instances)).costs_of_references()

@@ -1,0 +1,89 @@
+"""Solutions of a cell that beat the references of their instances, the best of each, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nco_bench.datasets.dataset import Dataset, Reference
+from nco_bench.errors import ResultsError
+from nco_bench.runs.display import Display
+from nco_bench.runs.finding import find_runs
+from nco_bench.runs.judge import gap_percent
+from nco_bench.runs.records import Cell, Record, settings_of
+
+NEGATIVE_GAP_PERCENT = -1e-7
+"""Gaps below this beat the reference; above it they are float64 rounding."""
+
+
+class BetterSolutions:
+    """The best solutions of a cell that its references should give way to.
+
+    Parameters
+    ----------
+    dataset, cell
+        Whose.
+    kept
+        Whether they are to be stored; then the first solutions of instances without a reference count, too.
+    """
+
+    def __init__(self, dataset: Dataset, cell: Cell, kept: bool) -> None:
+        self._dataset, self._cell, self._kept = dataset, cell, kept
+        self._found: dict[int, Reference] = {}
+
+    def beats(self, record: Record) -> bool:
+        """Whether a solved record is better than what is known of its instance, here and in what was noted before."""
+        if record.status != "ok" or record.cost is None:
+            return False
+        position = record.instance - self._dataset.first_index
+        known = self._found.get(position) or self._dataset.references[position]
+        if known is None:
+            return self._kept
+        gap = gap_percent(record.cost, known.cost, self._cell.objective)
+        return gap is not None and gap < NEGATIVE_GAP_PERCENT
+
+    def note(self, record: Record, solution: NDArray[np.integer] | None) -> None:
+        """Take a solution that `beats`."""
+        assert record.cost is not None
+        self._found[record.instance - self._dataset.first_index] = Reference(
+            record.cost, self._cell.label, solution, record.optimal, record.seconds, settings_of(self._cell)
+        )
+
+    def note_stored(self, folders: Sequence[Path], repeats: int) -> None:
+        """Take what results folders hold of the cell, but for records whose solution was not kept."""
+        for run in (run for folder in folders for run in find_runs(folder)):
+            same = {
+                c.cell for c in run.cells()
+                if (c.config_sha256, c.seed) == (self._cell.config_sha256, self._cell.seed) and c.is_of(self._dataset)
+            }  # fmt: skip
+            for record in run.records() if same else ():
+                ours = record.cell in same and record.repeat < repeats
+                if (
+                    ours
+                    and self._dataset.holds(record.instance, record.instance_sha256)
+                    and self.beats(record)
+                ):
+                    try:
+                        self.note(record, run.solution(record))
+                    except ResultsError:  # `verify` tells what is wrong with it
+                        continue
+
+    def finish(self, display: Display, instances: Path) -> None:
+        """Say which references were beaten, and store them where that was asked for."""
+        if not self._found:
+            return
+        stored = "" if self._kept else "; --update-references keeps them"
+        first = sum(self._dataset.references[position] is None for position in self._found)
+        beaten = f"beats {len(self._found) - first}" if len(self._found) > first else ""
+        found = f"finds {first} new" if first else ""
+        told = " and ".join(filter(None, (beaten, found)))
+        display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
+        if self._kept:
+            from nco_bench.runs.offering import offer
+
+            for kept in offer(self._dataset, self._found, instances):
+                if kept.status == "refused":
+                    display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")
