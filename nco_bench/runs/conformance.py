@@ -15,6 +15,16 @@ from nco_bench.solvers.protocol import Failure, Outcome, Solved, Solver
 from nco_bench.solvers.registry import SolverChoice, create
 
 SEED = 1234
+SETS = {"algorithmic": "knapsack", "algorithmic-regression": "fractional-knapsack", "lra": "lra-listops"}
+"""What a problem of several kinds is checked on; the others are generated under their own names."""
+SIZE = 20
+TINY: dict[str, tuple[int, ...]] = {
+    "tsp": (2, 3),
+    "algorithmic": (2, 3),
+    "algorithmic-regression": (2, 3),
+    "lra": (),
+}
+"""Degenerate sizes, where they are not 1 and 2; a text has none."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,8 @@ def check_solver(choice: SolverChoice) -> list[Check]:
 
 
 def _check_problem(choice: SolverChoice, problem: str) -> Iterator[Check]:
-    dataset = generate(problem, 20, 4, "uniform", SEED)
+    made_of = SETS.get(problem, problem)
+    dataset = generate(made_of, SIZE, 4, "uniform", SEED)
     solver = create(choice)
     reason = solver.unsupported(dataset)
     if reason is not None:
@@ -67,8 +78,8 @@ def _check_problem(choice: SolverChoice, problem: str) -> Iterator[Check]:
         _equal(whole, single) or not choice.info.deterministic,
         "instance j of a batch must use the seed `seed + j`, and nothing may leak between instances.",
     )
-    for n in (2, 3) if problem == "tsp" else (1, 2):
-        tiny = generate(problem, n, 2, "uniform", SEED)
+    for n in TINY.get(problem, (1, 2)):
+        tiny = generate(made_of, n, 2, "uniform", SEED)
         yield _feasible(problem, tiny, _solve(solver, tiny, range(2)), f" with n = {n}")
     getattr(solver, "close", lambda: None)()
 

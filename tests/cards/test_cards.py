@@ -74,7 +74,7 @@ def test_every_recipe_of_a_card_is_one_of_its_learners(name: str) -> None:
         assert all(recipe.learner == learner for recipe in recipes.values())
 
 
-@pytest.mark.parametrize("name", ROUTED)
+@pytest.mark.parametrize("name", [*ROUTED, "exact", "majority", "mean", "lra-majority"])
 def test_every_solver_keeps_the_rules(name: str) -> None:
     """Feasible, repeatable, whatever the batch, tiny instances too: the check of ``nco-bench test-solver``."""
     known = card(name)
