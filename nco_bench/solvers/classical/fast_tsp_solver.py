@@ -12,12 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nco_bench.datasets.dataset import Dataset
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.classical.native import ChildSolver
 from nco_bench.solvers.protocol import Solved
 from nco_bench.solvers.small import distance_matrix, easy_tour, join_fixed_edges
 
 LARGEST = 65_535
+EXACT = 20
+"""Nodes up to which the package looks for the optimum, whatever the time: about a second at the most."""
+LOST_SECONDS = 10.0
+"""What a batch takes at most, and so what a command that is killed loses."""
 
 
 class FastTSP(ChildSolver):
@@ -29,6 +34,17 @@ class FastTSP(ChildSolver):
     MAX_N: ClassVar[dict[str, int]] = {"tsp": 15_000}
     QUICK = True
     GRACE = (1.5, 2.0)
+
+    def batch_size(self, dataset: Dataset) -> int:
+        """Instances per call, see `LOST_SECONDS`."""
+        n = dataset.sizes[1]
+        seconds = 1.0 if n <= EXACT else self.params["seconds"] or default_seconds(n)
+        return max(1, min(super().batch_size(dataset), int(LOST_SECONDS / seconds)))
+
+
+def default_seconds(n: int) -> float:
+    """Return the seconds of search that an instance of size `n` gets where nothing is said."""
+    return 0.01 + n / 2000
 
 
 def warm_up(params: dict[str, Any]) -> None:
@@ -48,6 +64,6 @@ def solve(
     matrix = distance_matrix(instance)
     whole = (matrix == np.rint(matrix)).all() and matrix.max() <= LARGEST
     scaled = matrix if whole else np.rint(matrix * (LARGEST / matrix.max()))
-    seconds = time_limit or params["seconds"] or 0.01 + instance.n / 2000
+    seconds = time_limit or params["seconds"] or default_seconds(instance.n)
     tour = fast_tsp.find_tour(scaled.astype(np.uint16), duration_seconds=seconds, max_threads=1)
     return join_fixed_edges(instance, np.array(tour))

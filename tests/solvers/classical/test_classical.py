@@ -17,6 +17,7 @@ import pytest
 from nco_bench.cards import cards
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.formats import cvrplib, testset, tsplib
+from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.problems import problem
 from nco_bench.problems.cvrp import CVRPInstance
@@ -428,3 +429,10 @@ def test_a_variable_that_names_no_program_is_a_clear_error(monkeypatch):
     monkeypatch.setenv("NCO_BENCH_LKH", f"{os.sep}nowhere{os.sep}LKH")
     with pytest.raises(BadInputError, match=r"NCO_BENCH_LKH=.*no such program"):
         create(choose("lkh3", SolverOptions())).unsupported(dataset("tsp", [random_tsp(5, 1)]))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(20, 10), (100, 128), (1000, 19), (15_000, 1)])
+def test_a_batch_of_fast_tsp_takes_ten_seconds_at_most(n: int, expected: int) -> None:
+    """What a killed command loses: 0.01 + n / 2000 seconds each, a second where it looks for the optimum."""
+    solver = create(choose("fast-tsp", SolverOptions()))
+    assert solver.batch_size(generate("tsp", n, 1)) == expected
