@@ -141,9 +141,10 @@ def test_a_size_that_the_installed_package_refuses_names_what_takes_it(
     large = preset.CellPreset(metric="cost", solver="lkh3", data=("cvrp50000",), count=16)
     monkeypatch.setattr(LKH3, "backend", lambda self, problem: package)
     assert program_needed(large, 50_000.0).startswith(
-        "lkh3 with package LKHpy 0.0.9 takes at most 5,000 nodes; "
+        "lkh3 with package LKHpy 0.0.9 takes at most 4,999 nodes; "
     )
-    assert program_needed(replace(large, data=("cvrp5000",)), 5_000.0) == ""
+    assert program_needed(replace(large, data=("cvrp4000",)), 4_000.0) == ""
+    assert program_needed(replace(large, data=("cvrp5000",)), 5_000.0) != ""  # no room for a vehicle
     assert program_needed(replace(large, solver="sit"), 50_000.0) == ""
     monkeypatch.setattr(LKH3, "backend", lambda self, problem: program)
     assert program_needed(large, 50_000.0) == ""

@@ -77,7 +77,7 @@ class LKH3(ChildSolver):
         "move_type": (int, 0),
         "vehicles": (int, 0),
     }
-    MAX_N: ClassVar[dict[str, int]] = {"tsp": 200_000, "cvrp": LKHPY_LARGEST}
+    MAX_N: ClassVar[dict[str, int]] = {"tsp": 200_000, "cvrp": LKHPY_LARGEST - 1}  # and a vehicle
     GRACE = (1.1, 2.0)
 
     def __init__(self, options: SolverOptions) -> None:
