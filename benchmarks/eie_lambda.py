@@ -3,7 +3,8 @@
 python benchmarks/eie_lambda.py                   # published | paper's recipe | learned | exact, and entropies
 python benchmarks/eie_lambda.py --figures FOLDER  # also figures and CSV files
 python benchmarks/eie_lambda.py --paper           # train the paper's own recipe too (a minute each)
-python benchmarks/eie_lambda.py --paper-seeds 8   # how far the paper's 500 updates bring it, seed by seed
+python benchmarks/eie_lambda.py --paper-seeds 8   # how far the paper's 500 updates bring it, with n / N_max for input
+python benchmarks/eie_lambda.py --paper-seeds 8 --input log  # or with ln(n / N)
 python benchmarks/eie_lambda.py --train           # train all of CURVES into the package (a minute each on a free core)
 python benchmarks/eie_lambda.py --train 16,20     # only that of head width 16 and training size 20
 python benchmarks/eie_lambda.py --shipped         # largest error of every shipped curve against the exact solution
@@ -19,7 +20,8 @@ from pathlib import Path
 
 import torch
 
-from nco_bench.nn.eie import EieConfig, curve
+from nco_bench.nn.eie import INPUTS, EieConfig, curve
+from nco_bench.nn.entropy import expected_entropy
 from nco_bench.papers.eie.figures import (
     SETTINGS,
     departures_text,
@@ -76,13 +78,15 @@ def paper_column(number: int) -> dict[int, dict[str, float]]:
     return found
 
 
-def print_seeds(number: int, count: int) -> None:
-    """Train by the paper's recipe from several seeds, n entering as n / N_max, and print lambda."""
+def print_seeds(number: int, count: int, enters: str) -> None:
+    """Train by the paper's recipe from several seeds, n entering as one of `INPUTS`, and print lambda."""
     head_dim, size = SETTINGS[number]
     lengths = torch.tensor([size * 2.0**k for k in range(5)], dtype=torch.float64)
-    print(f"\nTable {number}, the paper's recipe: seed, lambda at {[int(n) for n in lengths.tolist()]}")
+    print(
+        f"\nTable {number}, the paper's recipe, input {enters}: seed, lambda at {[int(n) for n in lengths.tolist()]}"
+    )
     for seed in range(1, count + 1):
-        config = EieConfig(head_dim, size, 16 * size, input="share")
+        config = EieConfig(head_dim, size, 16 * size, input=enters)
         network = train_curve(config, RECIPES["paper"], seed).double()
         with torch.inference_mode():
             print(seed, *(f"{scale:.3f}" for scale in network(lengths).tolist()), sep="  ", flush=True)
@@ -99,7 +103,8 @@ def print_lambdas(number: int, paper: dict[int, dict[str, float]], folder: Path 
         errors = (100 * (row.network / row.exact - 1), 100 * (row.published / row.exact - 1))
         line = [f"{row.n}", f"{row.published:.3f}", f"{row.network:.4f}", f"{row.exact:.4f}"]
         line += [f"{e:+.1f}" for e in errors]
-        line += [f"{h:.3f}" for h in (row.entropy_published, row.entropy_network, row.entropy_exact)]
+        learned = expected_entropy(row.n, row.network, head_dim)
+        line += [f"{h:.3f}" for h in (row.entropy_published, learned, row.entropy_exact)]
         trained = paper.get(row.n, {})
         line += [f"{trained[name]:.3f}" if name in trained else "" for name in ("share", "log")]
         lines.append(line)
@@ -137,6 +142,7 @@ def main() -> None:
     parser.add_argument("--figures", type=Path)
     parser.add_argument("--paper", action="store_true")
     parser.add_argument("--paper-seeds", type=int, default=0, metavar="K")
+    parser.add_argument("--input", choices=INPUTS, default="share", help="how n enters, for --paper-seeds")
     parser.add_argument("--train", nargs="?", const="all", metavar="D,N")
     parser.add_argument("--shipped", action="store_true")
     arguments = parser.parse_args()
@@ -148,7 +154,7 @@ def main() -> None:
         return
     if arguments.paper_seeds:
         for number in SETTINGS:
-            print_seeds(number, arguments.paper_seeds)
+            print_seeds(number, arguments.paper_seeds, arguments.input)
         return
     for number in SETTINGS:
         paper = paper_column(number) if arguments.paper else {}

@@ -38,7 +38,7 @@ CASES = (
     ),
     Case("invit-3v", "tsp", 100, "greedy+x8", 1),
     Case("invit-3v", "cvrp", 50, "greedy+x8", 1),
-    Case("invit-3v", "tsp", 50, "update", 64),
+    Case("invit-3v", "tsp", 50, "update", 64),  # size and batch of the authors' script
 )
 NEIGHBOURS, VIEWS = 15, [35, 50]
 

@@ -28,7 +28,7 @@ CASES = (
     Case("sigd", "tsp", 100, "beam:16", 1),
     Case("sigd", "cvrp", 20, "beam:16", 4),
     Case("sigd", "cvrp", 100, "beam:16", 1),
-    Case("sigd", "tsp", 100, "update", 32),
+    Case("sigd", "tsp", 100, "update", 1024),  # the batch of the authors' training
 )  # fmt: skip
 SIZES = {
     "num_transformer_blocks": 9, "feedforward_dimension": 512, "dropout": 0.0, "use_rezero_transformer": True,

@@ -24,7 +24,7 @@ CASES = (
         for size, batch, points in ((100, 16, 6), (1000, 2, 5), (10_000, 1, 2))
     ),
     *(Case("sit", problem, 1000, "prc:2", 1) for problem in ("tsp", "cvrp")),
-    Case("sit", "tsp", 100, "update", 256),
+    Case("sit", "tsp", 100, "update", 256),  # the batch of the authors' training
 )
 SIZES = {
     "embedding_dim": 128, "sqrt_embedding_dim": 128**0.5, "encoder_layer_num": 6, "decoder_layer_num": 6, "qkv_dim": 16,
