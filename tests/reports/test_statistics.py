@@ -88,7 +88,7 @@ def test_comparison_is_paired_by_instance(results: Results) -> None:
     assert found.difference == pytest.approx(-5.0)
     assert (found.mean_a, found.mean_b) == pytest.approx((25.0, 30.0))
     assert found.p_value == pytest.approx(0.75)  # the positive ones sum to 2.5 or less in 3 of 2^3 patterns
-    assert "2 wins, 1 ties, 1 losses of a" in sentence(found)
+    assert "2 wins, 1 tie, 1 loss of a" in sentence(found)
 
 
 def test_instances_that_one_solver_failed_are_not_compared(results: Results) -> None:

@@ -225,6 +225,8 @@ def sentence(comparison: Comparison) -> str:
     unit = {"gap percent": " percentage points of gap", "score": ", higher is better"}.get(c.unit, "")
     interval = "" if c.low is None or c.high is None else f" (95 % interval {c.low:+z.4f} to {c.high:+z.4f})"
     p = "" if c.p_value is None else f", Wilcoxon p = {c.p_value:.3g}"
+    numbers = ((c.wins, "win", "wins"), (c.ties, "tie", "ties"), (c.losses, "loss", "losses"))
+    outcomes = ", ".join(f"{number} {one if number == 1 else more}" for number, one, more in numbers)
     left = (
         f" {c.only_a} and {c.only_b} instances were solved by one of them only."
         if c.only_a + c.only_b
@@ -233,7 +235,7 @@ def sentence(comparison: Comparison) -> str:
     return (
         f"{c.dataset}, {c.instances} instances: {c.solver_a} {c.mean_a:z.4f}, {c.solver_b} {c.mean_b:z.4f}; "
         f"difference {c.difference:+z.4f}{unit}{interval}; "
-        f"{c.wins} wins, {c.ties} ties, {c.losses} losses of {c.solver_a}{p}.{left}"
+        f"{outcomes} of {c.solver_a}{p}.{left}"
     )
 
 
