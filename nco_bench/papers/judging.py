@@ -31,8 +31,9 @@ COUNTS = ("solved", "instances")
 TOLERANCE = (
     "Reproduced: the printed value, give or take half a unit of its last digit, meets the 95 % interval of ours "
     f"(percentile bootstrap over instances; Student's t below {BOOTSTRAP_FROM}), widened by the sampling error of the "
-    "paper's own mean where it is over other instances; where a paper does not say whether its gap is a mean of gaps or "
-    f"a ratio of means, either may meet it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
+    "paper's own mean where it is over other instances, and narrowed to what varies beside their references where they are "
+    "all of the paper's; where a paper does not say whether its gap is a mean of gaps or a ratio of means, either may meet "
+    f"it; (few): fewer than {ENOUGH} instances; nothing is concluded from fewer "
     f"than {FEWEST} nor from a part of a library's group. Agrees: a number that is computed and not run, such as a count of "
     "parameters or what follows from other numbers of the paper, is the printed one to its last digit. Differs: neither"
 )
@@ -179,6 +180,9 @@ def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Ver
         return Verdict(f"{'reproduced' if close else 'differs'}{few}", facts)
     if measured.instances < FEWEST:
         return Verdict("not comparable", f"{measured.instances} instances are too few to judge by")
+    if preset.same_instances and preset.paper_instances and missing <= 0 and measured.of_these is not None:
+        low, high = measured.of_these
+        measured = replace(measured, low=low, high=high)
     if _meets(cell.number, rounding, preset, measured):
         return Verdict(f"reproduced{few}", facts)
     other = measured.other_gap if preset.gap_unstated else None

@@ -72,6 +72,8 @@ class Measured:
         What else the machine had to do, where that was more than it has cores; a time is then an upper bound.
     other_gap
         The same gap read the other way: the ratio of means beside the mean of gaps, or that beside the ratio.
+    of_these
+        95 % interval of a mean cost on these very instances: what varies beside their references. None where one has none.
     course
         Where it was read off the course of a longer search, which; or after how many iterations its time limit ended it.
     limited
@@ -91,6 +93,7 @@ class Measured:
     calibrated_on_test: bool = False
     busy: str = ""
     other_gap: Measured | None = None
+    of_these: tuple[float, float] | None = None
     course: str = ""
     limited: bool = False
 
@@ -185,6 +188,8 @@ class Records:
             if iterations is None
             else f"where {cell.decoding} stands after {iterations} iterations",
         )
+        if metric == "cost":
+            found = replace(found, of_these=_of_these(columns))
         other = OTHER_GAP.get(metric)
         if other is None or value is None or isinstance(reference, float):  # a mean alone has one gap to it
             return found
@@ -307,6 +312,16 @@ def _ratio(columns: Columns) -> tuple[float | None, float | None, float | None, 
     low, high = interval_of_mean(residual)
     shift = value - float(residual.mean())
     return value, (None if low is None else low + shift), (None if high is None else high + shift), len(cost)
+
+
+def _of_these(columns: Columns) -> tuple[float, float] | None:
+    """Interval of the mean cost for who runs the same instances again: how long their best tours are does not vary."""
+    known = ~np.isnan(columns.cost)
+    if not known.any() or np.isnan(columns.reference[known]).any():
+        return None
+    cost, reference = columns.cost[known], columns.reference[known]
+    low, high = interval_of_mean(cost - cost.mean() / reference.mean() * reference)
+    return None if low is None or high is None else (float(cost.mean()) + low, float(cost.mean()) + high)
 
 
 def _over_repeats(part: pd.DataFrame, repeats: int) -> float | None:

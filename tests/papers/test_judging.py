@@ -107,6 +107,16 @@ def test_a_set_of_the_papers_own_counts_as_the_same_instances() -> None:
     )
 
 
+def test_on_all_of_the_papers_instances_only_what_varies_beside_their_references_counts() -> None:
+    """How long the best tours of these are is the same for both; of other instances, or a part of them, it is not."""
+    whole = replace(PRESET, metric="cost", same_instances=True, paper_instances=100)
+    ours = measured(57.4, 56.0, 58.8, of_these=(57.2, 57.6))
+    assert judge(printed("57.50", 57.5), whole, ours).status == "reproduced"
+    assert judge(printed("56.50", 56.5), whole, ours).status == "differs"
+    for preset in (replace(whole, same_instances=False), replace(whole, paper_instances=200)):
+        assert judge(printed("56.50", 56.5), preset, ours).status == "reproduced"
+
+
 def test_what_a_shorter_time_limit_ended_is_not_held_against_the_printed_number() -> None:
     """SIT's Table 9: HGS for 2 s an instance, where the printed hours are 118 s of each."""
     short, ours = replace(PRESET, time_limit=2.0, full_limit=118.0), measured(5.0, 4.8, 5.2)
