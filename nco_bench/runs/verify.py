@@ -9,7 +9,7 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.ledger_file import faults as ledger_faults
 from nco_bench.datasets.load import Places, load_dataset
-from nco_bench.errors import NcoBenchError, ResultsError
+from nco_bench.errors import NcoBenchError, ResultsError, UnknownNameError
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
 from nco_bench.runs.finding import find_runs, incomplete
@@ -163,6 +163,9 @@ class _RunChecker:
                     self._cache[key] = (
                         f"{name}: its content has hash {dataset.sha256[:16]}, the run solved {cell.dataset_sha256[:16]}"
                     )
+            except UnknownNameError as error:
+                gone = f"the file {cell.source} is not here; put it back, or start 'verify' where the run was started."
+                self._cache[key] = gone if cell.origin.get("generator") == "file" else str(error)
             except NcoBenchError as error:
                 self._cache[key] = str(error)
         return self._cache[key]

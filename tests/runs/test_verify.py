@@ -84,6 +84,17 @@ def test_a_changed_dataset_is_named(stored: Path) -> None:
     assert any("its content has hash" in finding for finding in findings(stored))
 
 
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Nothing can be scored again without it; a name alone would be one of a dataset that nobody knows."""
+    file = tmp_path / "own.txt"
+    file.write_text("0 0 1 0 1 1 0 1 output 1 2 3 4 1\n")
+    run(RunRequest(("nearest-neighbor",), (str(file),), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
+    assert findings(tmp_path) == []
+    file.unlink()
+    (found,) = findings(tmp_path)
+    assert f"the file {file} is not here; put it back" in found
+
+
 def test_a_damaged_dataset_is_named(stored: Path) -> None:
     raw = bytearray((stored / "set.npz").read_bytes())
     raw[len(raw) // 2] ^= 0xFF
