@@ -57,8 +57,8 @@ def test_only_rows_and_columns_with_a_number_of_ours_are_shown_and_the_rest_is_c
     assert "POMO" not in " ".join(row.cells[0].text for row in table.rows)
     assert {c.group for c in table.columns} >= {"TSP1K Obj.", "TSP5K Obj."}
     assert "TSP100K Obj." not in {c.group for c in table.columns}
-    shown = len(table.rows)
-    assert f"{len(insertion.table.rows) - shown} of {len(insertion.table.rows)} rows" in table.caption
+    shown, total = len(table.rows), len({e.cell.row for e in insertion.entries})
+    assert f"{total - shown} of {total} rows" in table.caption  # another reading of a row counts as one
 
 
 def test_a_printed_bound_stays_one() -> None:
