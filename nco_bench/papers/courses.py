@@ -62,7 +62,7 @@ def shortened(records: pd.DataFrame, runs: tuple[Run, ...], iterations: int) -> 
 def iterations_made(records: pd.DataFrame, runs: tuple[Run, ...]) -> list[int]:
     """Return how many iterations each record's search has made by its course; parameters as `shortened`.
 
-    None at all where a solution has no course: archives may leave out what a search only began with.
+    That is 0 where a solution has no course: archives may leave out what a search only began with.
     """
     solved = records[records["cost"].notna()]
     columns = (solved[name] for name in ("run", "solution_offset"))

@@ -14,6 +14,7 @@ from nco_bench.runs.display import Display
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.judge import gap_percent
 from nco_bench.runs.records import Cell, Record, settings_of
+from nco_bench.runs.store import cells_of
 
 NEGATIVE_GAP_PERCENT = -1e-7
 """Gaps below this beat the reference; above it they are float64 rounding."""
@@ -55,10 +56,7 @@ class BetterSolutions:
     def note_stored(self, folders: Sequence[Path], repeats: int) -> None:
         """Take what results folders hold of the cell, but for records whose solution was not kept."""
         for run in (run for folder in folders for run in find_runs(folder)):
-            same = {
-                c.cell for c in run.cells()
-                if (c.config_sha256, c.seed) == (self._cell.config_sha256, self._cell.seed) and c.is_of(self._dataset)
-            }  # fmt: skip
+            same = cells_of(run, self._cell.config_sha256, self._cell.seed, self._dataset)
             for record in run.records() if same else ():
                 ours = record.cell in same and record.repeat < repeats
                 if (

@@ -32,6 +32,7 @@ from nco_bench.runs.records import (
     solution_bytes,
     solution_sha256,
 )
+from nco_bench.runs.stored_run import Run
 from nco_bench.seals import seal_document
 
 if TYPE_CHECKING:
@@ -285,11 +286,16 @@ def done(
 
         without = others(results, config_sha256, seed, instances)
     for run in find_runs(results, without=without):
-        cells = {
-            c.cell
-            for c in run.cells()
-            if c.config_sha256 == config_sha256 and c.seed == seed and c.is_of(dataset)
-        }
+        cells = cells_of(run, config_sha256, seed, dataset)
         if cells:
             found |= run.solved(cells, dataset, DONE)
     return found
+
+
+def cells_of(run: Run, config_sha256: str, seed: int, dataset: Dataset) -> set[int]:
+    """Return which cells of a run are of this configuration, on a set that begins as this one."""
+    return {
+        cell.cell
+        for cell in run.cells()
+        if cell.config_sha256 == config_sha256 and cell.seed == seed and cell.is_of(dataset)
+    }
