@@ -39,7 +39,7 @@ NOISES = ("linear", "cosine")
 SCHEDULES = ("cosine", "linear")
 GROUPS = 32
 LONGEST_PERIOD = 10_000.0
-ENTRIES_AT_A_TIME = PerDevice(cpu=2**18, gpu=2**26)
+ENTRIES_AT_A_TIME = PerDevice(cpu=2**17, gpu=2**26)
 """Floats of the edges worked on together: they fit the cache of a CPU."""
 
 

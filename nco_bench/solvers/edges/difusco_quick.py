@@ -46,16 +46,24 @@ def quick_layer(
     known = (heard, layer.A(h).numpy(), layer.V(h).numpy(), moment.contiguous().numpy())
     ends = np.empty((0, 0, 0), np.int64) if graph.neighbours is None else graph.neighbours.numpy()
     norms = (*_arrays(layer.norm_e), *_arrays(layer.norm_out), layer.out.bias.detach().numpy())
+    room = _Room(edges[0])
 
     def work(index: int, _: threading.Event) -> None:
         block = edges[index]
         flat = block.view(-1, block.shape[3])
-        new = torch.mm(flat, layer.C.weight.T)
+        new = torch.mm(flat, layer.C.weight.T, out=room.rows[: len(flat)])
         _pass(new.view_as(block).numpy(), block.numpy(), first[index], *known, ends, *norms, gathered.numpy())
         flat.addmm_(new, layer.out.weight.T)
 
     in_threads(work, range(len(edges)))
     return h + F.relu(layer.norm_h(layer.U(h) + gathered))
+
+
+class _Room(threading.local):
+    """Where a thread puts what the first map makes of a block: new memory for each would come page by page."""
+
+    def __init__(self, largest: Tensor) -> None:
+        self.rows = torch.empty_like(largest).view(-1, largest.shape[-1])
 
 
 def _arrays(norm: nn.LayerNorm) -> tuple[Array, Array, np.float32]:
