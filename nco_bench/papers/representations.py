@@ -128,7 +128,6 @@ def sightedness_of(
     return Sightedness(label, tuple(hits.astype(int).tolist()), tuple(totals.astype(int).tolist()))
 
 
-@torch.inference_mode()
 def candidate_features(solver: str, dataset: Dataset, instance: int, step: int) -> Features:
     """Features of the candidates after the last layer, at one step of one tour (Figures 10 and 11).
 
@@ -161,10 +160,17 @@ def candidate_features(solver: str, dataset: Dataset, instance: int, step: int) 
     kept: list[Tensor] = []
     handle = layers[-1].register_forward_hook(lambda module, given, out: kept.append(out))
     try:
-        scores = policy.scores(state)  # type: ignore[operator]
+        with (
+            torch.enable_grad()
+        ):  # without gradients a decoder's last layer makes no more of its tokens than their scores
+            scores = policy.scores(state)  # type: ignore[operator]
     finally:
         handle.remove()
-    values = kept[0][0, 1 : 1 + state.candidates].double().numpy()
+    if not kept:
+        raise BadInputError(
+            f"{solver}: its last layer gives scores and no features; decoders and PENS have them."
+        )
+    values = kept[0].detach()[0, 1 : 1 + state.candidates].double().numpy()
     return Features(label, values, int(scores[0].argmax()))
 
 
@@ -242,8 +248,9 @@ def _led_instances(dataset: Dataset, limit: int) -> tuple[Tensor, Tensor]:
     chosen = list(zip(dataset.instances, dataset.references, strict=True))[:limit]
     tours = [r.solution for _, r in chosen if r is not None and r.solution is not None]
     if len(tours) < len(chosen):
+        which = f"{dataset.name} --limit {limit}" if limit < len(dataset.instances) else dataset.name
         raise BadInputError(
-            f"{dataset.name}: needs reference tours; make them with 'nco-bench reference {dataset.name} --solver lkh3'."
+            f"{dataset.name}: needs reference tours; make them with 'nco-bench reference {which} --solver lkh3'."
         )
     if len({instance.n for instance, _ in chosen}) != 1:
         raise BadInputError(f"{dataset.name}: instances of one size are needed.")

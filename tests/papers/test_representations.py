@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 from nco_bench.datasets.dataset import Dataset, Reference  # noqa: E402
 from nco_bench.datasets.load import Places, load_dataset  # noqa: E402
 from nco_bench.errors import BadInputError  # noqa: E402
+from nco_bench.nn.build import build_path_policy  # noqa: E402
+from nco_bench.papers import representations  # noqa: E402
 from nco_bench.papers.attention import draw  # noqa: E402
 from nco_bench.papers.representations import (  # noqa: E402
     _logits_of_first_token,
@@ -88,6 +90,36 @@ def test_features_of_the_first_step_are_refused_since_two_nodes_are_right() -> N
     tours = [Reference(cost=1.0, solver="order", solution=np.arange(20))]
     with pytest.raises(BadInputError, match=r"--step 0: expected 1 to 17; .* both neighbours"):
         candidate_features("decoder-6x128:weights=random", replace(dataset, references=tours), 0, 0)
+
+
+def with_tours(name: str) -> Dataset:
+    """Instances whose reference is the order of their nodes."""
+    dataset = load_dataset(name, Places.from_environment())
+    tours = [Reference(cost=1.0, solver="order", solution=np.arange(one.n)) for one in dataset.instances]
+    return replace(dataset, references=tours)
+
+
+def test_features_are_what_the_last_layer_gives_the_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder's scores come from within its last layer where no gradients are asked for: there was nothing to show."""
+    torch.manual_seed(5)
+    policy: Any = build_path_policy("decoder-6x128")
+    monkeypatch.setattr(representations, "load_policy", lambda solver: (solver, policy))
+    found = candidate_features("decoder-6x128", with_tours("tsp20:count=1"), 0, 3)
+    assert found.values.shape == (16, 128)
+    scores = policy.score(torch.from_numpy(found.values).float())
+    assert int(scores.argmax()) == found.picked
+    assert float(scores.detach().std()) > 0
+
+
+def test_features_of_a_network_whose_last_layer_scores_are_refused() -> None:
+    with pytest.raises(BadInputError, match="last layer gives scores and no features"):
+        candidate_features("bq:weights=random", with_tours("tsp20:count=1"), 0, 3)
+
+
+def test_missing_tours_are_asked_for_as_far_as_they_are_needed() -> None:
+    dataset = load_dataset("tsp20:count=9", Places.from_environment())
+    with pytest.raises(BadInputError, match="'nco-bench reference tsp20:count=9 --limit 1 --solver lkh3'"):
+        candidate_features("decoder-6x128:weights=random", replace(dataset, references=[None] * 9), 0, 3)
 
 
 @pytest.mark.parametrize("scale_bias", [False, True])
