@@ -102,8 +102,12 @@ def describe(file: WeightsFile) -> str:
     if data.label_gap_percent is not None:
         rows.append(("label gap", f"{data.label_gap_percent:.4f} % ({data.label_gap_measured})"))
     for gap in manifest.validation:
+        unit = "" if gap.on.endswith("no gap") else " %"  # costs, where there is nothing to compare them with
         rows.append(
-            ("validation", f"{gap.gap_percent:.3f} +- {gap.ci95_percent:.3f} % on {gap.instances} {gap.on}")
+            (
+                "validation",
+                f"{gap.gap_percent:.3f} +- {gap.ci95_percent:.3f}{unit} on {gap.instances} {gap.on}",
+            )
         )
     for change in manifest.recipe_changes:
         rows.append(("changed", f"at step {change.get('step')}: {change.get('changed')}"))

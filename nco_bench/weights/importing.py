@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nco_bench import __version__
-from nco_bench.cards import network_card
+from nco_bench.cards import network_card, official_weights
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters, load_official, model_config
 from nco_bench.weights.bundle import checkpoint_files
-from nco_bench.weights.manifest import Manifest, TrainingData, sha256_of
+from nco_bench.weights.manifest import Manifest, TrainingData, manifest_path, read_manifest, sha256_of
 from nco_bench.weights.shelf import export
 from nco_bench.weights.store import SUFFIX, WeightsFile, cache_folder
 
@@ -40,6 +40,7 @@ def import_checkpoint(
     *,
     note: str = "",
     trained_on: tuple[str, int] = ("", 0),
+    official: bool = False,
 ) -> WeightsFile:
     """Convert an official checkpoint and keep it in the user's cache.
 
@@ -55,20 +56,21 @@ def import_checkpoint(
         Where the file came from, for the manifest.
     trained_on
         Distribution and size of the instances it was trained on, where known.
+    official
+        The file is the one that the list of official weights names so.
 
     Raises
     ------
     BadWeightsError
-        When the file is damaged, holds anything but plain data, or does not fit the model.
+        When the file is damaged, holds anything but plain data, or does not fit the model; when the name is that of
+        official weights, or of others that are kept there.
     UnknownNameError
         For an unknown model or problem.
     """
     import dataclasses
 
-    if name is not None and (name != Path(name).name or not name):
-        raise BadWeightsError(
-            f"--name {name!r}: expected a plain name; the weights are kept in {cache_folder()}."
-        )
+    if name is not None and not official:
+        _check_name(name)
     known = network_card(model)
     model = known.name
     config = model_config(model, problem)
@@ -82,6 +84,9 @@ def import_checkpoint(
     policy = build_path_policy(model, problem, **({} if sizes_of is None else dataclasses.asdict(config)))
     load_official(policy, model, state, str(file))
     chosen = name or (model if problem == "tsp" else f"{model}-{problem}")
+    imported = ",".join(map(sha256_of, files.values()))
+    place = cache_folder() / f"{chosen}{SUFFIX}"
+    _keep_others(place, imported)
     manifest = Manifest(
         name=chosen,
         model=model,
@@ -92,7 +97,7 @@ def import_checkpoint(
         steps=0,
         samples=0,
         data=TrainingData(*trained_on, instances=0, label_solver="as published"),
-        recipe={"imported_from": file.name, "imported_sha256": ",".join(map(sha256_of, files.values()))},
+        recipe={"imported_from": file.name, "imported_sha256": imported},
         seed=0,
         hours=0.0,
         machine={"imported_on": platform.machine()},
@@ -100,7 +105,32 @@ def import_checkpoint(
         licence=f"as {known.repository or 'its authors'} states",
         notes=note or f"Official weights, imported from {file.name}; training was not ours.",
     )
-    return export(policy.state_dict(), manifest, cache_folder() / f"{chosen}{SUFFIX}")
+    return export(policy.state_dict(), manifest, place)
+
+
+def _check_name(name: str) -> None:
+    if name != Path(name).name or not name or name.startswith("."):
+        raise BadWeightsError(
+            f"--name {name!r}: expected a plain name; the weights are kept in {cache_folder()}."
+        )
+    if name in official_weights():
+        raise BadWeightsError(
+            f"--name {name}: the authors' own weights are called so ('nco-bench weights pull {name}'); take another name."
+        )
+
+
+def _keep_others(place: Path, imported: str) -> None:
+    """Refuse to write over weights that are not of the same checkpoint; an import that was killed left no manifest."""
+    if not place.is_file() or not manifest_path(place).is_file():
+        return
+    try:
+        same = read_manifest(manifest_path(place)).recipe.get("imported_sha256") == imported
+    except BadWeightsError:
+        same = False
+    if not same:
+        raise BadWeightsError(
+            f"{place}: other weights have this name and would be lost; give another with --name, or move them away."
+        )
 
 
 def official_state(file: Path) -> dict[str, Tensor]:

@@ -74,7 +74,13 @@ def _pull_one(entry: OfficialFile, say: Callable[[str], None]) -> WeightsFile:
     from nco_bench.weights.importing import import_checkpoint
 
     return import_checkpoint(
-        entry.model, local, entry.problem, entry.name, note=_source(entry), trained_on=("uniform", size)
+        entry.model,
+        local,
+        entry.problem,
+        entry.name,
+        note=_source(entry),
+        trained_on=("uniform", size),
+        official=True,
     )
 
 

@@ -200,6 +200,46 @@ def test_an_imported_name_stays_in_the_folder_of_weights(tmp_path: Path) -> None
         import_checkpoint("lehd", tmp_path / "any.pt", "tsp", "../evil")
 
 
+@pytest.mark.parametrize("name", ["..", ".hidden", "", "a/b"])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadWeightsError, match="expected a plain name"):
+        import_checkpoint("lehd", tmp_path / "any.pt", "tsp", name)
+
+
+def am_checkpoint(path: Path, seed: int) -> Path:
+    """What `import_checkpoint` takes for AM: a file of our own layout, with other numbers for each seed."""
+    torch.manual_seed(seed)
+    torch.save({"model": build_path_policy("am", "tsp").state_dict()}, path)
+    return path
+
+
+def test_an_import_never_writes_over_other_weights(cache: Path, tmp_path: Path) -> None:
+    """It replaced what was pulled, or trained for hours, without a word."""
+    first, other = (am_checkpoint(tmp_path / f"{seed}.pt", seed) for seed in (1, 2))
+    made = import_checkpoint("am", first, name="mine")
+    before = made.path.read_bytes()
+    assert import_checkpoint("am", first, name="mine").manifest.sha256 == made.manifest.sha256
+    with pytest.raises(
+        BadWeightsError, match=r"mine\.safetensors: other weights have this name and would be lost"
+    ):
+        import_checkpoint("am", other, name="mine")
+    assert made.path.read_bytes() == before
+    with pytest.raises(BadWeightsError, match="weights pull am-official-tsp100"):
+        import_checkpoint("am", other, name="am-official-tsp100")
+    manifest_path(made.path).unlink()  # as an import that was killed leaves it
+    assert import_checkpoint("am", other, name="mine").manifest.sha256 != made.manifest.sha256
+
+
+def test_a_cost_that_nothing_was_compared_with_is_no_percentage(cache: Path) -> None:
+    on = "mean greedy cost on fresh tsp20 of the training distribution, unit square; no gap"
+    file = export(
+        {"a": torch.arange(4.0)},
+        _manifest(validation=(Validation(4.187, 0.054, 512, on),)),
+        cache / "x.safetensors",
+    )
+    assert "validation   4.187 +- 0.054 on 512 mean greedy cost" in describe(file)
+
+
 @pytest.fixture
 def own(cache: Path) -> WeightsFile:
     """Weights of the user's under a name that ships."""

@@ -47,11 +47,21 @@ def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
         raise BadInputError(f"{path}: the file is empty; {HELP}.")
     if re.search(r"^\s*TOUR_SECTION", text, re.MULTILINE | re.IGNORECASE):
         _needs(path, instance, "tsp", "a TSPLIB tour")
-        return read_tour(path, instance.n)
+        return read_tour(path)
     if re.match(r"route\s*#?\s*\d*\s*:", text, re.IGNORECASE):
         _needs(path, instance, "cvrp", "CVRPLIB routes")
         return read_sol(path)[0]
-    nodes = _json(path, text, instance) if text[0] in "[{" else _plain(path, text)
+    if text[0] in "[{":
+        return _close(_json(path, text, instance), instance)
+    nodes = _plain(path, text)
+    if (
+        instance.problem == "cvrp"
+        and 0 not in nodes
+        and any(len(line.split()) > 1 for line in text.splitlines()[1:])
+    ):
+        raise BadInputError(
+            f"{path}: lines of nodes without a depot; begin each route with 'Route #1:', or put a 0 between routes."
+        )
     return _close(nodes, instance)
 
 

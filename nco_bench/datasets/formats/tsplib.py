@@ -204,16 +204,8 @@ def _fixed_edges(file: KeywordFile, n: int) -> tuple[tuple[int, int], ...]:
     return tuple((int(a), int(b)) for a, b in nodes.reshape(-1, 2))
 
 
-def read_tour(path: Path, n: int | None = None) -> NDArray[np.int64]:
-    """Read a .tour file as 0-based nodes; a repeated first node at the end is dropped.
-
-    Parameters
-    ----------
-    path
-        The file, plain or .gz.
-    n
-        Expected number of nodes, to say early what does not fit.
-    """
+def read_tour(path: Path) -> NDArray[np.int64]:
+    """Read a .tour file, plain or .gz, as 0-based nodes; a repeated first node at the end is dropped."""
     file = keyword_file.parse(read_bytes(path), str(path))
     section = file.section("TOUR_SECTION")
     values, lines = keyword_file.stream(file.source, section)
@@ -227,11 +219,7 @@ def read_tour(path: Path, n: int | None = None) -> NDArray[np.int64]:
             "expected whole numbers >= 1, closed by -1."
         )
     tour = values.astype(np.int64) - 1
-    if tour.size > 1 and tour[0] == tour[-1] and (n is None or tour.size == n + 1):
-        tour = tour[:-1]
-    if n is not None and tour.size != n:
-        raise BadInputError(f"{path}:{section.line}: the tour has {tour.size} nodes, the instance {n}.")
-    return tour
+    return tour[:-1] if tour.size > 1 and tour[0] == tour[-1] else tour
 
 
 def write(dataset: Dataset, path: Path) -> None:

@@ -83,6 +83,24 @@ def test_bad_solution_files(tmp_path: Path, text: str, message: str) -> None:
         read_solution(tmp_path / "s", SQUARE)
 
 
+def test_lines_of_customers_are_no_single_route(tmp_path: Path) -> None:
+    """They were read as one, whose cost was another; one route, or a node per line, is what it says."""
+    (tmp_path / "s").write_text("1 2\n3\n2 1\n")
+    with pytest.raises(
+        BadInputError, match="lines of nodes without a depot; begin each route with 'Route #1:'"
+    ):
+        read_solution(tmp_path / "s", STAR)
+    for text in ("1 2 3", "1\n2\n3\n"):
+        (tmp_path / "s").write_text(text)
+        assert read_solution(tmp_path / "s", STAR).tolist() == [0, 1, 2, 3, 0]
+
+
+def test_a_tour_file_without_some_cities_is_read_and_left_to_the_score(tmp_path: Path) -> None:
+    """As the same nodes in any other notation."""
+    (tmp_path / "s").write_text("TYPE: TOUR\nTOUR_SECTION\n1\n3\n-1\n")
+    assert read_solution(tmp_path / "s", SQUARE).tolist() == [0, 2]
+
+
 def test_a_tour_in_a_list_may_begin_anywhere(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("[[2, 0, 1, 3]]")
     assert read_solution(tmp_path / "s", SQUARE).tolist() == [2, 0, 1, 3]
