@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -179,5 +180,5 @@ def _answer(process: subprocess.Popen[str] | None) -> str:
 
 
 def command_line() -> str:
-    """Return the command as it was given."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """Return the command as it was given, quoted for a shell."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

@@ -127,7 +127,7 @@ class _RunChecker:
                     said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"
                     yield self._finding(f"{cell.label} on {cell.dataset}", said)
             yield from self._check_traces()
-            yield from self._check_ends()
+            yield from self._check_ends(finished=all(cell.seconds_total for cell in cells.values()))
         except ResultsError as error:
             yield self._finding("records", str(error))
         except (TypeError, KeyError, ValueError) as error:
@@ -138,13 +138,15 @@ class _RunChecker:
             if line.keys() != {"key", "points"}:
                 yield self._finding("traces", f"a line holds {', '.join(line)}, expected key and points")
 
-    def _check_ends(self) -> Iterator[Finding]:
-        """Tell a line whose newline was changed from one that a killed process did not finish."""
+    def _check_ends(self, *, finished: bool) -> Iterator[Finding]:
+        """Tell a last line that was cut or changed from one that a killed process did not finish."""
         for name in ("cells.jsonl", "records.jsonl", "traces.jsonl"):
             path = self._run.folder / name
             last = path.read_bytes().rpartition(b"\n")[2] if path.is_file() else b""
             if last[:-1].endswith(b'"}') and is_sealed(last[:-1]):
                 yield self._finding(name, "the last line is whole but for its end: its newline was changed")
+            elif last and finished and name == "records.jsonl":
+                yield self._finding(name, "the last line is torn, and the run had ended: a record was lost")
 
     def _finding(self, place: str, text: str) -> Finding:
         return Finding(self._run.run_id, place, text)

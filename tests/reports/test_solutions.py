@@ -86,3 +86,14 @@ def test_the_command_that_makes_what_is_missing_names_the_decoding(tmp_path: Pat
     dataset, _ = solved(tmp_path)
     with pytest.raises(ResultsError, match="run lehd --decoding rrc:10 --data "):
         draw_solution(dataset, 0, "lehd", "rrc:10", tmp_path / "runs", tmp_path / "tour.svg")
+
+
+def test_the_row_of_that_very_name_is_drawn_and_not_a_later_one_of_other_settings(tmp_path: Path) -> None:
+    dataset = generate("cvrp", 12, 2, "uniform", 3)
+    data = str(save_dataset(dataset, tmp_path / "set.npz"))
+    rows = ("random-insertion", "random-insertion:order=sit")
+    for solver in rows:
+        run(RunRequest((solver,), (data,), tmp_path / "runs", Places(tmp_path)), QuietDisplay())
+    for asked in rows:
+        drawn = draw_solution(dataset, 1, asked, None, tmp_path / "runs", tmp_path / "tour.svg")
+        assert title(drawn).startswith(f"{asked} on ")

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
-from nco_bench.runs.environment import package_versions
+from nco_bench.runs.environment import command_line, package_versions
+
+
+def test_the_command_of_a_run_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["/usr/bin/nco-bench", "run", "my_sol&50%.py", "--data", "tsp*", "--label", "two words"]
+    monkeypatch.setattr("sys.argv", given)
+    assert command_line().startswith("nco-bench run 'my_sol&50%.py' ")
+    assert shlex.split(command_line()) == ["nco-bench", *given[1:]]
 
 
 def test_a_package_that_is_installed_while_the_process_lives_is_seen(

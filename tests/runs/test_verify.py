@@ -117,6 +117,22 @@ def test_records_that_are_gone_from_a_finished_run_are_missed(stored: Path) -> N
     assert "its records are gone" in found
 
 
+def test_a_torn_last_record_of_a_finished_run_is_missed(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    path.write_bytes(path.read_bytes()[:-40])
+    (found,) = findings(stored)
+    assert found.endswith("records.jsonl: the last line is torn, and the run had ended: a record was lost")
+
+
+def test_cells_that_are_gone_are_told_once(stored: Path) -> None:
+    """It was a line for each record, and in reports a KeyError."""
+    only(stored, "*/cells.jsonl").unlink()
+    (found,) = findings(stored)
+    assert "its cells.jsonl is gone; bring it back" in found
+    with pytest.raises(ResultsError, match=r"its cells\.jsonl is gone"):
+        load_frame(stored / "runs")
+
+
 def test_a_line_without_its_checksum_is_named(stored: Path) -> None:
     """Whichever it is, and if all are: only a run whose facts have no seal either was written without."""
     path = only(stored, "*/records.jsonl")

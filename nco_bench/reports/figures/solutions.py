@@ -88,13 +88,15 @@ def _stored(
     dataset: Dataset, index: int, solver: str, decoding: str | None, results: Path
 ) -> tuple[NDArray[np.int32], str, Reference | None]:
     """Return the latest solution, what its row is called in tables, and the reference that the run knew."""
-    hash_alone = False
-    for run in reversed(find_runs(results)):
-        cells = {
-            c.cell: c
-            for c in run.cells()
-            if c.is_of(dataset) and solver in (c.solver, c.label) and decoding in (None, c.decoding)
-        }
+    hash_alone, runs = False, find_runs(results)
+    found = {
+        id(run): [c for c in run.cells() if c.is_of(dataset) and decoding in (None, c.decoding)]
+        for run in runs
+    }
+    # A row of that very name comes before others of the solver, which have other settings.
+    exact = any(cell.label == solver for cells in found.values() for cell in cells)
+    for run in reversed(runs):
+        cells = {c.cell: c for c in found[id(run)] if solver == (c.label if exact else c.solver)}
         for record in run.records() if cells else ():
             here = record.cell in cells and record.instance == index + dataset.first_index
             hash_alone |= here and record.solution is None and record.solution_sha256 is not None
