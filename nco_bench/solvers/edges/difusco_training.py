@@ -85,12 +85,10 @@ class _Edges(torch.autograd.Function):
         flat, width = [t.flatten(0, 1) for t in (edges, pre, new)], edges.shape[3]
 
         def work(share: slice, _: threading.Event) -> None:
-            parts = _blocks(share, edges)
-            room = torch.empty_like(flat[0][parts[0]])
-            for nodes in parts:
+            for nodes in _blocks(share, edges):
                 before, made, after = (t[nodes].view(-1, width) for t in flat)
                 torch.mm(before, into.detach().T, out=made)
-                hidden = room[: nodes.stop - nodes.start]
+                hidden = torch.empty_like(flat[1][nodes])
                 blocks = (
                     flat[1][nodes].numpy(),
                     hidden.numpy(),
@@ -119,14 +117,13 @@ class _Edges(torch.autograd.Function):
 
         def work(share: slice, _: threading.Event) -> list[Tensor]:
             sums = [torch.zeros_like(t) for t in (*told, *norms, into, past, past[0])]
-            arrays, blocks = [t.numpy() for t in sums[:8]], _blocks(share, edges)
-            room = torch.empty(2, *flat[0][blocks[0]].shape).flatten(1, 2)
-            for nodes in blocks:
+            arrays = [t.numpy() for t in sums[:8]]
+            for nodes in _blocks(share, edges):
                 before, kept, after, back = (t[nodes].view(-1, width) for t in flat)
-                change, hidden = room[:, : len(before)]
-                torch.mm(after, past, out=change)
-                arrays_of = (t.view(-1, *edges.shape[2:]).numpy() for t in (kept, change, hidden))
-                _backwards(*arrays_of, nodes.start, *constants, hear, *arrays)
+                change = torch.mm(after, past)
+                hidden = torch.empty_like(change)
+                blocks = (t.view(-1, *edges.shape[2:]).numpy() for t in (kept, change, hidden))
+                _backwards(*blocks, nodes.start, *constants, hear, *arrays)
                 torch.addmm(after, change, into, out=back)
                 sums[8].addmm_(change.T, before)
                 sums[9].addmm_(after.T, hidden)
