@@ -66,14 +66,14 @@ class Run:
 
     def cells(self) -> list[Cell]:
         """Return the cells, later lines merged over earlier ones."""
-        if not (self.folder / "cells.jsonl").exists() and self.count():
-            raise ResultsError(
-                f"{self.folder}: its cells.jsonl is gone; bring it back, or move the folder away."
-            )
         merged: dict[int, dict[str, Any]] = {}
         try:
             for line in self.lines("cells.jsonl"):
                 merged.setdefault(line["cell"], {}).update(line)
+            if not merged and self.count():
+                raise ResultsError(
+                    f"{self.folder}: its cells.jsonl is gone; bring it back, or move the folder away."
+                )
             return [Cell(**merged[index]) for index in sorted(merged)]
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise self._unknown("cells.jsonl", "cells", error) from error
