@@ -160,9 +160,8 @@ def candidate_features(solver: str, dataset: Dataset, instance: int, step: int) 
     kept: list[Tensor] = []
     handle = layers[-1].register_forward_hook(lambda module, given, out: kept.append(out))
     try:
-        with (
-            torch.enable_grad()
-        ):  # without gradients a decoder's last layer makes no more of its tokens than their scores
+        # Without gradients a decoder's last layer makes no more of its tokens than their scores.
+        with torch.enable_grad():
             scores = policy.scores(state)  # type: ignore[operator]
     finally:
         handle.remove()
