@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from nco_bench.errors import MissingDependencyError, ResultsError
 from nco_bench.runs.archive_check import refuse_other_columns, runs_described
 from nco_bench.runs.codes import unified
-from nco_bench.runs.stored_run import Run
+from nco_bench.runs.stored_run import Damaged, Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +84,8 @@ class ArchivedRun(Run):
     def _document(self) -> dict[str, Any]:
         return dict(self._facts["info"])
 
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the lines of one of the files that the run had as a folder."""
+    def lines(self, name: str, damaged: Damaged | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the lines of one of the files that the run had as a folder; none is damaged, for the archive is sound."""
         if name == "records.jsonl":
             return self._record_lines()
         return iter(self._facts.get(name.removesuffix(".jsonl"), ()))

@@ -146,6 +146,8 @@ class Cell:
         The dataset as it was asked for: a name, or the path of a file.
     asked
         First and last + 1 of the instances that the command asked for, all its jobs together; None in records of schema 1.
+    records
+        How many this run wrote of the cell, told when it ends; None where it did not end, or in runs of before.
     """
 
     cell: int
@@ -178,6 +180,7 @@ class Cell:
     notes: list[str] = field(default_factory=list)
     source: str = ""
     asked: tuple[int, int] | None = None
+    records: int | None = None
 
     @property
     def whole(self) -> str:

@@ -145,6 +145,7 @@ def _run_cell(
         if request.beside > 1:
             shared = f", {request.sharing} of them on {cell.device}" if request.sharing > 1 else ""
             cell.notes.append(f"timed with {request.beside} jobs at once{shared}")
+        cell.records = writer.written[cell.cell]
         writer.cell(cell)
         better.finish(display, request.places.instances)
         return cell, worker.failed

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,8 @@ class RunWriter:
         self._unwritten: list[bytes] = []
         self._files: dict[str, int] = {}
         self._has_cells = False
+        self.written: Counter[int] = Counter()
+        """Number of records by cell."""
         self._new: list[Path] = []
         self._held = _held(results)
         # What is stored is found all the same; that something is missing shows when a cell starts.
@@ -159,6 +162,7 @@ class RunWriter:
             self._unwritten.clear()
         if records:
             self._write("records.jsonl", b"".join(map(dump_line, records)))
+            self.written.update(record.cell for record in records)
             if self._held is not None:
                 for record in records:
                     self._held.record(record.cell, record.instance)

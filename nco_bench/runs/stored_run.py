@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import ResultsError
 from nco_bench.runs.records import READABLE, Cell, Record
 from nco_bench.seals import BrokenSealError, is_sealed_document, unseal_document, unseal_line
+
+Damaged = Callable[[ResultsError], object]
+"""Takes what is wrong with a line."""
 
 
 class Run:
@@ -51,9 +54,9 @@ class Run:
         document, self.sealed = _read_json(self.folder / "run.json")
         return document
 
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file."""
-        return read_lines(self.folder / name, sealed=self.sealed)
+    def lines(self, name: str, damaged: Damaged | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the lines of one of the run's ``.jsonl`` files; none where it has no such file, see `read_lines`."""
+        return read_lines(self.folder / name, sealed=self.sealed, damaged=damaged)
 
     def size(self) -> int:
         """Return the bytes that the run takes on the disk."""
@@ -78,9 +81,9 @@ class Run:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise self._unknown("cells.jsonl", "cells", error) from error
 
-    def records(self) -> Iterator[Record]:
-        """Yield the records in the order they were written; a torn last line is left out."""
-        for line in self.lines("records.jsonl"):
+    def records(self, damaged: Damaged | None = None) -> Iterator[Record]:
+        """Yield the records in the order they were written; a torn last line is left out, see `read_lines`."""
+        for line in self.lines("records.jsonl", damaged):
             try:
                 line.pop("gap_percent", None)
                 record = Record(**line)
@@ -173,10 +176,11 @@ def _read_json(path: Path) -> tuple[dict[str, Any], bool]:
     return document, is_sealed_document(raw)
 
 
-def read_lines(path: Path, *, sealed: bool) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path, *, sealed: bool, damaged: Damaged | None = None) -> Iterator[dict[str, Any]]:
     """Yield the JSON lines of a file; a torn last line (killed while writing) is skipped, others are errors.
 
-    So is a line without a checksum where all are `sealed`.
+    So is a line without a checksum where all are `sealed`. With `damaged` the errors go there, and the lines after them
+    are read.
     """
     try:
         file = path.open("rb")
@@ -191,6 +195,9 @@ def read_lines(path: Path, *, sealed: bool) -> Iterator[dict[str, Any]]:
             try:
                 yield orjson.loads(unseal_line(line, sealed=sealed))
             except (orjson.JSONDecodeError, BrokenSealError) as error:
-                raise ResultsError(
+                fault = ResultsError(
                     f"{path}:{number}: damaged record ({error}); remove the line, or move the run's folder away."
-                ) from error
+                )
+                if damaged is None:
+                    raise fault from error
+                damaged(fault)

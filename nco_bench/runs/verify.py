@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,25 +114,52 @@ class _RunChecker:
                 dataset = self._dataset(cell)
                 if isinstance(dataset, str):
                     yield self._finding(f"dataset {cell.dataset}", dataset)
-            without = dict(cells)
-            for record in self._run.records():
-                self.records += 1
-                without.pop(record.cell, None)
-                report(self.records, self._total, "record")
-                for text in self._check_record(record, cells.get(record.cell)):
-                    yield self._finding(
-                        f"{record.name} (instance {record.instance}, repeat {record.repeat})", text
-                    )
-            for cell in without.values():
-                if cell.seconds_total:  # written once all is solved
-                    said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"
-                    yield self._finding(f"{cell.label} on {cell.dataset}", said)
+            yield from self._check_name()
+            yield from self._check_records(cells)
             yield from self._check_traces()
             yield from self._check_ends(finished=all(cell.seconds_total for cell in cells.values()))
         except ResultsError as error:
             yield self._finding("records", str(error))
         except (TypeError, KeyError, ValueError) as error:
             yield self._finding("records", f"not readable as records ({error})")
+
+    def _check_name(self) -> Iterator[Finding]:
+        told = self._run.info.get("run_id", self._run.run_id)
+        if told != self._run.run_id:
+            yield self._finding("run.json", f"is of the run {told}: the folder was given another name")
+
+    def _check_records(self, cells: Mapping[int, Cell]) -> Iterator[Finding]:
+        """Check each record, and that none is there twice or gone."""
+        damaged: list[ResultsError] = []
+        places: set[tuple[int, int, int]] = set()
+        held: Counter[int] = Counter()
+        for record in self._run.records(damaged.append):
+            self.records += 1
+            held[record.cell] += 1
+            report(self.records, self._total, "record")
+            name = f"{record.name} (instance {record.instance}, repeat {record.repeat})"
+            for text in self._check_record(record, cells.get(record.cell)):
+                yield self._finding(name, text)
+            place = (record.cell, record.repeat, record.instance)
+            if place in places:
+                yield self._finding(name, "has another record of the same cell in this run")
+            places.add(place)
+        if damaged:
+            more = f" ({len(damaged) - 1} more lines are damaged)" if len(damaged) > 1 else ""
+            yield self._finding("records", f"{damaged[0]}{more}")
+        elif not self._last_line("records.jsonl"):
+            yield from self._check_counts(cells, held)
+
+    def _check_counts(self, cells: Mapping[int, Cell], held: Mapping[int, int]) -> Iterator[Finding]:
+        for cell in cells.values():
+            name, found = f"{cell.label} on {cell.dataset}", held.get(cell.cell, 0)
+            if cell.records is not None and found != cell.records:
+                yield self._finding(
+                    name, f"holds {found} records, and the run had written {cell.records} when it ended"
+                )
+            elif cell.records is None and cell.seconds_total and not found:  # of before they were counted
+                said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"
+                yield self._finding(name, said)
 
     def _check_traces(self) -> Iterator[Finding]:
         for line in self._run.lines("traces.jsonl"):
@@ -141,12 +169,16 @@ class _RunChecker:
     def _check_ends(self, *, finished: bool) -> Iterator[Finding]:
         """Tell a last line that was cut or changed from one that a killed process did not finish."""
         for name in ("cells.jsonl", "records.jsonl", "traces.jsonl"):
-            path = self._run.folder / name
-            last = path.read_bytes().rpartition(b"\n")[2] if path.is_file() else b""
+            last = self._last_line(name)
             if last[:-1].endswith(b'"}') and is_sealed(last[:-1]):
                 yield self._finding(name, "the last line is whole but for its end: its newline was changed")
             elif last and finished and name == "records.jsonl":
                 yield self._finding(name, "the last line is torn, and the run had ended: a record was lost")
+
+    def _last_line(self, name: str) -> bytes:
+        """Return what stands after the last newline of a file; nothing in one that is whole."""
+        path = self._run.folder / name
+        return path.read_bytes().rpartition(b"\n")[2] if path.is_file() else b""
 
     def _finding(self, place: str, text: str) -> Finding:
         return Finding(self._run.run_id, place, text)

@@ -114,7 +114,60 @@ def test_records_that_are_gone_from_a_finished_run_are_missed(stored: Path) -> N
     only(stored, "*/records.jsonl").write_bytes(b"")
     (found,) = findings(stored)
     assert "identity-tour on " in found
+    assert "holds 0 records, and the run had written 5 when it ended" in found
+    without_counts(stored)
+    (found,) = findings(stored)
     assert "its records are gone" in found
+
+
+def without_counts(stored: Path) -> None:
+    """Make of a run one of before: cells that do not tell how many records they have."""
+    path = only(stored, "*/cells.jsonl")
+    lines = [orjson.loads(unseal_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
+    for line in lines:
+        del line["records"]
+    path.write_bytes(b"".join(seal_line(orjson.dumps(line) + b"\n") for line in lines))
+
+
+def test_a_record_that_was_taken_out_is_missed(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2] + lines[3:]))
+    (found,) = findings(stored)
+    assert "holds 4 records, and the run had written 5 when it ended" in found
+    without_counts(stored)
+    assert findings(stored) == []
+
+
+def test_a_record_that_stands_twice_is_named(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[1]]))
+    (twice, count) = findings(stored)
+    assert "(instance 1, repeat 0): has another record of the same cell in this run" in twice
+    assert "holds 6 records" in count
+
+
+def test_a_folder_of_another_name_is_told(stored: Path) -> None:
+    """Runs count in the order of their names, so two that changed places would change tables."""
+    folder = only(stored, "*")
+    folder.rename(folder.with_name("20200101-000000-000000-1-abcdef"))
+    (found,) = findings(stored)
+    assert f"run.json: is of the run {folder.name}: the folder was given another name" in found
+
+
+def test_what_follows_a_damaged_line_is_checked(stored: Path) -> None:
+    path = only(stored, "*/records.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    record = orjson.loads(unseal_line(lines[4]))
+    record["cost"] *= 0.99
+    lines[4] = seal_line(orjson.dumps(record) + b"\n")
+    lines[1] = lines[1].replace(b'"instance":1', b'"instance":3')
+    path.write_bytes(b"".join(lines))
+    (changed, damaged) = findings(stored)
+    assert "instance 4" in changed
+    assert "the stored solution costs" in changed
+    assert "records.jsonl:2: damaged record" in damaged
 
 
 def test_a_torn_last_record_of_a_finished_run_is_missed(stored: Path) -> None:
