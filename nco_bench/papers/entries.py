@@ -77,9 +77,9 @@ def without(cell: PublishedCell, preset: CellPreset, status: str, reason: str) -
     return Entry(cell, preset, None, None, None, Verdict(status, reason))
 
 
-def noted(verdict: Verdict, preset: CellPreset) -> Verdict:
-    """Add the preset's note to the reason."""
-    return replace(verdict, reason=f"{verdict.reason}; {preset.note}") if preset.note else verdict
+def noted(verdict: Verdict, preset: CellPreset, course: str = "") -> Verdict:
+    """Add to the reason where a number was read off another one, and the preset's note."""
+    return replace(verdict, reason="; ".join(filter(None, (verdict.reason, course, preset.note))))
 
 
 def in_printed_unit(measured: Measured, preset: CellPreset, cell: PublishedCell) -> Measured:

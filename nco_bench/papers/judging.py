@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nco_bench.papers.measuring import BOOTSTRAP_FROM, Measured
+from nco_bench.papers.measuring import BOOTSTRAP_FROM, HARDWARE_METRICS, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
 from nco_bench.weights.shelf import trained_now
@@ -41,7 +41,6 @@ TOLERANCE = (
 FULL_SHARE = 0.995
 MOST_NAMED = 3
 """Of the numbers of a recipe that are not the paper's."""
-HARDWARE_METRICS = ("seconds", "latency", "memory")
 _NUMBER = re.compile(r"(\d[\d,]*)(?:\.(\d+))?")
 
 
@@ -84,17 +83,20 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
         return Verdict("not run", _nothing(preset, measured))
     if cell.number is None:
         return Verdict("not comparable", "the paper's machine ran out of memory, ours did not")
+    part = part_of_library(preset, measured)
     if preset.metric in HARDWARE_METRICS:
         place = f"measured on {measured.hardware or 'other hardware'}"
         busy = f" {measured.busy}" if measured.busy and preset.metric != "memory" else ""
-        return Verdict("not comparable", place + busy)
+        return Verdict("not comparable", f"{place}, of {part}, so too low" if part else place + busy)
+    if part and preset.metric in COUNTS:
+        return Verdict("not comparable", f"of {part}")
     if measured.trained_on_test:
         return Verdict("not comparable", "WARNING: the weights were trained on this test set")
     if measured.calibrated_on_test:
         return Verdict("not comparable", "WARNING: the coordinate scale was calibrated on this test set")
     weights = _other_weights(preset, measured)
     if weights:
-        return Verdict("other weights", weights)
+        return Verdict("other weights", f"{weights}; of {part}" if part else weights)
     if measured.limited:
         return Verdict("not comparable", "a time limit ended the search early")
     if preset.time_limit < preset.full_limit:
@@ -105,10 +107,20 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
     return _compare(cell, preset, measured)
 
 
+def part_of_library(preset: CellPreset, measured: Measured) -> str:
+    """Say which part of the paper's instances of a library a number is of; empty where of all, or of other sets."""
+    tried = measured.instances + (measured.failed if preset.metric not in COUNTS else 0)
+    if not preset.unlike or not preset.same_instances or tried >= preset.paper_instances:
+        return ""
+    return f"{tried} of the paper's {preset.paper_instances} instances, the smallest first"
+
+
 def _nothing(preset: CellPreset, measured: Measured) -> str:
     if measured.failed < preset.count and preset.reference_mean:
         lost = f"{measured.failed} of {preset.count} instances {'was' if measured.failed == 1 else 'were'}"
         return f"{lost} not solved, and only all have a gap to the paper's mean"
+    if preset.metric in HARDWARE_METRICS and preset.timing.batch_size:
+        return f"the records are not of batches of {preset.timing.batch_size}; a run into an empty folder is"
     if measured.failed:
         return f"none of {measured.failed} instances was solved"
     return f"the records have no {preset.metric}"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nco_bench.papers.courses import shortened
 from nco_bench.reports.frame.aggregate import gap_of_means, mean_by, summarise
 from nco_bench.reports.frame.best_known import gap_percents
+from nco_bench.reports.frame.load import own_memory
 from nco_bench.reports.frame.result_frame import OK, Group, ResultFrame
 from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
 from nco_bench.reports.frame.summary import calibrated_on_test, distribution_label, hardware, trained_on_test
@@ -22,6 +23,9 @@ BOOTSTRAP_FROM = 30
 """Below this many instances the percentile bootstrap is too narrow, and Student's t is used."""
 TIMES = ("seconds", "latency")
 """Metrics that a busy machine does not answer; no run is made for them alone."""
+HARDWARE_METRICS = (*TIMES, "memory")
+"""Metrics that say something of one machine, and of how many instances were solved at once."""
+ALONE = "the median of one instance alone"
 
 METRICS: Mapping[str, str] = {
     "gap": "mean over instances of the gap to the reference, percent",
@@ -99,6 +103,27 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """How a time or a memory must have been measured to stand for a printed one.
+
+    Attributes
+    ----------
+    batch_size
+        In which portions, or 0 for any.
+    device
+        Kind of device, or ``auto`` for any.
+    """
+
+    batch_size: int = 0
+    device: str = "auto"
+
+    def fits(self, cell: Cell, *, alone: bool = False) -> bool:
+        """Whether the records of a cell were made so; what is measured `alone` has no batches."""
+        portions = alone or self.batch_size in (0, cell.batch_size)
+        return portions and self.device in ("auto", cell.device.partition(":")[0])
+
+
+@dataclass(frozen=True)
 class Columns:
     """Per-instance means of one job: ids, cost, reference, gap, seconds, all ``(n,)``; NaN where unknown."""
 
@@ -145,6 +170,7 @@ class Records:
         repeats: int,
         reference: Cell | float | None = None,
         iterations: int | None = None,
+        timing: Timing | None = None,
     ) -> Measured:
         """Read one metric of a cell.
 
@@ -159,8 +185,38 @@ class Records:
             means is to, whatever the dataset has.
         iterations
             Of a search that the cell's is the longer one of, for metrics in `nco_bench.papers.courses.OF_COURSES`.
+        timing
+            For `HARDWARE_METRICS`, how they must have been measured: there is no value where none were. A time of single
+            instances of one size may be the latency.
         """
         part = self.part(cell, count, repeats, iterations)
+        if timing is not None and metric in HARDWARE_METRICS:
+            return self._measure_timed(metric, part, cell, count, repeats, timing)
+        return self._measure_part(metric, part, cell, count, repeats, reference, iterations)
+
+    def _measure_timed(
+        self, metric: str, part: pd.DataFrame, cell: Cell, count: int, repeats: int, timing: Timing
+    ) -> Measured:
+        solved = self._group(cell).solved
+        runs = {run for run, one in solved if timing.fits(one)}
+        codes = [code for code, run in enumerate(self.frame.runs) if run.run_id in runs]
+        fitting = part[np.isin(part["run"].to_numpy(), codes)]
+        if metric != "latency" and len(fitting):
+            measured = self._measure_part(metric, fitting, cell, count, repeats)
+            if metric == "memory":
+                measured = replace(measured, value=own_memory([c for _, c in solved if timing.fits(c)]))
+            return measured
+        measured = self._measure_part("latency", part, cell, count, repeats)
+        known = [c.latency_seconds for _, c in solved if timing.fits(c, alone=True) and c.latency_seconds]
+        alike = int(part["n"].min()) == int(part["n"].max())
+        answers = metric == "latency" or (metric == "seconds" and timing.batch_size == 1 and alike)
+        course = "" if metric == "latency" else ALONE
+        return replace(measured, value=known[-1] if known and answers else None, course=course)
+
+    def _measure_part(
+        self, metric: str, part: pd.DataFrame, cell: Cell, count: int, repeats: int,
+        reference: Cell | float | None = None, iterations: int | None = None,
+    ) -> Measured:  # fmt: skip
         columns = _columns(part, cell)
         if isinstance(reference, float):
             whole = not np.isnan(columns.cost).any()  # the mean of a set says nothing of a part of it

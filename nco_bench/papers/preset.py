@@ -30,6 +30,7 @@ from typing import Any
 
 from nco_bench.datasets.sites import LIBRARIES
 from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.papers.measuring import Timing
 from nco_bench.papers.published import PublishedCell, PublishedTable, load_table, paper_room
 
 SCALES = ("smoke", "cpu", "full")
@@ -124,6 +125,11 @@ class CellPreset:
     full_limit: float = 0.0
     gap_unstated: bool = False
     readings: Mapping[str, CellPreset] = field(default_factory=dict)
+
+    @property
+    def timing(self) -> Timing:
+        """How its time or memory must have been measured."""
+        return Timing(self.batch_size, self.device)
 
     @property
     def needs_reference(self) -> bool:

@@ -266,10 +266,15 @@ def _entry(slot: _Slot, records: Records | None) -> Entry:
     assert slot.outcome.cell is not None
     reference = slot.reference[1].cell if isinstance(slot.reference, tuple) else slot.reference
     measured = records.measure(
-        slot.preset.metric, slot.outcome.cell, slot.job.count, slot.job.repeats, reference
+        slot.preset.metric,
+        slot.outcome.cell,
+        slot.job.count,
+        slot.job.repeats,
+        reference,
+        timing=slot.preset.timing,
     )
     measured = in_printed_unit(measured, slot.preset, slot.cell)
-    verdict = noted(judge(slot.cell, slot.preset, measured), slot.preset)
+    verdict = noted(judge(slot.cell, slot.preset, measured), slot.preset, measured.course)
     value, low, high = measured.value, measured.low, measured.high
     return Entry(slot.cell, slot.preset, value, low, high, verdict, measured, slot.reading)
 

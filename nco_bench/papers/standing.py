@@ -217,8 +217,7 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
         return None
     scaled = [in_printed_unit(one, preset, cell) for one in measured if one is not None]
     first = scaled[0]
-    note = "; ".join(filter(None, (first.course, preset.note)))
-    verdict = noted(judge(cell, preset, first), replace(preset, note=note))
+    verdict = noted(judge(cell, preset, first), preset, first.course)
     if len(scaled) > 1:
         values = [one.value for one in scaled if one.value is not None]
         first = replace(
@@ -230,6 +229,11 @@ def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> En
 
 def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset], view: _View) -> Standing:
     preset, stored, costs = ways[0], view.stored, view.costs
+    otherwise = stored.timed_otherwise(preset)
+    if otherwise:
+        batch = f" --batch-size {preset.batch_size}" if preset.batch_size else ""
+        needs = f"'nco-bench run --device {preset.device}{batch} --fresh'"
+        return Standing(table, without(cell, preset, "not run", otherwise), needs=needs)
     absent = solver_missing(preset.solver)
     if absent and not view.anywhere:
         return Standing(table, without(cell, preset, "not run", absent), needs=absent)

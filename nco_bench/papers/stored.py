@@ -13,7 +13,7 @@ from nco_bench.datasets.names import stream_of
 from nco_bench.errors import BadWeightsError, ResultsError
 from nco_bench.papers.courses import OF_COURSES, iterations_made, search_of
 from nco_bench.papers.judging import ENOUGH
-from nco_bench.papers.measuring import TIMES, Measured, Records
+from nco_bench.papers.measuring import HARDWARE_METRICS, TIMES, Measured, Records
 from nco_bench.papers.preset import CellPreset
 from nco_bench.problems import problem as problem_module
 from nco_bench.reports.frame.load import load_frame
@@ -119,6 +119,30 @@ class Stored:
         course = f"ended by a time limit of {limit:g} s an instance after {after} of {iterations} iterations"
         return replace(measured, course=course, limited=True)
 
+    def timed_otherwise(self, preset: CellPreset) -> str:
+        """Say how the stored times or memory of a cell were measured, where not as the paper says; else an empty string."""
+        if preset.metric not in HARDWARE_METRICS:
+            return ""
+        groups = [self._group(preset, name) for name in (*preset.mean_of, *preset.data)]
+        others = [
+            one
+            for group in groups
+            if group is not None
+            for _, one in group.solved
+            if not preset.timing.fits(one)
+        ]
+        if not others:
+            return ""
+        devices = dict.fromkeys(one.device.partition(":")[0] for one in others)
+        batches = sorted({one.batch_size for one in others})
+        asked = f"in batches of {preset.batch_size}" if preset.batch_size else f"on {preset.device}"
+        found = (
+            f"in batches of {' and '.join(map(str, batches))}"
+            if preset.batch_size
+            else f"on {' and '.join(devices)}"
+        )
+        return f"what is stored was measured {found}, not {asked}"
+
     def fruitless(self, preset: CellPreset, limit: float) -> bool:
         """Whether a stored search was ended by a time limit of at least `limit` seconds before its first iteration."""
         search = search_of(preset.decoding)
@@ -165,7 +189,7 @@ class Stored:
                 return None
             reference = other.cell
         return self._records.measure(
-            preset.metric, group.cell, preset.count, preset.repeats, reference, iterations
+            preset.metric, group.cell, preset.count, preset.repeats, reference, iterations, preset.timing
         )
 
     def _of(self, group: Group, preset: CellPreset) -> int:

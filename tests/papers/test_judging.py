@@ -281,3 +281,20 @@ def test_weights_are_the_papers_by_samples_and_recipe(changes: dict[str, Any], t
 def test_records_from_before_they_said_the_recipe_are_of_other_weights(weights: dict[str, Any]) -> None:
     verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, weights=weights))
     assert verdict.status == "other weights"
+
+
+def test_what_is_read_of_a_part_of_a_library_says_so_whatever_else_it_says() -> None:
+    """The mean of the 16 smallest stood under "All", as many solved of them beside the paper's count of all."""
+    library = replace(PRESET, data=("tsplib:sit",), same_instances=True, paper_instances=33)
+    part = "16 of the paper's 33 instances, the smallest first"
+    other = {"name": "lehd", "share_of_paper": 0.5, "samples": 10}
+    gap = judge(printed("3.1%", 3.1), library, measured(7.0, 6.0, 8.0, 16, weights=other))
+    assert gap.status == "other weights"
+    assert gap.reason.endswith(f"; of {part}")
+    solved = judge(printed("33", 33.0), replace(library, metric="solved"), measured(16.0, None, None, 16))
+    assert (solved.status, solved.reason) == ("not comparable", f"of {part}")
+    seconds = measured(1.0, None, None, 16, busy="beside a load of 4 on 2 cores, so an upper bound")
+    time = judge(printed("1m", 60.0), replace(library, metric="seconds"), seconds)
+    assert time.reason == f"measured on other hardware, of {part}, so too low"
+    whole = judge(printed("33", 33.0), replace(library, metric="solved"), measured(33.0, None, None, 33))
+    assert whole.status == "reproduced"

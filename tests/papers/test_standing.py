@@ -255,3 +255,41 @@ def test_networks_of_long_range_arena_wait_for_weights_and_run_with_them(
     image = next(one for one in ours if (one.solver, one.entry.cell.column) == ("lra-adaptive", "Image"))
     assert weights_needed(image.entry.preset, None) == ""
     weights_missing.cache_clear()
+
+
+def test_a_time_or_memory_of_other_batches_or_another_device_answers_no_cell(small: Path) -> None:
+    """A table by batch size had one number in all columns, and a column of GPU times those of a CPU."""
+    assert nco("run", "nearest-neighbor", "--data", "tsp20:count=4", "--batch-size", "2", results=small) == 0
+    stored = stored_in([small], None)
+    of_two = preset.CellPreset(
+        metric="seconds", solver="nearest-neighbor", data=("tsp20",), count=4, batch_size=2
+    )
+    for metric in ("seconds", "memory"):
+        asked = replace(of_two, metric=metric)
+        found = stored.measure(asked)
+        assert found is not None
+        assert found.value is not None
+        assert not stored.timed_otherwise(asked)
+        for other in (replace(asked, batch_size=3), replace(asked, device="cuda")):
+            missed = stored.measure(other)
+            assert missed is not None
+            assert missed.value is None
+        assert "in batches of 2, not in batches of 3" in stored.timed_otherwise(replace(asked, batch_size=3))
+        on_gpu = replace(asked, batch_size=0, device="cuda")
+        assert "measured on cpu, not on cuda" in stored.timed_otherwise(on_gpu)
+
+
+def test_a_time_of_batches_of_one_may_be_the_latency_where_instances_are_of_one_size(small: Path) -> None:
+    assert nco("run", "nearest-neighbor", "--data", "tsp20:count=4", "--batch-size", "4", results=small) == 0
+    stored = stored_in([small], None)
+    alone = preset.CellPreset(
+        metric="seconds", solver="nearest-neighbor", data=("tsp20",), count=4, batch_size=1
+    )
+    found = stored.measure(alone)
+    latency = load_frame(small).groups[0].latency_seconds
+    assert found is not None
+    assert found.value == latency
+    assert found.course == "the median of one instance alone"
+    on_gpu = stored.measure(replace(alone, device="cuda"))
+    assert on_gpu is not None
+    assert on_gpu.value is None

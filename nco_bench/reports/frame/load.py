@@ -191,9 +191,6 @@ class _GroupBuilder:
         for environment in (run.info.get("environment") or {} for run in runs):
             if environment not in environments:
                 environments.append(environment)
-        # Records of version 0.1 have the whole process, which says nothing beside those that know what was loaded before.
-        told = [c for c in self.cells if c.memory_before_mb is not None] or self.cells
-        memory = [c.own_memory_mb for c in told if c.own_memory_mb is not None]
         # The same instances may have been run from a file, which does not say how they were drawn.
         drawn = next(
             (c.origin for c in reversed(self.cells) if c.origin.get("distribution")), cells[-1].origin
@@ -207,11 +204,19 @@ class _GroupBuilder:
             runs=tuple(dict.fromkeys(run.run_id for run in runs)),
             environments=tuple(environments),
             latency_seconds=next(reversed(known("latency_seconds")), None),
-            peak_memory_mb=max(memory, default=None),
+            peak_memory_mb=own_memory(self.cells),
             peak_device_memory_mb=max(known("peak_device_memory_mb"), default=None),
             asked=tuple({(*cell.asked, cell.repeats) for cell in self.cells if cell.asked is not None}),
             repeated=repeated,
+            solved=tuple((run.run_id, cell) for cell, run in zip(cells, runs, strict=True)),
         )
+
+
+def own_memory(cells: Sequence[Cell]) -> float | None:
+    """Return the largest memory that solving took in any of some cells, MB; None where none was measured."""
+    # Records of version 0.1 have the whole process, which says nothing beside those that know what was loaded before.
+    told = [c for c in cells if c.memory_before_mb is not None] or cells
+    return max((c.own_memory_mb for c in told if c.own_memory_mb is not None), default=None)
 
 
 def _register_cells(

@@ -78,6 +78,8 @@ class Group:
         ``(first, last + 1, repeats)`` of what the commands asked for, where the records say it.
     repeated
         Records that a later run computed again; those are left out.
+    solved
+        The cells of the runs, each with its run's id: batches, devices and memory may differ between them.
     """
 
     cell: Cell
@@ -91,6 +93,7 @@ class Group:
     peak_device_memory_mb: float | None
     asked: tuple[tuple[int, int, int], ...] = ()
     repeated: int = 0
+    solved: tuple[tuple[str, Cell], ...] = ()
 
     def part(self, cell: Cell, first: int, last: int) -> Group:
         """Return the group with the facts of another cell and only some instances."""
