@@ -90,11 +90,27 @@ def replacing(
     except OSError as error:
         if failing is None:
             raise
-        cause = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or error
         raise failing(
-            f"{asked}: cannot be written ({cause}{note}). Free some space or choose another place; "
+            f"{asked}: cannot be written ({_cause(path, error)}{note}). {_remedy(error)}; "
             "what stood there before is untouched."
         ) from error
+
+
+def _cause(path: Path, error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "no space left on the disk"
+    return is_in_a_file(path) or error.strerror or str(error)
+
+
+def _remedy(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "Free some space or choose another place" if full else "Choose another place"
+
+
+def is_in_a_file(path: Path) -> str:
+    """Say which of the folders above a path is a file, or return an empty string."""
+    above = next((parent for parent in path.parents if parent.is_file()), None)
+    return "" if above is None else f"{above} is a file"
 
 
 def _takes_a_stream(path: Path) -> bool:

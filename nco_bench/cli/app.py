@@ -53,8 +53,11 @@ def _print_version(value: bool) -> None:
 INTERRUPTED = 130
 """Exit status; newer Typer ends a command so itself."""
 
-GOES_ON = ("run", "generate", "reference", "reproduce", "weights pull", "instances pull", "runs merge")
+GOES_ON = ("run", "reference", "reproduce", "weights pull", "instances pull", "runs merge")
 """Commands that find what an interrupted start of theirs has left."""
+
+FOLDERS = ("--results", "--instances", "--out")
+"""Options that take a place."""
 
 ONLY_READS = (
     "verify", "parity", "convert", "compare", "score", "list", "show", "doctor", "test-solver", "weights verify",
@@ -208,6 +211,7 @@ def _run(arguments: list[str]) -> int:
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
             _refuse_bytes(arguments)
+            _refuse_empty(arguments)
             asked = command(commands_of(arguments), shown=only_shows(arguments))
             status = asked.main(arguments, prog_name="nco-bench", standalone_mode=False)
             if sys.stdout is not None:
@@ -278,6 +282,18 @@ def _refuse_bytes(arguments: list[str]) -> None:
             raise BadInputError(f"{shown(argument)}: the name is not UTF-8; rename the file or folder.")
 
 
+def _refuse_empty(arguments: list[str]) -> None:
+    """Refuse an empty argument, as a shell gives for a variable that is not set: as a folder it would be the one here."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        name, equals, value = argument.partition("=")
+        empty = argument == "" and (before in FOLDERS or not before.startswith("-"))
+        if empty or (name in FOLDERS and equals and not value):
+            from nco_bench.errors import BadInputError
+
+            what = name or (before if before in FOLDERS else "an argument")
+            raise BadInputError(f"{what} is empty; name something, or leave it out.")
+
+
 def _another_tells(arguments: list[str]) -> bool:
     """Whether torchrun started this process beside another of the machine, which reads the same arguments and files."""
     together = arguments[:1] == ["train"] and os.environ.get("WORLD_SIZE", "1") != "1"
@@ -299,9 +315,10 @@ def _interrupted(arguments: list[str]) -> str:
             f"begun: {anew})"
         )
     words = {" ".join(arguments[:1]), " ".join(arguments[:2])}
-    if words & {*GOES_ON}:
+    with_reference = any(one.partition("=")[0] == "--reference" for one in arguments)
+    if words & {*GOES_ON} or ("generate" in words and with_reference):
         return f"interrupted; what was done is kept. The same command goes on from there: {line}"
-    if words & {*ONLY_READS}:
+    if words & {*ONLY_READS, "generate"}:
         return f"interrupted; nothing was written. To start again: {line}"
     if "calibrate" in words:
         return f"interrupted; the factors that were said are kept. For the other sizes, give --sizes: {line}"

@@ -266,7 +266,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "plot lengths": (
         "nco-bench plot lengths --data quickselect --out lengths.png",
         "nco-bench plot lengths --data knapsack --n 8 --n 64 --out lengths.pdf",
-        "nco-bench plot lengths --data scc --weights seed1 --out lengths.svg",
+        "nco-bench plot lengths --data scc --weights seed0 --out lengths.svg",
     ),
     "plot calibration": (
         "nco-bench plot calibration pens-a --out calibration.png",

@@ -175,13 +175,18 @@ def remove(runs: Sequence[Run]) -> None:
     Raises
     ------
     ResultsError
-        For a run that is being written or stands in an archive, or a folder that cannot be removed.
+        For a run that is being written, is a link or stands in an archive, or a folder that cannot be removed.
     """
     for run in runs:
         if isinstance(run, ArchivedRun):
             raise ResultsError(
                 f"{run.run_id}: stands in the archive {run.archive.path}, which is never changed; nothing was removed. "
                 "Pack the other runs into a new one ('nco-bench runs pack')."
+            )
+        if run.folder.is_symlink():
+            raise ResultsError(
+                f"{run.folder}: is a link to {os.path.realpath(run.folder)}; nothing was removed. Remove the link itself, "
+                "or the run where it stands."
             )
         writer = _writer(run.folder)
         if writer is not None:

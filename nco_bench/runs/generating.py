@@ -15,6 +15,8 @@ from nco_bench.errors import BadInputError
 from nco_bench.runs.display import Display
 from nco_bench.runs.offering import offer
 from nco_bench.runs.references import ReferenceRun, compute_references, merge
+from nco_bench.solvers.protocol import SolverOptions
+from nco_bench.solvers.registry import choose
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def generate_dataset(
     for key in OWN_OPTIONS.intersection(request.params):
         own = f"--{key}" if key != "problem" else "the argument"
         raise BadInputError(f"--param {key}={request.params[key]}: {key} is given by {own}.")
+    if request.reference is not None:
+        _refuse_other_problem(request.reference, request.problem)
     dataset = generate(
         request.problem, request.n, request.count, request.distribution, request.seed, **request.params
     )
@@ -97,6 +101,13 @@ def generate_dataset(
         dataset = dataset.with_references(merge(dataset.references, found, dataset.problem))
         save_dataset(dataset, path)
     return Made(dataset, path)
+
+
+def _refuse_other_problem(reference: str, problem: str) -> None:
+    """Refuse a solver that cannot make references, before a file without them is left."""
+    problems = choose(reference, SolverOptions()).info.problems
+    if problems and problem not in problems:
+        raise BadInputError(f"--reference {reference}: solves {' and '.join(problems)}, not {problem}.")
 
 
 def _target(request: GenerateRequest, dataset: Dataset, places: Places) -> Path:

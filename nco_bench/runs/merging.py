@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
+from nco_bench.files import is_in_a_file
 from nco_bench.runs.archives import ArchivedRun
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.folders import ASIDE, clear
@@ -89,9 +90,13 @@ def refuse_file(results: Path) -> None:
     """Refuse a file as the place that runs go to; raises `ResultsError`."""
     if results.is_file():
         raise ResultsError(f"{results}: is a file, and runs go to a folder; name one with --results.")
+    if cause := is_in_a_file(results):
+        raise ResultsError(f"{results}: cannot be made ({cause}); name another folder with --results.")
 
 
 def _runs_in(source: Path, results: Path) -> list[Run]:
+    if not source.exists():
+        raise ResultsError(f"{source}: no such folder or archive.")
     if source.resolve() == results.resolve():
         raise ResultsError(f"{source}: is the folder that the runs would go to; name another one.")
     runs = [Run(source)] if (source / "run.json").is_file() else find_runs(source)

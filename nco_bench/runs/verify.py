@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,9 +133,12 @@ class _RunChecker:
         damaged: list[ResultsError] = []
         places: set[tuple[int, int, int]] = set()
         held: Counter[int] = Counter()
+        spans: list[tuple[int, int]] = []
         for record in self._run.records(damaged.append):
             self.records += 1
             held[record.cell] += 1
+            if record.solution is not None:
+                spans.append(record.solution)
             report(self.records, self._total, "record")
             name = f"{record.name} (instance {record.instance}, repeat {record.repeat})"
             for text in self._check_record(record, cells.get(record.cell)):
@@ -149,6 +152,8 @@ class _RunChecker:
             yield self._finding("records", f"{damaged[0]}{more}")
         elif not self._last_line("records.jsonl"):
             yield from self._check_counts(cells, held)
+            if not self._run.archived:
+                yield from self._check_spans(spans)
 
     def _check_counts(self, cells: Mapping[int, Cell], held: Mapping[int, int]) -> Iterator[Finding]:
         for cell in cells.values():
@@ -160,6 +165,15 @@ class _RunChecker:
             elif cell.records is None and cell.seconds_total and not found:  # of before they were counted
                 said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"
                 yield self._finding(name, said)
+
+    def _check_spans(self, spans: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+        """Tell solutions between those of records that none speaks of, for runs whose cells do not count their records."""
+        end = 0
+        for offset, length in sorted(map(tuple, spans)):
+            if offset > end:
+                said = f"{offset - end} integers before number {offset} belong to no record: a line was taken out"
+                yield self._finding("solutions.bin", said)
+            end = max(end, offset + length)
 
     def _check_traces(self) -> Iterator[Finding]:
         for line in self._run.lines("traces.jsonl"):

@@ -155,6 +155,12 @@ def official_state(file: Path) -> dict[str, Tensor]:
             raise BadWeightsError(f"{file}: damaged weights file ({error}); get it again.") from error
     from nco_bench.datasets.formats.torch_archive import read_torch_archive
 
+    if _begins_as_safetensors(file):
+        raise BadWeightsError(
+            f"{file}: is a safetensors file by its first bytes; name it {file.stem}{SUFFIX}."
+        )
+    if not file.stat().st_size:
+        raise BadWeightsError(f"{file}: is empty; get it again.")
     try:
         content = read_torch_archive(file)
     except BadInputError as error:
@@ -165,6 +171,13 @@ def official_state(file: Path) -> dict[str, Tensor]:
             f"{file}: holds no state dict (looked for tensors by name, at the top and under {', '.join(STATE_KEYS)})."
         )
     return {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+
+
+def _begins_as_safetensors(file: Path) -> bool:
+    """Whether a file begins with the length of a header of JSON that fits into it, and that header's brace."""
+    with file.open("rb") as opened:
+        head = opened.read(9)
+    return head[8:] == b"{" and int.from_bytes(head[:8], "little") <= file.stat().st_size - 8
 
 
 def _state_dict(content: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -18,6 +18,7 @@ from urllib.error import HTTPError
 from nco_bench.cards import OfficialFile, cards, official_weights
 from nco_bench.downloads import TooMuchError, asked, cause
 from nco_bench.errors import BadWeightsError, UnknownNameError
+from nco_bench.files import is_in_a_file
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import WeightsFile, cache_folder, verify
@@ -133,7 +134,13 @@ def _download(entry: OfficialFile, say: Callable[[str], None]) -> Path:
     What is not the file at its commit is not kept: a part to go on from is then tried once more from its beginning.
     """
     folder = cache_folder() / "downloads"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        cause = is_in_a_file(folder) or error.strerror
+        raise BadWeightsError(
+            f"{folder}: cannot be made ({cause}); name a folder with NCO_BENCH_CACHE."
+        ) from error
     target = folder / f"{entry.git_blob_sha1}{Path(entry.path).suffix}"
     if target.is_file() and git_blob_sha1(target) == entry.git_blob_sha1:
         return target

@@ -451,3 +451,63 @@ def test_a_file_that_is_no_archive_is_no_results_folder(nco_bench: Callable[...,
 
 def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
     assert_refused(nco_bench("report", "--document", "--csv"), "--document and --csv exclude each other")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", ""),
+        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results="),
+        ("runs", "merge", "", "--results", "runs"),
+    ],
+)
+def test_an_empty_argument_is_no_folder(nco_bench: Callable[..., Done], arguments: tuple[str, ...]) -> None:
+    """A shell gives one for a variable that is not set, and runs went to the folder that one stood in."""
+    assert_refused(nco_bench(*arguments), "is empty; name something, or leave it out")
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("problem", "reference", "said"),
+    [("tsp", "nonono", "Unknown solver 'nonono'"), ("bpp3d", "lkh3", "solves tsp and cvrp, not bpp3d")],
+)
+def test_a_reference_that_cannot_be_made_leaves_no_file_without_one(
+    nco_bench: Callable[..., Done], problem: str, reference: str, said: str
+) -> None:
+    made = nco_bench(
+        "generate", problem, "--n", "8", "--count", "2", "--reference", reference, "--out", "s.npz"
+    )
+    assert_refused(made, said)
+    assert not list(Path().iterdir())
+
+
+def test_a_place_in_a_file_is_told_as_that(nco_bench: Callable[..., Done]) -> None:
+    Path("file").write_text("in the way")
+    done = nco_bench("generate", "tsp", "--n", "8", "--count", "2", "--out", "file/set.npz")
+    assert_refused(done, "file/set.npz: cannot be written (file is a file). Choose another place")
+    done = nco_bench("runs", "merge", "nowhere", "--results", "runs")
+    assert_refused(done, "nowhere: no such folder or archive")
+
+
+def test_weights_that_are_not_what_their_name_says_are_told_apart(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound safetensors file under another name was called a dangerous pickle."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
+    header = b'{"__metadata__":{}}'
+    Path("w.pt").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert_refused(
+        nco_bench("weights", "import", "am", "w.pt"), "is a safetensors file", "name it w.safetensors"
+    )
+    Path("w.pt").write_bytes(b"")
+    assert_refused(nco_bench("weights", "import", "am", "w.pt"), "w.pt: is empty; get it again")
+
+
+def test_a_cache_that_cannot_be_made_names_its_variable(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("cache").write_text("in the way")
+    monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    done = nco_bench("weights", "pull", "am-official-tsp20")
+    assert_refused(done, "cache is a file", "name a folder with NCO_BENCH_CACHE")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nco_bench.cli.app import _interrupted
 from nco_bench.interrupts import interrupts_held
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks")
@@ -83,3 +84,10 @@ def test_workers_that_are_interrupted_while_they_start_say_nothing(tmp_path: Pat
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "KeyboardInterrupt" not in told
+
+
+def test_what_an_interrupted_generation_leaves_is_said() -> None:
+    """Instances alone are drawn again; what was solved of references is kept."""
+    plain = ["generate", "tsp", "--n", "1000"]
+    assert _interrupted(plain).startswith("interrupted; nothing was written.")
+    assert _interrupted([*plain, "--reference", "lkh3"]).startswith("interrupted; what was done is kept.")

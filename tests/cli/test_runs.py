@@ -213,7 +213,7 @@ def test_runs_of_one_id_that_differ_are_not_merged(nco_bench: Command) -> None:
     _, error = nco_bench("runs", "merge", "b", "other", "--results", "all", status=2)
     assert "nothing was copied" in error
     assert contents(Path("all")) == before
-    for source, said in (("all", "is the folder"), ("absent", "holds no runs")):
+    for source, said in (("all", "is the folder"), ("absent", "no such folder")):
         assert said in nco_bench("runs", "merge", source, "--results", "all", status=2)[1]
 
 
@@ -299,3 +299,16 @@ def test_references_of_a_slice_are_of_its_instances_alone(nco_bench: Command) ->
     whole = json.loads(nco_bench(*command)[0])
     assert (whole["instances"], whole["known_before"], whole["improved"]) == (5, 2, 3)
     assert "expected K or A-B" in nco_bench(*command, "--limit", "0-x", status=2)[1]
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_link_to_a_run_is_not_removed_for_the_run(nco_bench: Command, relative: bool) -> None:
+    """The link went, half or wholly, and the run was said to be removed."""
+    nco_bench("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", "runs")
+    (one,) = find_runs(Path("runs"))
+    Path("links").mkdir()
+    target = Path("..") / one.folder if relative else one.folder.resolve()
+    (Path("links") / one.run_id).symlink_to(target, target_is_directory=True)
+    _, error = nco_bench("runs", "rm", "*", "--yes", "--results", "links", status=2)
+    assert "is a link to" in error
+    assert [run.run_id for run in find_runs(Path("links"))] == [one.run_id]

@@ -352,7 +352,7 @@ def test_networks_of_lehd_and_sit_see_libraries_as_their_code_shows_them(
         ("pens", 1, ("node 0",)),
         ("pens", 2, ("node 0", "longer side")),
         ("pens", 3, ("node 0", "longer side")),
-        ("pens", "figure-4", ("node 0", "longer side")),
+        ("pens", "figure-4", ("node 0",)),
         ("decoder-scaling", 4, ("node 0", "shortest tour")),
         ("decoder-scaling", 5, ("node 0", "shortest tour")),
         ("decoder-scaling", 6, ("node 0", "longer side")),

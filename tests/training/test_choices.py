@@ -83,7 +83,7 @@ class _Nothing:
 
 CHOICES = {
     "length of pieces", "direction of pieces", "pieces", "batches", "first epoch", "first round", "validation_instances",
-    "states", "labels", "weights", "distribution",
+    "best weights", "states", "labels", "weights", "distribution",
     "starts", "start", "norm",
 }  # fmt: skip
 """What trainings choose beside the numbers that move weights; some keep the best weights of a validation."""

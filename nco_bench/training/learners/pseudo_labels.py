@@ -39,6 +39,8 @@ class SelfRecipe(Recipe):
         ``prc`` (SIT) or ``samples`` (SIGD).
     rounds_updates, judged_updates
         Updates between two improvements of the labels, and between two looks at the greedy solutions of the weights.
+    judged_knn
+        As `knn` of the greedy decoding, for these looks; 0 shows all nodes.
     iterations
         Of re-construction per improvement.
     samples
@@ -54,6 +56,7 @@ class SelfRecipe(Recipe):
     method: str = "prc"
     rounds_updates: int = 1580
     judged_updates: int = 79
+    judged_knn: int = 0
     iterations: int = 100
     samples: int = 128
     chunk: int = 256

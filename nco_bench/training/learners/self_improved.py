@@ -32,11 +32,11 @@ from nco_bench.training.learners.supervised import Supervised
 
 
 @torch.inference_mode()
-def greedy_lengths(policy: Any, instances: Instances) -> Tensor:
-    """Return the lengths of greedy solutions, ``(B,)`` float64."""
+def greedy_lengths(policy: Any, instances: Instances, knn: int | None = None) -> Tensor:
+    """Return the lengths of greedy solutions, ``(B,)`` float64; `knn` as in `greedy`."""
     device = next(policy.parameters()).device
     instances = on_device(instances, device)
-    path = greedy(policy, instances.problem())
+    path = greedy(policy, instances.problem(), knn=knn)
     return lengths_of(instances, solutions_of(path, cvrp=instances.demand is not None))
 
 
@@ -94,7 +94,7 @@ class SelfImproved:
         if step in (0, self._judged) or (step % recipe.judged_updates and step % recipe.rounds_updates):
             return
         was_training, self._judged = self.policy.training, step
-        length = float(greedy_lengths(self.policy.eval(), self.held_out).mean())
+        length = float(greedy_lengths(self.policy.eval(), self.held_out, recipe.judged_knn or None).mean())
         self.policy.train(was_training)
         if length < self.best_length:
             self.best_length = length
