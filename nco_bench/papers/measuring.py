@@ -201,11 +201,18 @@ class Records:
         runs = {run for run, one in solved if timing.fits(one)}
         codes = [code for code, run in enumerate(self.frame.runs) if run.run_id in runs]
         fitting = part[np.isin(part["run"].to_numpy(), codes)]
-        if metric != "latency" and len(fitting):
-            measured = self._measure_part(metric, fitting, cell, count, repeats)
-            if metric == "memory":
-                measured = replace(measured, value=own_memory([c for _, c in solved if timing.fits(c)]))
-            return measured
+        told = [one for _, one in solved if timing.fits(one)]
+        if metric == "memory" and told:
+            return replace(self._measure_part(metric, part, cell, count, repeats), value=own_memory(told))
+        if metric == "seconds" and len(fitting):
+            return self._measure_part(metric, fitting, cell, count, repeats)
+        counted = [one for one in told if one.records and one.seconds_total]
+        if metric == "seconds" and counted:  # a later run has records of the same instances, in other batches
+            number = sum(one.records or 0 for one in counted)
+            value = sum(one.seconds_total or 0.0 for one in counted) / number
+            return replace(
+                self._measure_part(metric, part, cell, count, repeats), value=value, instances=number
+            )
         measured = self._measure_part("latency", part, cell, count, repeats)
         known = [c.latency_seconds for _, c in solved if timing.fits(c, alone=True) and c.latency_seconds]
         alike = int(part["n"].min()) == int(part["n"].max())

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 
 from nco_bench.cli import app
+from nco_bench.datasets.load import Places
 from nco_bench.papers import preset
 from nco_bench.papers.costs import Costs, Seen
 from nco_bench.papers.measuring import crowding
 from nco_bench.papers.needs import calibration_needed, program_needed, weights_needed
 from nco_bench.papers.reproducing import tables_of
-from nco_bench.papers.running import weights_missing
+from nco_bench.papers.running import Runner, weights_missing
 from nco_bench.papers.standing import standings
 from nco_bench.papers.stored import Stored, _current, _weights_fit, stored_in
 from nco_bench.reports.frame.blocks import STATUS_CODES
 from nco_bench.reports.frame.load import load_frame
+from nco_bench.runs.display import QuietDisplay
+from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.lkh3 import LKH3
 
@@ -293,3 +296,24 @@ def test_a_time_of_batches_of_one_may_be_the_latency_where_instances_are_of_one_
     on_gpu = stored.measure(replace(alone, device="cuda"))
     assert on_gpu is not None
     assert on_gpu.value is None
+
+
+def test_each_batch_size_that_a_time_is_asked_for_is_run(small: Path) -> None:
+    """Results do not depend on it, so that of a second one nothing was run: they are the stored ones."""
+    runner = Runner(small, Places(small / "none"), QuietDisplay())
+    asked = preset.CellPreset(
+        metric="seconds", solver="nearest-neighbor", data=("tsp20",), count=6, seed=1234
+    )
+    for size in (2, 3, 2):
+        one = replace(asked, batch_size=size)
+        outcome = runner.run(runner.job(one, runner.dataset(one)[0]), "tsp20")
+        assert outcome.cell is not None
+    assert sorted(run.cells()[0].batch_size for run in find_runs(small)) == [2, 3]
+    stored = stored_in([small], None)
+    for size in (2, 3):
+        found = stored.measure(replace(asked, batch_size=size))
+        assert found is not None
+        assert found.value is not None
+        (cell,) = [run.cells()[0] for run in find_runs(small) if run.cells()[0].batch_size == size]
+        assert cell.seconds_total is not None
+        assert found.value == pytest.approx(cell.seconds_total / 6, rel=1e-3)
