@@ -52,7 +52,7 @@ def report(
     Gaps are to the best references known now: those of the ledger in the instances folder, or what a run knew. The name of a
     generated set means its first instances, whatever was run: tsp100:count=16 also shows what was run on tsp100.
 
-    Tables: main (cost, gap, time), gaps (both gap definitions, 95 % bootstrap interval of the mean, standard deviation),
+    Tables: main (cost, gap, time), gaps (both gap definitions, 95 % interval of the mean, standard deviation),
     times, instances (a row per instance), tasks. Repeats are averaged per instance first. The HTML page adds plots, the
     paired scatter of two methods, and outliers beyond three interquartile ranges; 'nco-bench compare' tests a pair
     (difference with interval, wins, ties and losses, Wilcoxon).

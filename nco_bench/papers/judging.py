@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nco_bench.papers.measuring import BOOTSTRAP_FROM, HARDWARE_METRICS, Measured
+from nco_bench.papers.measuring import HARDWARE_METRICS, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
+from nco_bench.reports.frame.statistics import BOOTSTRAP_FROM
 from nco_bench.weights.shelf import trained_now
 
 SETTING_STATUSES = ("setting matches", "setting differs")

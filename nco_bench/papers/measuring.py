@@ -15,12 +15,10 @@ from nco_bench.reports.frame.aggregate import gap_of_means, mean_by, summarise
 from nco_bench.reports.frame.best_known import gap_percents
 from nco_bench.reports.frame.load import own_memory
 from nco_bench.reports.frame.result_frame import OK, Group, ResultFrame
-from nco_bench.reports.frame.statistics import LEVEL, bootstrap_interval
+from nco_bench.reports.frame.statistics import interval_of_mean
 from nco_bench.reports.frame.summary import calibrated_on_test, distribution_label, hardware, trained_on_test
 from nco_bench.runs.records import STATUSES, Cell
 
-BOOTSTRAP_FROM = 30
-"""Below this many instances the percentile bootstrap is too narrow, and Student's t is used."""
 TIMES = ("seconds", "latency")
 """Metrics that a busy machine does not answer; no run is made for them alone."""
 HARDWARE_METRICS = (*TIMES, "memory")
@@ -344,22 +342,8 @@ def _mean(values: FloatArray) -> tuple[float | None, float | None, float | None,
     known = values[~np.isnan(values)]
     if not len(known):
         return None, None, None, 0
-    low, high = interval_of_mean(known)
+    low, high = interval_of_mean(known) or (None, None)
     return float(known.mean()), low, high, len(known)
-
-
-def interval_of_mean(values: FloatArray) -> tuple[float | None, float | None]:
-    """95 % interval of a mean: percentile bootstrap from `BOOTSTRAP_FROM` values on, Student's t below, none for one."""
-    n = len(values)
-    if n < 2:
-        return None, None
-    if n >= BOOTSTRAP_FROM:
-        found = bootstrap_interval(values)
-        return (None, None) if found is None else found
-    from scipy.stats import t
-
-    reach = float(t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
-    return float(values.mean()) - reach, float(values.mean()) + reach
 
 
 def _ratio(columns: Columns) -> tuple[float | None, float | None, float | None, int]:
@@ -372,7 +356,7 @@ def _ratio(columns: Columns) -> tuple[float | None, float | None, float | None, 
     # Linearised ratio: 100 (cost - ratio reference) / mean reference has the ratio's sampling error.
     ratio = cost.mean() / reference.mean()
     residual = 100.0 * columns.sign * (cost - ratio * reference) / abs(reference.mean())
-    low, high = interval_of_mean(residual)
+    low, high = interval_of_mean(residual) or (None, None)
     shift = value - float(residual.mean())
     return value, (None if low is None else low + shift), (None if high is None else high + shift), len(cost)
 
@@ -383,7 +367,7 @@ def _of_these(columns: Columns) -> tuple[float, float] | None:
     if not known.any() or np.isnan(columns.reference[known]).any():
         return None
     cost, reference = columns.cost[known], columns.reference[known]
-    low, high = interval_of_mean(cost - cost.mean() / reference.mean() * reference)
+    low, high = interval_of_mean(cost - cost.mean() / reference.mean() * reference) or (None, None)
     return None if low is None or high is None else (float(cost.mean()) + low, float(cost.mean()) + high)
 
 

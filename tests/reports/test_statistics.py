@@ -12,7 +12,7 @@ from nco_bench.reports.frame import statistics
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.compare import compare, outlying_instances, sentence
 from nco_bench.reports.frame.load import load_frame
-from nco_bench.reports.frame.statistics import bootstrap_interval, outliers, wilcoxon_p
+from nco_bench.reports.frame.statistics import bootstrap_interval, interval_of_mean, outliers, wilcoxon_p
 
 
 def test_interval_agrees_with_scipy_bootstrap() -> None:
@@ -40,6 +40,19 @@ def test_interval_is_the_same_every_time_and_none_for_one_value() -> None:
 def test_interval_of_equal_values_is_a_point() -> None:
     assert bootstrap_interval(np.full(5, 2.5)) == (2.5, 2.5)
     assert bootstrap_interval(np.full(5000, 2.5)) == (2.5, 2.5)
+
+
+@pytest.mark.parametrize("n", [2, 5, 29])
+def test_the_interval_of_few_values_is_student_s(n: int) -> None:
+    values = np.random.default_rng(n).gamma(2.0, 1.5, n)
+    low, high = scipy.stats.t.interval(0.95, n - 1, values.mean(), scipy.stats.sem(values))
+    assert interval_of_mean(values) == pytest.approx((low, high))
+    assert interval_of_mean(values[:1]) is None
+
+
+def test_the_interval_of_many_values_is_the_bootstrap_s() -> None:
+    values = np.random.default_rng(0).gamma(2.0, 1.5, 30)
+    assert interval_of_mean(values) == bootstrap_interval(values)
 
 
 def test_wilcoxon_by_hand() -> None:

@@ -47,7 +47,7 @@ def summarise(frame: ResultFrame, *, intervals: bool = True) -> list[CellSummary
     frame
         From `load_frame`, perhaps with a selection.
     intervals
-        Whether to compute bootstrap intervals.
+        Whether to compute intervals.
 
     Raises
     ------
@@ -199,9 +199,9 @@ def _summary(
 
 
 def _interval(gaps: NDArray[np.float64]) -> tuple[float, float] | None:
-    from nco_bench.reports.frame.statistics import bootstrap_interval
+    from nco_bench.reports.frame.statistics import interval_of_mean
 
-    return bootstrap_interval(gaps)
+    return interval_of_mean(gaps)
 
 
 def _pooled(counts: dict[str, NDArray[np.float64]], intervals: bool) -> dict[str, Pooled]:

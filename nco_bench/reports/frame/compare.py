@@ -15,7 +15,7 @@ from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, U
 from nco_bench.reports.frame.aggregate import mean_by, summarise
 from nco_bench.reports.frame.result_frame import OK, ResultFrame, nearest
 from nco_bench.reports.frame.rows import arrange
-from nco_bench.reports.frame.statistics import Comparison, bootstrap_interval, outliers, wilcoxon_p
+from nco_bench.reports.frame.statistics import Comparison, interval_of_mean, outliers, wilcoxon_p
 from nco_bench.reports.frame.summary import CellSummary
 
 TIE = 1e-9
@@ -93,7 +93,7 @@ def compare(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str) -> C
     has_gaps = not (np.isnan(a.gap_percent[at]).any() or np.isnan(b.gap_percent[bt]).any())
     first, second = (a.gap_percent[at], b.gap_percent[bt]) if has_gaps else (cost_a, cost_b)
     differences = np.where(tied, 0.0, first - second)
-    interval = bootstrap_interval(differences)
+    interval = interval_of_mean(differences)
     return Comparison(
         solver_a=one,
         solver_b=two,

@@ -13,6 +13,8 @@ RESAMPLES = 2000
 SEED = 1234
 EXACT_UP_TO = 2000
 """Largest sample that is resampled; beyond it the bootstrap's percentiles come from its own cumulants."""
+BOOTSTRAP_FROM = 30
+"""Below this many instances the percentile bootstrap is too narrow, and Student's t is used."""
 SIGNS_UP_TO = 50
 """Differences whose signs are all gone through for the Wilcoxon test, as SciPy does where none is 0 and none are equal."""
 
@@ -56,6 +58,30 @@ def bootstrap_interval(
         means[start : start + count] = values[generator.integers(0, n, (count, n))].mean(axis=1)
     low, high = np.quantile(means, tails)
     return float(low), float(high)
+
+
+def interval_of_mean(values: FloatArray) -> tuple[float, float] | None:
+    """95 % interval of the mean of instances: percentile bootstrap from `BOOTSTRAP_FROM` on, Student's t below.
+
+    Parameters
+    ----------
+    values
+        One value per instance, ``(n,)``, without NaN.
+
+    Returns
+    -------
+    (low, high), or None for fewer than two values, where no interval exists.
+    """
+    n = len(values)
+    if n < 2 or n >= BOOTSTRAP_FROM:
+        return bootstrap_interval(values)
+    from scipy.special import stdtrit
+
+    mean, reach = (
+        float(values.mean()),
+        float(stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(n)),
+    )
+    return mean - reach, mean + reach
 
 
 def _cornish_fisher(values: FloatArray, tails: FloatArray) -> tuple[float, float]:

@@ -46,7 +46,7 @@ class CellSummary:
     gap_std_percent
         Sample standard deviation of per-instance gaps (n - 1); None below two.
     gap_low, gap_high
-        95 % bootstrap interval of `mean_gap_percent` over instances.
+        95 % interval (`nco_bench.reports.frame.statistics.interval_of_mean`) of `mean_gap_percent` over instances.
     gap_instances, undefined_gaps
         Instances with a gap; solved instances whose reference is 0, where the gap is undefined.
     seconds_total

@@ -69,7 +69,7 @@ def main_table(frame: ResultFrame, *, gap: str) -> Table:
 
 
 def gaps_table(frame: ResultFrame, *, gap: str) -> Table:
-    """Both gap definitions, a 95 % bootstrap interval of the mean gap, and the spread over instances."""
+    """Both gap definitions, a 95 % interval of the mean gap, and the spread over instances."""
     summaries = summarise(frame)
     columns = (
         Quantity("gap", "Mean", lambda s: s.mean_gap_percent, "%", "min", gap_decimals),
@@ -78,7 +78,7 @@ def gaps_table(frame: ResultFrame, *, gap: str) -> Table:
         Quantity("std", "Std", lambda s: s.gap_std_percent, "%", None, gap_decimals),
         Quantity("ratio", "Of means", lambda s: s.gap_of_means_percent, "%", "min", gap_decimals),
     )
-    title = "Gaps: mean of per-instance gaps with 95 % bootstrap interval and standard deviation, and gap of means"
+    title = "Gaps: mean of per-instance gaps with 95 % interval and standard deviation, and gap of means"
     return _table("gaps", title, summaries, lambda _: columns, frame, "", timed=False)
 
 

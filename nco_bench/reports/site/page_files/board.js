@@ -7,7 +7,7 @@ const Board = (() => {
   ];
   const HELP = {
     gap: "mean over instances of the gap to the best known solution",
-    low: "95 % bootstrap interval of the mean gap; orders by its lower end",
+    low: "95 % interval of the mean gap; orders by its lower end",
     seconds: "mean time per instance: throughput, where a batch was solved at once",
     verified: "every solution scored again and every hash checked",
     share: "share of the paper's training that these weights have seen",
