@@ -109,8 +109,11 @@ def _remedy(error: OSError) -> str:
 
 def is_in_a_file(path: Path) -> str:
     """Say which of the folders above a path is a file, or return an empty string."""
-    above = next((parent for parent in path.parents if parent.is_file()), None)
-    return "" if above is None else f"{above} is a file"
+    with suppress(OSError):  # one that may not be looked into
+        for above in path.parents:
+            if above.is_file():
+                return f"{above} is a file"
+    return ""
 
 
 def _takes_a_stream(path: Path) -> bool:
