@@ -18,6 +18,7 @@ from nco_bench.cli.options import (
     Json,
     Results,
     SlurmSettings,
+    positive_seconds,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def reproduce(
         typer.Option(
             "--time-limit",
             help="For --status and --fill: seconds an instance after which longer RRC and PRC searches end.",
-            min=1e-3,
+            callback=positive_seconds,
         ),
     ] = None,
     least: Annotated[

@@ -181,4 +181,5 @@ def _answer(process: subprocess.Popen[str] | None) -> str:
 
 def command_line() -> str:
     """Return the command as it was given, quoted for a shell."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    name = Path(sys.argv[0]).name
+    return shlex.join(["nco-bench" if name == "__main__.py" else name, *sys.argv[1:]])  # python -m nco_bench

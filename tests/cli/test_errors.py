@@ -511,3 +511,8 @@ def test_a_cache_that_cannot_be_made_names_its_variable(
     monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
     done = nco_bench("weights", "pull", "am-official-tsp20")
     assert_refused(done, "cache is a file", "name a folder with NCO_BENCH_CACHE")
+
+
+def test_a_search_has_a_limit_that_is_a_number(nco_bench: Callable[..., Done]) -> None:
+    done = nco_bench("reproduce", "pens", "--status", "--time-limit", "nan")
+    assert_refused(done, "--time-limit nan: expected a positive number of seconds")

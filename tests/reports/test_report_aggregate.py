@@ -49,6 +49,18 @@ def test_repeats_are_averaged_per_instance_first(results: Results) -> None:
     assert (summary.failed, summary.failed_solves, summary.solves) == (1, 1, 4)
     assert summary.seconds_total == pytest.approx(4.0)  # one pass over two instances at 2 s each
     assert summary.seconds_per_instance == pytest.approx(2.0)
+    assert summary.repeats_said == "2"
+
+
+def test_instances_of_different_numbers_of_repeats_are_said(results: Results) -> None:
+    """A caption gave all instances the repeats of some."""
+    cell = make_cell(0, "pomo", "tsp100", repeats=2)
+    results.run(
+        "r1",
+        (cell, make_records(cell, [11.0, 10.4], [10.0, 10.0]) + make_records(cell, [11.2], [10.0], repeat=1)),
+    )
+    [summary] = summarise(load_frame(results.folder))
+    assert summary.repeats_said == "1 to 2"
 
 
 def test_zero_reference_has_no_gap_unless_the_cost_is_zero_too(results: Results) -> None:

@@ -16,6 +16,8 @@ def test_the_command_of_a_run_can_be_given_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.argv", given)
     assert command_line().startswith("nco-bench run 'my_sol&50%.py' ")
     assert shlex.split(command_line()) == ["nco-bench", *given[1:]]
+    monkeypatch.setattr("sys.argv", ["/lib/nco_bench/__main__.py", *given[1:]])
+    assert shlex.split(command_line()) == ["nco-bench", *given[1:]]
 
 
 def test_a_package_that_is_installed_while_the_process_lives_is_seen(

@@ -174,8 +174,11 @@ def solved(dataset: Dataset) -> list[tuple[Reference, Solution]]:
     return out
 
 
-def _say_what_is_lost(instance: TSPInstance | CVRPInstance, fmt: str) -> None:
-    if instance.convention not in ("euclidean", "explicit"):
+def _say_what_is_lost(dataset: Dataset, fmt: str) -> None:
+    """Warn, once, of the first instance whose convention the format does not hold."""
+    rounded = (one for one in dataset.instances if one.convention not in ("euclidean", "explicit"))
+    instance = next(rounded, None)
+    if instance is not None:
         warnings.warn(
             f"{instance.name}: format {fmt!r} has no distance convention; {instance.convention!r} is lost and the "
             "file will be read as unrounded Euclidean.",
@@ -188,15 +191,14 @@ def tsp_coords(dataset: Dataset, fmt: str) -> list[NDArray[np.float64]]:
     """Coordinates of every instance, for a format that holds nothing else; refuse matrices and fixed edges."""
     check_problem(dataset, ["tsp"], fmt)
     out = []
-    for index, instance in enumerate(dataset.instances):
+    _say_what_is_lost(dataset, fmt)
+    for instance in dataset.instances:
         assert isinstance(instance, TSPInstance)
         if instance.coords is None or instance.convention == "explicit" or instance.fixed_edges:
             raise BadInputError(
                 f"{instance.name}: format {fmt!r} holds coordinates only, no distance matrix and no fixed edges; "
                 "write .tsp instead."
             )
-        if index == 0:
-            _say_what_is_lost(instance, fmt)
         out.append(instance.coords)
     return out
 
@@ -205,7 +207,8 @@ def plain_cvrp(dataset: Dataset, fmt: str) -> list[CVRPInstance]:
     """CVRP instances for a format that holds coordinates, demands and capacity; refuse what does not fit."""
     check_problem(dataset, ["cvrp"], fmt)
     out = []
-    for index, instance in enumerate(dataset.instances):
+    _say_what_is_lost(dataset, fmt)
+    for instance in dataset.instances:
         assert isinstance(instance, CVRPInstance)
         if instance.depot is None or instance.customers is None or instance.convention == "explicit":
             raise BadInputError(
@@ -215,8 +218,6 @@ def plain_cvrp(dataset: Dataset, fmt: str) -> list[CVRPInstance]:
             raise BadInputError(
                 f"{instance.name}: format {fmt!r} has no route length limit; write .vrp instead."
             )
-        if index == 0:
-            _say_what_is_lost(instance, fmt)
         out.append(instance)
     return out
 

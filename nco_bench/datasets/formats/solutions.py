@@ -17,7 +17,11 @@ from nco_bench.datasets.formats.tsplib import read_tour
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 
-HELP = "expected a .tour, a .sol, a JSON list, or node numbers separated by spaces"
+HELP = (
+    "expected a .tour, a .sol, a JSON list (or an object that has one as solution, tour or routes), or node numbers "
+    "separated by spaces"
+)
+BOX = ("x", "y", "z", "orientation")
 
 
 def read_solution(path: Path, instance: Instance) -> NDArray[np.int64]:
@@ -93,6 +97,10 @@ def _json(path: Path, text: str, instance: Instance) -> NDArray[np.int64]:
         if instance.problem == "tsp" and len(rows) == 1:  # a batch of one tour
             return rows[0]
         if instance.problem == "bpp3d":  # a row per box
+            for number, row in enumerate(rows):
+                if len(row) != len(BOX):
+                    has = f"has {len(row)} numbers" if len(row) != 1 else "has one number"
+                    raise BadInputError(f"{path}: box {number} {has}; expected {', '.join(BOX)}.")
             return np.array([number for row in rows for number in row], dtype=np.int64)
         _needs(path, instance, "cvrp", "a list of routes")
         # A 0 within a row ends a route.
@@ -102,7 +110,7 @@ def _json(path: Path, text: str, instance: Instance) -> NDArray[np.int64]:
 
 def _integers(path: Path, value: Any) -> NDArray[np.int64]:
     if not isinstance(value, list) or not all(type(node) is int and abs(node) < 2**62 for node in value):
-        raise BadInputError(f"{path}: expected a list of whole numbers; {HELP}.")
+        raise BadInputError(f"{path}: no list of whole numbers; {HELP}.")
     return np.array(value, dtype=np.int64)
 
 

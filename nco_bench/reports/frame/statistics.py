@@ -121,7 +121,7 @@ class Comparison:
     mean_a, mean_b, difference
         Means and mean of (a - b); negative where a is better, for a ``score`` positive.
     low, high
-        95 % bootstrap interval of the difference; None for one instance.
+        95 % interval of the difference (`interval_of_mean`); None for one instance.
     wins, ties, losses
         Instances where a is better, equal (within a relative 1e-9), worse.
     p_value

@@ -129,6 +129,11 @@ class CellSummary:
         """Processor or GPU that the cell ran on; several where its runs were on several machines."""
         return " / ".join(dict.fromkeys(hardware(e, self.group.cell.device) for e in self.group.environments))
 
+    @property
+    def repeats_said(self) -> str:
+        """Repeats per instance in words: a range where instances have different numbers of them."""
+        return str(self.repeats) if self.solves == self.instances * self.repeats else f"1 to {self.repeats}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``run --json`` and ``report --json``."""
         cell = self.group.cell

@@ -48,7 +48,7 @@ def caption(title: str, summaries: list[CellSummary], gap: str, *, timed: bool =
     repeats = {s.repeats for s in summaries}
     if repeats != {1}:
         sentences.append(
-            _fact("Means over repeats per instance", summaries, lambda s: str(s.repeats), by_method)
+            _fact("Means over repeats per instance", summaries, lambda s: s.repeats_said, by_method)
         )
     sentences.append(BEST)
     return ". ".join(sentences) + "."

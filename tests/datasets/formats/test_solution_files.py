@@ -67,11 +67,11 @@ def test_packings_may_have_a_row_per_box(tmp_path: Path, text: str) -> None:
     ("text", "message"),
     [
         ("", "the file is empty"),
-        ("[0, 1.5, 2]", "expected a list of whole numbers"),
+        ("[0, 1.5, 2]", "no list of whole numbers"),
         ("[0, 1, ", "not valid JSON"),
         ("[[0, 1], [2, 3]]", "a list of routes, but square is a tsp instance"),
-        (f"[[{10**30}]]", "expected a list of whole numbers"),
-        ('{"cost": 3}', "expected a list of whole numbers"),
+        (f"[[{10**30}]]", "no list of whole numbers"),
+        ('{"cost": 3}', "no list of whole numbers"),
         ("0 1\n2 x\n", r"s:2: 'x' is not a node number"),
         ("Route #1: 1 2", "CVRPLIB routes, but square is a tsp instance"),
         ("[" * 100_000, "not valid JSON"),
@@ -114,3 +114,18 @@ def test_tour_and_sol_files_that_we_write_read_back(tmp_path: Path) -> None:
         )
         write_file(dataset, tmp_path / name)
         np.testing.assert_array_equal(read_solution(tmp_path / name, instance), solution)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[0,0,0,0,1],[0,0,0],[1,0,0,0]]", "box 0 has 5 numbers; expected x, y, z, orientation"),
+        ("[[0,0,0,0],[1,0,0]]", "box 1 has 3 numbers"),
+        ('{"cost": 3}', "no list of whole numbers; .* an object that has one as solution, tour or routes"),
+    ],
+)
+def test_a_row_that_is_no_box_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """Rows of other lengths were read on as one list, and scored as boxes that nobody had written."""
+    (tmp_path / "s").write_text(text)
+    with pytest.raises(BadInputError, match=said):
+        read_solution(tmp_path / "s", LOAD)
