@@ -61,17 +61,7 @@ def bootstrap_interval(
 
 
 def interval_of_mean(values: FloatArray) -> tuple[float, float] | None:
-    """95 % interval of the mean of instances: percentile bootstrap from `BOOTSTRAP_FROM` on, Student's t below.
-
-    Parameters
-    ----------
-    values
-        One value per instance, ``(n,)``, without NaN.
-
-    Returns
-    -------
-    (low, high), or None for fewer than two values, where no interval exists.
-    """
+    """95 % interval of the mean of instances: `bootstrap_interval` from `BOOTSTRAP_FROM` on, Student's t below."""
     n = len(values)
     if n < 2 or n >= BOOTSTRAP_FROM:
         return bootstrap_interval(values)
