@@ -1,9 +1,11 @@
 """Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
     python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
-        [--recipe small] [--precision fp32 bf16] [--side 8192] [--compile]
+        [--recipe small] [--precision fp32 bf16] [--side 8192] [--compile] [--beside]
 
-With labelled data it also says which share of the time an update waits for data.
+With labelled data it also says which share of the time an update waits for data. With ``--beside`` it says which share of an
+update is no pass through the network, forward and backward: drawing and turning pieces, losses (the auxiliary one counts
+here), clipping, optimiser, moving average.
 
 The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
 large multiplication reaches here, in the precision: 6 floating point operations per weight and token. Attention is not in
@@ -21,10 +23,12 @@ import torch
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
-from nco_bench.nn.device import PRECISIONS, PerDevice, synchronise
+from nco_bench.nn.device import PRECISIONS, PerDevice, exact, of_derivatives, synchronise
 from nco_bench.nn.device import precision as named_precision
 from nco_bench.runs.devices import resolve_device
+from nco_bench.solvers.path.policy import PathNodes, PathState
 from nco_bench.training.data import Batch, LabelStream
+from nco_bench.training.learners.pieces import draw_sub_paths
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import Recipe, recipe_for
@@ -79,6 +83,37 @@ def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch
     return (trainer.progress.samples - samples) / (time.perf_counter() - began)
 
 
+def beside_the_network(model: str, recipe: Recipe, seconds: float, device: torch.device) -> float:
+    """Return the share of an update that is no pass through the network; both are timed in turns, the least of each."""
+    policy = build_path_policy(model).to(device).train()
+    learner = Supervised(policy, Uniform(100), recipe, 0, device)  # type: ignore[arg-type]
+    trainer = Trainer(policy, learner, recipe, Path("unused"), {})
+    pieces = draw_sub_paths(
+        torch.from_numpy(Uniform(100).take(recipe.batch).ordered).to(device),
+        recipe.longest, np.random.default_rng(0), recipe.symmetries,
+    )  # fmt: skip
+    outer = torch.randn(recipe.batch, recipe.longest - 2, device=device)
+
+    def network() -> None:
+        with named_precision(recipe.precision, device):
+            with exact(device):
+                features = policy.embed(PathNodes(pieces, None, 100))
+            scores = policy.scores(PathState(features, pieces, None, None, False, 100))
+        with named_precision(of_derivatives(recipe.precision), device):
+            scores.backward(outer.to(scores.dtype))
+        trainer.optimizer.zero_grad(set_to_none=True)
+
+    taken: dict[str, list[float]] = {"network": [], "update": []}
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds or len(taken["update"]) < 3:
+        for name, work in (("network", network), ("update", lambda: trainer.update(0.0))):
+            start = time.perf_counter()
+            work()
+            synchronise(device)
+            taken[name].append(time.perf_counter() - start)
+    return 1 - min(taken["network"]) / min(taken["update"])
+
+
 class Timed:
     """A stream of labels that counts the seconds that reading takes."""
 
@@ -121,6 +156,9 @@ def main() -> None:
         "--side", type=int, help="of the large multiplication (default: one that fills the device)"
     )
     parser.add_argument("--compile", action="store_true", help="compile the layers, as compile=true does")
+    parser.add_argument(
+        "--beside", action="store_true", help="also the share that is no pass through the network"
+    )
     options = parser.parse_args()
     try:
         device = torch.device(resolve_device(options.device))
@@ -141,9 +179,11 @@ def main() -> None:
             recipe = recipe_for(options.model, config | own | {"precision": precision})
             speed = samples_per_second(options.model, recipe, options.seconds, device)
             share = speed * length * weights * 6 / peak
-            print(
-                f"sub-paths of {length:3d} rows, {precision}: {speed:7.0f} samples/s, {share:.0%} of the floor's speed"
-            )
+            told = f"sub-paths of {length:3d} rows, {precision}: {speed:7.0f} samples/s, {share:.0%} of the floor's speed"
+            if options.beside:
+                rest = beside_the_network(options.model, recipe, options.seconds, device)
+                told += f", {rest:.0%} beside the network"
+            print(told)
     if options.data:
         recipe = recipe_for(options.model, own)
         share = waiting(options.model, recipe, options.data, 4 * options.seconds, device)

@@ -35,7 +35,7 @@ PRODUCTS = {
     aten._addmm_activation, aten._native_multi_head_attention, aten._transformer_encoder_layer_fwd,
     aten.mv, aten.addmv, aten.scaled_dot_product_attention, aten._scaled_dot_product_flash_attention_for_cpu,
     aten._scaled_dot_product_flash_attention_for_cpu_backward, aten.mkldnn_linear, aten.convolution,
-    aten.convolution_backward,
+    aten.convolution_backward, torch.ops.mkldnn._linear_pointwise,
 }  # fmt: skip
 
 

@@ -81,7 +81,9 @@ def build_path_policy(
         from nco_bench.nn.logit_scale import resolved
 
         logit_scale = scale_called(resolved(logit_scale, glimpse=network_card(name).glimpse, model=name))
-    return importlib.import_module(network_card(name).network).build(config, logit_scale).eval()
+    from nco_bench.nn.products import adopt
+
+    return adopt(importlib.import_module(network_card(name).network).build(config, logit_scale)).eval()
 
 
 def refused_sizes(

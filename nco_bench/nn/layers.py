@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.nn.device import kind, on_cpu
+from nco_bench.nn.products import add_product
 
 HIDDEN_AT_A_TIME = 2**18
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -157,7 +158,7 @@ def add_feed_forward(
     alpha = float(factor)
     for rows in _cached(x, inner):
         hidden = hidden_values(rows, inner, gelu)
-        rows.add_(outer.bias, alpha=alpha).addmm_(hidden, outer.weight.T, alpha=alpha)
+        add_product(rows.add_(outer.bias, alpha=alpha), hidden, outer.weight, alpha)
     return x
 
 
@@ -203,7 +204,7 @@ def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Ten
     rows, alpha = x.view(-1, x.shape[-1]), float(factor)
     if linear.bias is not None:
         rows.add_(linear.bias, alpha=alpha)
-    rows.addmm_(inputs.reshape(-1, inputs.shape[-1]), linear.weight.T, alpha=alpha)
+    add_product(rows, inputs.reshape(-1, inputs.shape[-1]), linear.weight, alpha)
     return x
 
 

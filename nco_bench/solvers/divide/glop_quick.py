@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, fast, sigmoid
 from nco_bench.nn.layers import works_in_place
+from nco_bench.nn.products import linear
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def quick_layer(layer: GraphLayer, x: Tensor, edges: list[Tensor], neighbours: l
 
     def work(index: int, _: threading.Event) -> None:
         block = edges[index]
-        mapped = torch.mm(block.view(-1, block.shape[2]), layer.edge.weight.T).view_as(block)
+        mapped = linear(block.view(-1, block.shape[2]), layer.edge.weight).view_as(block)
         to = neighbours[index].contiguous().numpy()
         _pass(block.numpy(), mapped.numpy(), to, first[index], *known, means.numpy())
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, Array, fast, sigmoid
 from nco_bench.nn.layers import works_in_place
+from nco_bench.nn.products import add_product, product
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def quick_layer(
     def work(index: int, _: threading.Event) -> None:
         block = edges[index]
         flat = block.view(-1, block.shape[3])
-        new = torch.mm(flat, layer.C.weight.T, out=room.rows[: len(flat)])
+        new = product(flat, layer.C.weight, room.rows[: len(flat)])
         _pass(new.view_as(block).numpy(), block.numpy(), first[index], *known, ends, *norms, gathered.numpy())
-        flat.addmm_(new, layer.out.weight.T)
+        add_product(flat, new, layer.out.weight)
 
     in_threads(work, range(len(edges)))
     return h + F.relu(layer.norm_h(layer.U(h) + gathered))
@@ -122,7 +123,6 @@ def gated(x: Array, own: Array, told: Array, value: Array, total: Array) -> np.f
     for w in range(len(x)):
         x[w] += own[w] + told[w]
         mean += x[w]
-    for w in range(len(x)):
         total[w] += sigmoid(x[w]) * value[w]
     return mean / F32(len(x))
 

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, Array, fast, sigmoid
 from nco_bench.nn.device import on_cpu
+from nco_bench.nn.products import add_product, linear, product
 from nco_bench.nn.threads import in_threads, spans
 from nco_bench.solvers.edges.difusco_quick import activated, deviation, gated
 
@@ -87,7 +88,7 @@ class _Edges(torch.autograd.Function):
         def work(share: slice, _: threading.Event) -> None:
             for nodes in _blocks(share, edges):
                 before, made, after = (t[nodes].view(-1, width) for t in flat)
-                torch.mm(before, into.detach().T, out=made)
+                product(before, into.detach(), made)
                 hidden = torch.empty_like(flat[1][nodes])
                 blocks = (
                     flat[1][nodes].numpy(),
@@ -96,7 +97,7 @@ class _Edges(torch.autograd.Function):
                     flat[2][nodes].numpy(),
                 )
                 _forwards(*blocks, nodes.start, *constants, bias.detach().numpy(), gathered.numpy())
-                after.addmm_(hidden.view(-1, width), past.detach().T)
+                add_product(after, hidden.view(-1, width), past.detach())
 
         in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
         ctx.save_for_backward(edges, pre, *told, *norms, into, past)
@@ -120,18 +121,21 @@ class _Edges(torch.autograd.Function):
             arrays = [t.numpy() for t in sums[:8]]
             for nodes in _blocks(share, edges):
                 before, kept, after, back = (t[nodes].view(-1, width) for t in flat)
-                change = torch.mm(after, past)
+                change = linear(after, past.T)
                 hidden = torch.empty_like(change)
                 blocks = (t.view(-1, *edges.shape[2:]).numpy() for t in (kept, change, hidden))
                 _backwards(*blocks, nodes.start, *constants, hear, *arrays)
-                torch.addmm(after, change, into, out=back)
-                sums[8].addmm_(change.T, before)
-                sums[9].addmm_(after.T, hidden)
+                add_product(back.copy_(after), change, into.T)
+                add_product(sums[8], change.T, before.T)
+                add_product(sums[9], after.T, hidden.T)
                 sums[10].add_(after.sum(0))
             return sums
 
         parts = in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
-        totals = [torch.stack(same).sum(0) if len(same) > 1 else same[0] for same in zip(*parts, strict=True)]
+        totals = parts[0]
+        for part in parts[1:]:
+            for sum_, more in zip(totals, part, strict=True):
+                sum_.add_(more)
         return through, *totals, None, None, None
 
 
@@ -209,7 +213,6 @@ def _backwards(
             _through_norm(d, outer, weight_out, factor_out, of_weight_out, of_bias_out)
             for w in range(width):
                 of_then[w] += d[w]
-            for w in range(width):
                 d[w] = d[w] if inner[w] * weight_e[w] + bias_e[w] > F32(0.0) else F32(0.0)
             _through_norm(d, inner, weight_e, factor_e, of_weight_e, of_bias_e)
             value, of_value, of_told = values[graph, end], of_values[graph, end], of_sent[graph, end]
@@ -219,7 +222,6 @@ def _backwards(
                 d[w] += hear[w] * value[w] * s * (F32(1.0) - s)
             for w in range(width):
                 of_own[w] += d[w]
-            for w in range(width):
                 of_told[w] += d[w]
 
 
@@ -245,12 +247,9 @@ def _through_norm(
     # Loops of few arrays: for each pair of these the compiler has to ask whether they overlap, and gives up beyond eight.
     for w in range(len(d)):
         of_weight[w] += d[w] * standard[w]
-    for w in range(len(d)):
         of_bias[w] += d[w]
-    for w in range(len(d)):
-        d[w] *= weight[w]
-        mean += d[w]
-        along += d[w] * standard[w]
+        mean += d[w] * weight[w]
+        along += d[w] * weight[w] * standard[w]
     mean, along = mean / F32(len(d)), along / F32(len(d))
     for w in range(len(d)):
-        d[w] = factor * (d[w] - mean - standard[w] * along)
+        d[w] = factor * (d[w] * weight[w] - mean - standard[w] * along)

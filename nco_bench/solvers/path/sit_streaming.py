@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.nn.device import PerDevice, on_cpu
+from nco_bench.nn.products import add_each, add_product, each_linear, linear
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from nco_bench.solvers.path.sit import Layer
 
 Result = TypeVar("Result")
+Average = tuple[Tensor, Tensor | None]
+"""Averages of tokens by all probes, ``(B, H R, W)``, and their log-sums, ``(B, H R)``: None where no others are joined."""
 
 CHUNK_TOKENS = PerDevice(cpu=1024, gpu=2**18)
 """Tokens that pass a layer together; more than there are representatives, which the first chunk holds. On the CPU a hidden
@@ -46,10 +49,11 @@ FAR_BELOW = -1e30
 
 @dataclass(frozen=True)
 class Piece:
-    """What passes a layer together: some whole instances, or some tokens of the only one."""
+    """What passes a layer together: some `whole` instances, or some tokens of the only one."""
 
     rows: slice
     columns: slice
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,17 @@ class Raw:
             logits[:, : self.few.shape[1]] = self.few[piece.rows] @ probes.transpose(1, 2)
         return logits
 
-    def pool(self, probes: Tensor, piece: Piece) -> tuple[Tensor, Tensor]:
+    def pool(self, probes: Tensor, piece: Piece) -> Average:
         """As `pool`, for some of the tokens; `probes` are those of all instances."""
         logits = _masked(self.logits(probes, piece).transpose(1, 2).contiguous(), self.there(piece))
         weights = torch.softmax(logits, dim=2)
         pooled = (weights @ self.inputs[piece.rows, piece.columns]) @ self.embedding
         if piece.columns.start == 0:
             pooled += weights[..., : self.few.shape[1]] @ self.few[piece.rows]
-        return pooled, _log_sum(logits, weights)
+        return pooled, None if piece.whole else _log_sum(logits, weights)
 
 
-def pool(probes: Tensor, tokens: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def pool(probes: Tensor, tokens: Tensor, real: Tensor | None = None, *, whole: bool = False) -> Average:
     """Average tokens by the softmax of their products with the probes.
 
     Parameters
@@ -104,15 +108,17 @@ def pool(probes: Tensor, tokens: Tensor, real: Tensor | None = None) -> tuple[Te
         ``(B, H R, W)``, ``(B, C, W)``.
     real
         ``(1, C)`` bool: tokens that are averaged; None for all.
+    whole
+        The tokens are all there are.
 
     Returns
     -------
     pooled, log_sum
-        ``(B, H R, W)``, and the logarithm of the softmax's denominator, ``(B, H R)``.
+        ``(B, H R, W)``, and the logarithm of the softmax's denominator, ``(B, H R)``, which is None of all tokens.
     """
-    logits = _masked(probes @ tokens.transpose(1, 2), real)
+    logits = _masked(each_linear(probes, tokens), real)
     weights = torch.softmax(logits, dim=2)
-    return weights @ tokens, _log_sum(logits, weights)
+    return each_linear(weights, tokens.transpose(1, 2)), None if whole else _log_sum(logits, weights)
 
 
 def _masked(logits: Tensor, real: Tensor | None) -> Tensor:
@@ -124,13 +130,13 @@ def _log_sum(logits: Tensor, weights: Tensor) -> Tensor:
     return logits.amax(dim=2) - weights.amax(dim=2).log()
 
 
-def join(parts: list[tuple[Tensor, Tensor]], batch: int) -> Tensor:
+def join(parts: list[Average], batch: int) -> Tensor:
     """Put averages together, ``(B, H R, W)``: of disjoint tokens of one instance, by their log-sums, or of instances."""
     if len(parts) == 1:
         return parts[0][0]
     if batch > 1:
         return torch.cat([pooled for pooled, _ in parts])
-    shares = torch.softmax(torch.stack([log_sum for _, log_sum in parts]), dim=0)
+    shares = torch.softmax(torch.stack([log_sum for _, log_sum in parts if log_sum is not None]), dim=0)
     return torch.stack([pooled for pooled, _ in parts]).mul_(shares[..., None]).sum(dim=0)
 
 
@@ -143,13 +149,13 @@ class Folded:
         self.bias = F.linear(block.inner.bias, block.outer.weight, block.outer.bias)
 
     def _hidden(self, tokens: Tensor) -> Tensor:
-        hidden = tokens @ self.block.inner.weight.T
+        hidden = linear(tokens, self.block.inner.weight)
         return torch.maximum(hidden, self.threshold, out=hidden)
 
     def add_to(self, tokens: Tensor) -> None:
         """Add the block's output to ``(C, W)`` tokens in place."""
         hidden = self._hidden(tokens)
-        tokens.add_(self.bias).addmm_(hidden, self.block.outer.weight.T)
+        add_product(tokens.add_(self.bias), hidden, self.block.outer.weight)
 
     def scored(self, tokens: Tensor, score: nn.Linear) -> Tensor:
         """Return ``score(tokens + block(tokens))``; both maps are linear, so they are joined first."""
@@ -202,11 +208,15 @@ def _pieces(tokens: Tensor, few: Tensor, start: int = 0) -> list[Piece]:
     batch, length, _ = tokens.shape
     if batch > 1:
         size = max(1, _chunk(tokens) // length)
-        return [Piece(slice(i, min(i + size, batch)), slice(start, length)) for i in range(0, batch, size)]
+        return [
+            Piece(slice(i, min(i + size, batch)), slice(start, length), True) for i in range(0, batch, size)
+        ]
     chunks = math.ceil((length - start) / _chunk(tokens))
     chunks = chunks if chunks <= 2 else math.ceil(chunks / 4) * 4
     size = max(math.ceil((length - start) / chunks), few.shape[1])
-    return [Piece(slice(0, 1), slice(i, min(i + size, length))) for i in range(start, length, size)]
+    return [
+        Piece(slice(0, 1), slice(i, min(i + size, length)), chunks == 1) for i in range(start, length, size)
+    ]
 
 
 def _for_each(
@@ -247,7 +257,7 @@ def _written(
     threads: int,
     *,
     first: bool,
-) -> list[tuple[Tensor, Tensor]]:
+) -> list[Average]:
     """Update all tokens in place by what the representatives write; return what the next layer reads, by piece.
 
     In the `first` layer tokens are still what `raw` says.
@@ -256,12 +266,12 @@ def _written(
     _add_bias(answers, layer.writing.out.bias, few.shape[1])
     block = Folded(layer.many_feed_forward)
 
-    def update(piece: Piece) -> tuple[Tensor, Tensor]:
+    def update(piece: Piece) -> Average:
         chunk = many[piece.rows, piece.columns]
         weights = _weights(layer, raw if first else None, chunk, piece, probes)
-        chunk.baddbmm_(weights, answers[piece.rows])
+        add_each(chunk, weights, answers[piece.rows].transpose(1, 2))
         block.add_to(chunk.view(-1, chunk.shape[2]))
-        return pool(reading[piece.rows], chunk, raw.there(piece))
+        return pool(reading[piece.rows], chunk, raw.there(piece), whole=piece.whole)
 
     return _for_each(update, _pieces(many, few), many, threads)
 
@@ -283,8 +293,8 @@ def _scored(
     def rate(piece: Piece) -> Tensor:
         chunk = many[piece.rows, piece.columns]
         weights = _weights(layer, raw, chunk, piece, probes)
-        chunk = torch.baddbmm(chunk, weights, answers[piece.rows])
-        return block.scored(chunk.view(-1, chunk.shape[2]), score).view(*chunk.shape[:2], -1)
+        add_each(chunk, weights, answers[piece.rows].transpose(1, 2))  # nobody reads these tokens again
+        return block.scored(chunk.reshape(-1, chunk.shape[2]), score).view(*chunk.shape[:2], -1)
 
     result = _for_each(rate, _pieces(many, few, few.shape[1]), many, threads)
     return result[0] if len(result) == 1 else torch.cat(result, dim=0 if len(many) > 1 else 1)
@@ -292,7 +302,7 @@ def _scored(
 
 def _weights(layer: Layer, raw: Raw | None, chunk: Tensor, piece: Piece, probes: Tensor) -> Tensor:
     """Attention weights of tokens to the representatives, ``(B, C, H R)``; `probes` are those of all instances."""
-    logits = chunk @ probes[piece.rows].transpose(1, 2) if raw is None else raw.logits(probes, piece)
+    logits = each_linear(chunk, probes[piece.rows]) if raw is None else raw.logits(probes, piece)
     return torch.softmax(logits.unflatten(2, (layer.writing.heads, -1)), dim=3).flatten(2)
 
 

@@ -20,11 +20,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import FeedForward, add_linear, attend, joined
 from nco_bench.nn.logit_scale import LogitScale, none
+from nco_bench.nn.products import linear
 from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes, take
 
@@ -209,7 +209,7 @@ class Am(nn.Module):
         # (W_out o) . k / sqrt(D) = o . (W_out^T k) / sqrt(D), and W_out is folded into the map that k comes from.
         maps = self.node_projection.weight.split(width)
         folded = self.glimpse_projection.weight.T @ maps[2] / math.sqrt(width)
-        key, value, pointer = F.linear(x, torch.cat([*maps[:2], folded])).chunk(3, dim=2)
+        key, value, pointer = linear(x, torch.cat([*maps[:2], folded])).chunk(3, dim=2)
         keys = split_heads(key, heads)
         step = self.step_projection.weight * scale  # (D, 2 D) or (D, D + 1)
         cvrp = self.problem == "cvrp"
@@ -219,8 +219,8 @@ class Am(nn.Module):
             values=split_heads(value, heads),
             pointer=pointer.transpose(1, 2).contiguous(),
             base=self.graph_projection(x.mean(dim=1, keepdim=True)) * scale,
-            current=x @ (step[:, :width] if cvrp else step[:, width:]).T,
-            first=None if cvrp else x @ step[:, :width].T,
+            current=linear(x, (step[:, :width] if cvrp else step[:, width:]).contiguous()),
+            first=None if cvrp else linear(x, step[:, :width].contiguous()),
             opening=None if cvrp else step @ self.placeholder,
             room=step[:, width] if cvrp else None,
             clip=self.config.clip,

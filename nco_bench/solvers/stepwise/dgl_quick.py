@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nco_bench.nn.compiled import F32
 from nco_bench.nn.layers import HIDDEN_AT_A_TIME
+from nco_bench.nn.products import add_product, linear
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.stepwise import dgl_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures
@@ -137,7 +138,7 @@ class QuickDgl(LocalViewPolicy):
         seen = features[:, :, None].expand(-1, -1, heads, -1).numpy()
         out = first[..., :-size].unflatten(2, (heads, -1)).numpy()
         kernels.attend(asked, seen, seen, scale, out, seen[:0, :, 0], seen[0, 0, 0])
-        x = first.view(rows * tokens, wide) @ self.begin
+        x = linear(first.view(rows * tokens, wide), self.begin.T)
         self.encoder[0].fed(x)
         for layer in self.encoder[1:]:
             layer.attended(x, tokens, scale)
@@ -151,7 +152,7 @@ class QuickDgl(LocalViewPolicy):
             layer.fed(x)
         last = self.decoder[-1]
         last.attended(x, tokens, scale)
-        hidden = torch.mm(x, last.inner)
+        hidden = linear(x, last.inner.T)
         kernels.scored(
             hidden.numpy(), last.inner_bias, self.weight, x.numpy(), self.score, self.constant,
             scores.view(-1).numpy(),
@@ -170,20 +171,20 @@ class QuickLayer:
 
     def attended(self, x: Tensor, tokens: int, scale: np.float32) -> None:
         """Add attention among each `tokens` tokens."""
-        qkv = torch.mm(x, self.qkv).view(-1, tokens, 3, self.heads, len(self.out) // self.heads).numpy()
+        qkv = linear(x, self.qkv.T).view(-1, tokens, 3, self.heads, len(self.out) // self.heads).numpy()
         heads = torch.empty(len(x), len(self.out))
         kernels.attend(
             qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], scale * self.scale,
             heads.view(-1, tokens, self.heads, qkv.shape[4]).numpy(), x.view(-1, tokens, x.shape[1]).numpy(),
             self.out_bias,
         )  # fmt: skip
-        x.addmm_(heads, self.out)
+        add_product(x, heads, self.out.T)
 
     def fed(self, x: Tensor) -> None:
         """Add the feed-forward block."""
-        hidden = torch.mm(x, self.inner)
+        hidden = linear(x, self.inner.T)
         kernels.rectified(hidden.numpy(), self.inner_bias, x.numpy(), self.outer_bias)
-        x.addmm_(hidden, self.outer)
+        add_product(x, hidden, self.outer.T)
 
 
 def _near(distance: Tensor, walk: Walk, count: int) -> Tensor:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn.products import add_product, linear
 from nco_bench.solvers.stepwise import invit_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures, products
 from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, Layer, ViewEncoder
@@ -130,7 +131,7 @@ class QuickEncoder:
         """Embed and apply the first layer, ``(R, T, D)`` to ``(R, T, W)``."""
         rows, count, size = features.shape
         x = features.view(-1, size) @ self.few.embed
-        mixed = torch.addmm(x, self.few.seen(features, hidden), self.few.mixing)
+        mixed = linear(self.few.seen(features, hidden), self.few.mixing.T).add_(x)
         return self.first.rest(x, mixed).view(rows, count, -1)
 
 
@@ -159,13 +160,15 @@ class QuickLayer:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
         rows, count, width = x.shape
         keys, values = (
-            (x.view(-1, width) @ self.keys_values).view(rows, count, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+            linear(x.view(-1, width), self.keys_values.T)
+            .view(rows, count, 2, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
         )
         flat = x[:, :wanted].reshape(-1, width)
-        queries = (flat @ self.query).view(rows, wanted, self.heads, -1).transpose(1, 2)
+        queries = linear(flat, self.query.T).view(rows, wanted, self.heads, -1).transpose(1, 2)
         mask = None if hidden is None else hidden[:, None]
         heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self.scale)
-        mixed = torch.addmm(flat, heads.transpose(1, 2).reshape(flat.shape), self.out)
+        mixed = linear(heads.transpose(1, 2).reshape(flat.shape), self.out.T).add_(flat)
         return self.rest(flat, mixed).view(rows, wanted, width)
 
     def rest(self, x: Tensor, mixed: Tensor) -> Tensor:
@@ -173,9 +176,9 @@ class QuickLayer:
         kernels.normalised_twice(
             x.numpy(), mixed.numpy(), self.norm_attention, self.norm_sum, self.outer_bias
         )
-        hidden = torch.mm(x, self.inner)
+        hidden = linear(x, self.inner.T)
         kernels.rectified(hidden.numpy(), self.inner_bias)
-        mixed.addmm_(hidden, self.outer)
+        add_product(mixed, hidden, self.outer.T)
         kernels.normalised(mixed.numpy(), self.norm)
         return mixed
 

@@ -1,0 +1,157 @@
+"""Products with weights in float32 on the CPU, by the faster of the two libraries that PyTorch brings.
+
+PyTorch hands them to MKL, which on AMD's processors keeps to 256-bit vectors. oneDNN, which PyTorch has for bfloat16, uses
+all 512 bits where there are that many: 250 GFLOP/s a core where MKL has 112 (AMD EPYC of family 26, `python
+benchmarks/library_products.py`). Both round each sum once; they add in another order, as two processors do.
+
+Networks say ``nn.Linear``; `adopt` gives those of a network the faster product, when it is built.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from nco_bench.nn.device import on_cpu
+
+FEWEST = 3 * 2**19
+"""Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
+NARROWEST = 16
+"""Columns and rows of a weight below which they do not."""
+
+
+@functools.cache
+def faster() -> bool:
+    """Tell whether oneDNN is the faster one here: on AMD's processors with 512-bit vectors."""
+    return (
+        torch.backends.mkldnn.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and _made_by_amd()
+    )
+
+
+def _made_by_amd() -> bool:
+    name = "AuthenticAMD"
+    try:
+        return name in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return name in platform.processor()
+
+
+def pays(x: Tensor, weight: Tensor) -> bool:
+    """Tell whether ``x weight^T`` goes to oneDNN: float32 on the CPU, large enough, outside autocast and compilation."""
+    return (
+        faster()
+        and x.dtype == weight.dtype == torch.float32
+        and on_cpu(x.device)
+        and min(weight.shape) >= NARROWEST
+        and x.numel() * weight.shape[0] >= FEWEST
+        and (weight.is_contiguous() or weight.T.is_contiguous())  # others it multiplies number by number
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``x weight^T + bias``, as `torch.nn.functional.linear` does.
+
+    Parameters
+    ----------
+    x, weight, bias
+        ``(..., K)``, ``(N, K)``, ``(N,)``.
+    """
+    if not pays(x, weight):
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        made: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return made
+    return _onednn(x, weight, bias)
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
+    """Add ``alpha x weight^T`` to `total`, ``(M, N)``, in place; without gradients."""
+    if pays(x, weight):
+        return total.add_(_onednn(x, weight, None), alpha=alpha)
+    return total.addmm_(x, weight.T, alpha=alpha)
+
+
+def product(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    """Write ``x weight^T`` to `out`, ``(M, N)``; without gradients."""
+    if pays(x, weight):
+        return out.copy_(_onednn(x, weight, None))
+    return torch.mm(x, weight.T, out=out)
+
+
+def each_linear(x: Tensor, weights: Tensor) -> Tensor:
+    """Return ``x weight^T`` of each instance with a weight of its own, ``(B, M, K)`` and ``(B, N, K)`` to ``(B, M, N)``;
+    without gradients.
+    """
+    if not pays(x[0], weights[0]):
+        return torch.bmm(x, weights.transpose(1, 2))
+    made = [_onednn(one, weight, None) for one, weight in zip(x, weights, strict=True)]
+    return made[0][None] if len(made) == 1 else torch.stack(made)
+
+
+def add_each(total: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    """Add what `each_linear` returns to `total`, ``(B, M, N)``, in place."""
+    if pays(x[0], weights[0]):
+        return total.add_(each_linear(x, weights))
+    return total.baddbmm_(x, weights.transpose(1, 2))
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return made
+
+
+class _Linear(torch.autograd.Function):
+    """oneDNN's product, and its derivatives by the same."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        by_x, by_weight, by_bias = ctx.needs_input_grad
+        rows = outer.reshape(-1, outer.shape[-1])
+        return (
+            linear(outer, weight.T) if by_x else None,
+            _summed(rows, x.reshape(-1, x.shape[-1])) if by_weight else None,
+            rows.sum(0) if by_bias else None,
+        )
+
+
+def _summed(left: Tensor, right: Tensor) -> Tensor:
+    """Return ``left^T right``; oneDNN is quicker with the narrower one in front."""
+    left, right = left.contiguous(), right.contiguous()
+    if left.shape[1] > right.shape[1]:
+        return linear(right.T, left.T).T
+    return linear(left.T, right.T)
+
+
+class Linear(nn.Linear):
+    """A linear map by `linear`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return linear(input, self.weight, self.bias)
+
+
+def adopt(network: nn.Module) -> nn.Module:
+    """Give the linear maps of a network the faster product, where there is one; returns the network."""
+    if faster():
+        for module in network.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = Linear
+    return network

@@ -1,0 +1,126 @@
+"""Products by oneDNN are those of PyTorch's own, with their derivatives, wherever they are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nco_bench.nn import products
+from nco_bench.nn.build import build_path_policy
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Let all products of any size go to oneDNN, whatever the processor; returns the shapes of those that did."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this build of PyTorch has no oneDNN")
+    monkeypatch.setattr(products, "faster", lambda: True)
+    monkeypatch.setattr(products, "FEWEST", 0)
+    found: list[tuple[int, ...]] = []
+    made = products._onednn
+
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        found.append((*x.shape, weight.shape[0]))
+        return made(x, weight, bias)
+
+    monkeypatch.setattr(products, "_onednn", noted)
+    return found
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(40, 32), (3, 20, 32), (1, 1, 32)])
+def test_linear_is_that_of_torch(shape: tuple[int, ...], bias: bool, calls: list[Any]) -> None:
+    x, weight, added = drawn(*shape), drawn(48, 32), drawn(48) if bias else None
+    with torch.no_grad():
+        found = products.linear(x, weight, added)
+    assert len(calls) == 1
+    torch.testing.assert_close(found, F.linear(x, weight, added), **CLOSE)
+
+
+def test_views_are_multiplied_as_they_stand(calls: list[Any]) -> None:
+    with torch.no_grad():
+        rows = drawn(4, 30, 64)[:, 5:25, ::2]
+        turned = drawn(32, 48).T
+        torch.testing.assert_close(products.linear(rows, turned), F.linear(rows, turned), **CLOSE)
+        assert len(calls) == 1
+        strided = drawn(48, 64)[:, ::2]
+        torch.testing.assert_close(products.linear(rows, strided), F.linear(rows, strided), **CLOSE)
+    assert len(calls) == 1  # oneDNN has no quick product with such a weight
+
+
+@pytest.mark.parametrize("wide", [16, 96])
+def test_derivatives_are_those_of_torch(wide: int, calls: list[Any]) -> None:
+    def gradients(function: Any) -> list[Tensor]:
+        leaves = [t.requires_grad_() for t in (drawn(5, 12, 32), drawn(wide, 32), drawn(wide))]
+        function(*leaves).square().sum().backward()
+        return [leaf.grad for leaf in leaves if leaf.grad is not None]
+
+    ours = gradients(products.linear)
+    assert len(calls) == 3
+    for found, known in zip(ours, gradients(F.linear), strict=True):
+        torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-3)
+
+
+def test_derivatives_of_what_is_asked_for_alone(calls: list[Any]) -> None:
+    x, weight = drawn(20, 32), drawn(48, 32).requires_grad_()
+    products.linear(x, weight).sum().backward()
+    assert len(calls) == 2
+    assert x.grad is None
+    assert weight.grad is not None
+
+
+@torch.no_grad()
+def test_the_others_are_those_of_torch(calls: list[Any]) -> None:
+    x, weight, total = drawn(40, 32), drawn(48, 32), drawn(40, 48)
+    torch.testing.assert_close(
+        products.add_product(total.clone(), x, weight, 0.5), total + 0.5 * x @ weight.T, **CLOSE
+    )
+    into = torch.empty(40, 48)
+    assert products.product(x, weight, into) is into
+    torch.testing.assert_close(into, x @ weight.T, **CLOSE)
+    for batch in (1, 3):
+        some, weights = drawn(batch, 40, 32), drawn(batch, 48, 32)
+        torch.testing.assert_close(
+            products.each_linear(some, weights), some @ weights.transpose(1, 2), **CLOSE
+        )
+        sums = products.add_each(drawn(batch, 40, 48), some, weights)
+        torch.testing.assert_close(sums, drawn(batch, 40, 48) + some @ weights.transpose(1, 2), **CLOSE)
+    assert len(calls) == 10
+
+
+def test_small_products_and_other_precisions_stay(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.no_grad():
+        products.linear(drawn(40, 32), drawn(2, 32))  # a narrow weight
+        products.linear(drawn(40, 32).double(), drawn(48, 32).double())
+        with torch.autocast("cpu", torch.bfloat16):
+            assert products.linear(drawn(40, 32), drawn(48, 32)).dtype == torch.bfloat16
+        monkeypatch.setattr(products, "FEWEST", 40 * 32 * 48 + 1)
+        products.linear(drawn(40, 32), drawn(48, 32))
+    assert not calls
+
+
+def test_other_processors_keep_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "faster", lambda: False)
+    network = products.adopt(nn.Sequential(nn.Linear(32, 48)))
+    assert type(network[0]) is nn.Linear
+    x, weight = drawn(64, 512), drawn(512, 512)
+    with torch.no_grad():
+        assert torch.equal(products.linear(x, weight), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("name", ["decoder-6x128", "pens-a", "lehd", "sit", "difusco"])
+def test_networks_are_built_with_it(name: str, calls: list[Any]) -> None:
+    network = build_path_policy(name)
+    maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    assert {type(module) for module in maps} == {products.Linear}
+    assert set(build_path_policy(name).state_dict()) == set(network.state_dict())
