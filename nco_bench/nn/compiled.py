@@ -32,6 +32,24 @@ def exponential(x: F32) -> F32:
     return power * scale if x > F32(-87.0) else F32(0.0)
 
 
+LINE = 16
+"""Floats in a line of the cache, and in the longest vectors."""
+
+
+@fast
+def aligned(count: int) -> Array:
+    """Return so many zeros that begin with a line of the cache: a vector that lies across two takes twice as long."""
+    room = np.zeros(count + LINE, F32)
+    first = (-(room.ctypes.data >> 2)) % LINE
+    return room[first : first + count]
+
+
+@fast
+def aligned_rows(rows: int, places: int) -> Array:
+    """Return zeros ``(rows, places)`` of which the first is `aligned`, as all are where `places` is a multiple of `LINE`."""
+    return aligned(rows * places).reshape(rows, places)
+
+
 exact: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "nnan"})
 """As `fast`, but sums are taken in the order in which they are written."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.compiled import F32, Array, fast, sigmoid
+from nco_bench.nn.compiled import F32, Array, aligned, fast, sigmoid
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.products import add_product, product
 from nco_bench.nn.threads import in_threads
@@ -94,7 +94,7 @@ def _pass(
     gathered
         ``(B, N, W)``: the rows of these nodes are written.
     """
-    row_of_sums = np.empty(block.shape[3], F32)
+    row_of_sums = aligned(block.shape[3])
     for graph in range(block.shape[0]):
         for row in range(block.shape[1]):
             node = first + row

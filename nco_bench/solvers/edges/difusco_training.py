@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nco_bench.nn.compiled import F32, Array, fast, sigmoid
+from nco_bench.nn.compiled import F32, Array, aligned, fast, sigmoid
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.products import add_product, linear, product
 from nco_bench.nn.threads import in_threads, spans
@@ -156,7 +156,7 @@ def _forwards(
     The edges `before` and the last map's `bias` are written to `after`.
     `heard`, `sent`, `values`, `moment` and `ends` are those of `difusco_quick._pass`; `gathered` ``(B, N, W)`` is written.
     """
-    size, room = heard.shape[1], np.empty(pre.shape[2], F32)
+    size, room = heard.shape[1], aligned(pre.shape[2])
     for place in range(pre.shape[0]):
         graph, node = divmod(first + place, size)
         own, total = heard[graph, node], gathered[graph, node]
@@ -193,7 +193,7 @@ def _backwards(
         Sums that derivatives are added to.
     """
     size, width = heard.shape[1], pre.shape[2]
-    inner, outer = np.empty(width, F32), np.empty(width, F32)  # both norms' results before weight and bias
+    inner, outer = aligned(width), aligned(width)  # both norms' results before weight and bias
     for place in range(pre.shape[0]):
         graph, node = divmod(first + place, size)
         hear, moved = gathered[graph, node], min(node, moment.shape[1] - 1)

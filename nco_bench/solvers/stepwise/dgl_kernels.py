@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nco_bench.nn.compiled import F32, Array, exponential, fast
+from nco_bench.nn.compiled import F32, Array, aligned, aligned_rows, exponential, fast
 from nco_bench.solvers.stepwise import dgl_features
 
 Nodes = NDArray[np.int64]
@@ -180,8 +180,8 @@ def attend(
     """
     rows, tokens, heads, size = query.shape
     wide, deep = -(-tokens // LANES) * LANES, -(-size // LANES) * LANES
-    keys, values = np.zeros((deep, wide), F32), np.zeros((wide, deep), F32)
-    asked, row, mixed = np.zeros(deep, F32), np.zeros(wide, F32), np.zeros(deep, F32)
+    keys, values = aligned_rows(deep, wide), aligned_rows(wide, deep)
+    asked, row, mixed = aligned(deep), aligned(wide), aligned(deep)
     for r in range(rows):
         for h in range(heads):
             for t in range(tokens):

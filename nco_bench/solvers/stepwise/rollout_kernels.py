@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.nn.compiled import F32, exponential, fast
+from nco_bench.nn.compiled import F32, aligned, aligned_rows, exponential, fast
 
 Array = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -102,18 +102,18 @@ def room_for(encoded: Encoded) -> Open:
     _, width, size = encoded.keys.shape
     places = (size // (2 * SKEW) * 2 + 3) * SKEW
     return Open(
-        np.zeros((width, places), F32),
-        np.zeros((width, places), F32),
-        np.zeros((places, width), F32),
-        np.zeros(places, F32),
+        aligned_rows(width, places),
+        aligned_rows(width, places),
+        aligned_rows(places, width),
+        aligned(places),
         np.zeros(places, np.int64),
-        np.zeros(places, F32),
-        np.zeros(width, F32),
-        np.zeros(width, F32),
-        np.zeros((encoded.heads, places), F32),
-        np.zeros(encoded.heads, F32),
-        np.zeros(places, F32),
-        np.zeros(size, F32),
+        aligned(places),
+        aligned(width),
+        aligned(width),
+        aligned_rows(encoded.heads, places),
+        aligned(encoded.heads),
+        aligned(places),
+        aligned(size),
     )
 
 

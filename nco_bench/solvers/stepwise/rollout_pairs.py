@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nco_bench.nn.compiled import F32, exponential, fast
+from nco_bench.nn.compiled import F32, aligned, aligned_rows, exponential, fast
 from nco_bench.solvers.stepwise.rollout_kernels import CLOSED, Array, Encoded, Ints, drawn, likeliest
 
 TOGETHER = 8
@@ -71,12 +71,12 @@ def room_for(pairs: Pairs) -> Table:
     """Return tables for any trajectory of these instances."""
     _, size, heads, places = pairs.gain.shape
     return Table(
-        np.zeros(places, F32),
-        np.zeros(size, F32),
+        aligned(places),
+        aligned(size),
         np.arange(size),
-        np.zeros(size, F32),
-        np.zeros((heads, size), F32),
-        np.zeros((heads, size), F32),
+        aligned(size),
+        aligned_rows(heads, size),
+        aligned_rows(heads, size),
         np.arange(size),
     )
 
