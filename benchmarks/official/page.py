@@ -25,7 +25,8 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
   floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
   but for many short TSP tours of AM) are in neither floor nor products.
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
-  ours by floor cannot be had.
+  ours by floor cannot be had. Ours are oneDNN's on AMD's processors with 512-bit vectors (`nco_bench/nn/products.py`),
+  theirs those that PyTorch takes by itself, MKL's.
 - **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides.
   Sampling draws on both sides from other random numbers, and has none.
 """

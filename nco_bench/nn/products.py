@@ -21,6 +21,10 @@ from torch.nn import functional as F
 
 from nco_bench.nn.device import on_cpu
 
+STEPS = 16
+"""Numbers of rows between two powers of two that oneDNN is given: it compiles code for each, which takes as long as many
+products, and a construction has a number of its own at every step. Others are filled up.
+"""
 FEWEST = 3 * 2**19
 """Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
 NARROWEST = 16
@@ -47,14 +51,19 @@ def _made_by_amd() -> bool:
 
 
 def pays(x: Tensor, weight: Tensor) -> bool:
-    """Tell whether ``x weight^T`` goes to oneDNN: float32 on the CPU, large enough, outside autocast and compilation."""
+    """Tell whether ``x weight^T`` goes to oneDNN."""
+    # Other weights it multiplies number by number.
+    return _suits(x, weight) and (weight.is_contiguous() or weight.T.is_contiguous())
+
+
+def _suits(x: Tensor, weight: Tensor) -> bool:
+    """Tell whether a product is in float32 on the CPU, large enough, and outside autocast and compilation."""
     return (
         faster()
         and x.dtype == weight.dtype == torch.float32
         and on_cpu(x.device)
         and min(weight.shape) >= NARROWEST
         and x.numel() * weight.shape[0] >= FEWEST
-        and (weight.is_contiguous() or weight.T.is_contiguous())  # others it multiplies number by number
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )
@@ -94,7 +103,7 @@ def each_linear(x: Tensor, weights: Tensor) -> Tensor:
     """Return ``x weight^T`` of each instance with a weight of its own, ``(B, M, K)`` and ``(B, N, K)`` to ``(B, M, N)``;
     without gradients.
     """
-    if not pays(x[0], weights[0]):
+    if not _each_pays(x, weights):
         return torch.bmm(x, weights.transpose(1, 2))
     made = [_onednn(one, weight, None) for one, weight in zip(x, weights, strict=True)]
     return made[0][None] if len(made) == 1 else torch.stack(made)
@@ -102,14 +111,44 @@ def each_linear(x: Tensor, weights: Tensor) -> Tensor:
 
 def add_each(total: Tensor, x: Tensor, weights: Tensor) -> Tensor:
     """Add what `each_linear` returns to `total`, ``(B, M, N)``, in place."""
-    if pays(x[0], weights[0]):
+    if _each_pays(x, weights):
         return total.add_(each_linear(x, weights))
     return total.baddbmm_(x, weights.transpose(1, 2))
 
 
+def _each_pays(x: Tensor, weights: Tensor) -> bool:
+    """Tell whether oneDNN is given products whose sides do not all repeat by themselves."""
+    return pays(x[0], weights[0]) and all(n == coarse(n) for n in (*x.shape[1:], weights.shape[1]))
+
+
+def coarse(rows: int) -> int:
+    """Return the least number of rows that oneDNN is given for so many."""
+    step = max(1, 1 << max(0, rows - 1).bit_length() >> STEPS.bit_length())
+    return -(-rows // step) * step
+
+
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    rows = x.numel() // x.shape[-1]
+    wanted = coarse(rows)
+    if wanted == rows:
+        return _called(x, weight, bias)
+    return _called(_with_rows(x, rows, wanted), weight, bias)[:rows].view(*x.shape[:-1], -1)
+
+
+def _called(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return made
+
+
+def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
+    """Return `x` as a matrix with more rows: what follows it in memory, if anything, for nobody reads what comes of it."""
+    inner = x.shape[-1]
+    if x.is_contiguous() and 4 * (x.storage_offset() + wanted * inner) <= x.untyped_storage().nbytes():
+        return x.as_strided((wanted, inner), (inner, 1))
+    filled = x.new_empty(wanted, inner)
+    filled[:rows].view(x.shape).copy_(x)
+    filled[rows:].zero_()
+    return filled
 
 
 class _Linear(torch.autograd.Function):
@@ -135,10 +174,16 @@ class _Linear(torch.autograd.Function):
 
 def _summed(left: Tensor, right: Tensor) -> Tensor:
     """Return ``left^T right``; oneDNN is quicker with the narrower one in front."""
-    left, right = left.contiguous(), right.contiguous()
     if left.shape[1] > right.shape[1]:
-        return linear(right.T, left.T).T
-    return linear(left.T, right.T)
+        return _summed(right, left).T
+    rows, wanted = len(left), coarse(len(left))
+    if not _suits(left.T, right.T):
+        return left.T @ right
+    turned, filled = left.new_empty(left.shape[1], wanted), right.new_empty(wanted, right.shape[1])
+    turned[:, :rows] = left.T
+    filled[:rows] = right
+    turned[:, rows:], filled[rows:] = 0.0, 0.0
+    return _called(turned, filled.T, None)
 
 
 class Linear(nn.Linear):

@@ -23,13 +23,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     monkeypatch.setattr(products, "faster", lambda: True)
     monkeypatch.setattr(products, "FEWEST", 0)
     found: list[tuple[int, ...]] = []
-    made = products._onednn
+    made = products._called
 
     def noted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         found.append((*x.shape, weight.shape[0]))
         return made(x, weight, bias)
 
-    monkeypatch.setattr(products, "_onednn", noted)
+    monkeypatch.setattr(products, "_called", noted)
     return found
 
 
@@ -77,6 +77,19 @@ def test_derivatives_of_what_is_asked_for_alone(calls: list[Any]) -> None:
     assert len(calls) == 2
     assert x.grad is None
     assert weight.grad is not None
+
+
+@torch.no_grad()
+def test_numbers_of_rows_repeat(calls: list[Any]) -> None:
+    """oneDNN compiles for each number of rows: 300 of them are a few, filled up by what follows in memory or by zeros."""
+    weight = drawn(48, 32)
+    for rows in range(700, 1000):
+        x = drawn(1000, 32)[:rows]
+        torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight), **CLOSE)
+        torch.testing.assert_close(products.linear(x.T.contiguous().T, weight), x @ weight.T, **CLOSE)
+    assert len(calls) == 600
+    assert {call[0] for call in calls} == {704, 736, 768, 800, 832, 864, 896, 928, 960, 992, 1024}
+    assert [products.coarse(n) for n in (1, 2, 31, 33, 1025)] == [1, 2, 31, 34, 1088]
 
 
 @torch.no_grad()

@@ -247,11 +247,17 @@ class Sit(nn.Module, PathPolicy):
 
     def _streamed(self, state: PathState, threads: int) -> Tensor:
         few = self._representatives(state)
-        inputs = F.pad(F.pad(state.features[:, 1:-1], (0, 1), value=1.0), (0, 0, few.shape[1], 0))
+        candidates, count = state.features[:, 1:-1], few.shape[1]
+        tokens = count + candidates.shape[1]
+        more = sit_streaming.filled(tokens, candidates.device) - tokens
+        inputs = F.pad(F.pad(candidates, (0, 1), value=1.0), (0, 0, count, more))
         embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
-        real = state.real(few.shape[1], 0)
-        raw = sit_streaming.Raw(inputs, embedding, few, None if real is None else real[0, 0])
-        return sit_streaming.scores(list(self.layers), self.score, raw, self._scale(state), threads)
+        real = state.real(count, 0)
+        there = inputs.new_ones(1, tokens, dtype=torch.bool) if real is None else real[0, 0]
+        mask = None if real is None and more == 0 else F.pad(there, (0, more))
+        raw = sit_streaming.Raw(inputs, embedding, few, mask, tokens if real is None else 0)
+        scores = sit_streaming.scores(list(self.layers), self.score, raw, self._scale(state), threads)
+        return scores[:, : candidates.shape[1]]
 
     def _scores(self, state: PathState) -> Tensor:
         """The plain network: for training, and for short problems."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.nn.device import PerDevice, on_cpu
-from nco_bench.nn.products import add_each, add_product, each_linear, linear
+from nco_bench.nn.products import add_each, add_product, coarse, each_linear, faster, linear
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -70,16 +70,21 @@ class Raw:
         ``(B, R, W)``: the representatives.
     real
         ``(1, T)`` bool: no padding; None if there is none.
+    leading
+        So many of the first tokens are no padding, as far as is known without a look.
     """
 
     inputs: Tensor
     embedding: Tensor
     few: Tensor
     real: Tensor | None = None
+    leading: int = 0
 
     def there(self, piece: Piece) -> Tensor | None:
-        """Return `real` of some tokens."""
-        return None if self.real is None else self.real[:, piece.columns]
+        """Return `real` of some tokens, None if none of them is padding."""
+        if self.real is None or piece.columns.stop <= self.leading:
+            return None
+        return self.real[:, piece.columns]
 
     def logits(self, probes: Tensor, piece: Piece) -> Tensor:
         """Products of some tokens with all probes of their instances, ``(B, C, H R)``."""
@@ -195,6 +200,20 @@ def scores(
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+def filled(tokens: int, device: torch.device) -> int:
+    """Return how many tokens there are with padding that makes products of sizes that repeat from step to step."""
+    if not (on_cpu(device) and faster()):
+        return tokens
+    chunks = _chunks(tokens, CHUNK_TOKENS.on(device))
+    return chunks * coarse(math.ceil(tokens / chunks))
+
+
+def _chunks(tokens: int, most: int) -> int:
+    """Return how many chunks the tokens of an instance are cut into; more than two are a multiple of four."""
+    chunks = math.ceil(tokens / most)
+    return chunks if chunks <= 2 else math.ceil(chunks / 4) * 4
+
+
 def _chunk(tokens: Tensor) -> int:
     return CHUNK_TOKENS.on(tokens.device)
 
@@ -211,8 +230,7 @@ def _pieces(tokens: Tensor, few: Tensor, start: int = 0) -> list[Piece]:
         return [
             Piece(slice(i, min(i + size, batch)), slice(start, length), True) for i in range(0, batch, size)
         ]
-    chunks = math.ceil((length - start) / _chunk(tokens))
-    chunks = chunks if chunks <= 2 else math.ceil(chunks / 4) * 4
+    chunks = _chunks(length - start, _chunk(tokens))
     size = max(math.ceil((length - start) / chunks), few.shape[1])
     return [
         Piece(slice(0, 1), slice(i, min(i + size, length)), chunks == 1) for i in range(start, length, size)
