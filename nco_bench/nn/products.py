@@ -25,6 +25,8 @@ STEPS = 16
 """Numbers of rows between two powers of two that oneDNN is given: it compiles code for each, which takes as long as many
 products, and a construction has a number of its own at every step. Others are filled up.
 """
+MANY = 2**13
+"""Rows of a sum from which on code of its own costs less than to fill them up."""
 FEWEST = 3 * 2**19
 """Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
 NARROWEST = 16
@@ -176,9 +178,11 @@ def _summed(left: Tensor, right: Tensor) -> Tensor:
     """Return ``left^T right``; oneDNN is quicker with the narrower one in front."""
     if left.shape[1] > right.shape[1]:
         return _summed(right, left).T
-    rows, wanted = len(left), coarse(len(left))
     if not _suits(left.T, right.T):
         return left.T @ right
+    rows, wanted = len(left), coarse(len(left))
+    if rows == wanted or rows >= MANY:
+        return _called(left.T, right.contiguous().T, None)
     turned, filled = left.new_empty(left.shape[1], wanted), right.new_empty(wanted, right.shape[1])
     turned[:, :rows] = left.T
     filled[:rows] = right
