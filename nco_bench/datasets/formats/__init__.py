@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nco_bench.errors import BadInputError, UnknownNameError
 
@@ -58,6 +58,12 @@ class Format:
         What it can hold.
     description
         One line.
+    one
+        A file holds a single instance.
+    needs
+        What it cannot be written without: ``cost`` or ``solution`` of every instance, or nothing.
+    rounded
+        It means rounded distances, so that instances under ``euclidean`` are refused.
     """
 
     name: str
@@ -66,6 +72,25 @@ class Format:
     suffixes: tuple[str, ...]
     problems: tuple[str, ...]
     description: str
+    one: bool = False
+    needs: Literal["", "cost", "solution"] = ""
+    rounded: bool = False
+
+    def takes(self, dataset: Dataset) -> bool:
+        """Whether the format can be advised for a dataset: its problem, count, references and convention fit."""
+        return (
+            bool(self.writer)
+            and dataset.problem in self.problems
+            and not (self.one and len(dataset) > 1)
+            and not (self.rounded and any(i.convention == "euclidean" for i in dataset.instances))
+            and (
+                not self.needs
+                or all(
+                    r is not None and (self.needs == "cost" or r.solution is not None)
+                    for r in dataset.references
+                )
+            )
+        )
 
     @property
     def read(self) -> Callable[[Path], Dataset] | None:
@@ -97,10 +122,30 @@ FORMATS: dict[str, Format] = {
             _BOTH,
             "our own: arrays and manifest",
         ),
-        Format("tsplib", "tsplib.read", "tsplib.write", (".tsp",), ("tsp",), "TSPLIB 95 instance"),
-        Format("tour", "", "tsplib.write_tour", (".tour",), ("tsp",), "TSPLIB tour: a solution"),
-        Format("cvrplib", "cvrplib.read", "cvrplib.write", (".vrp",), ("cvrp",), "CVRPLIB instance"),
-        Format("sol", "", "cvrplib.write_solution", (".sol",), ("cvrp",), "CVRPLIB routes: a solution"),
+        Format("tsplib", "tsplib.read", "tsplib.write", (".tsp",), ("tsp",), "TSPLIB 95 instance", one=True),
+        Format(
+            "tour",
+            "",
+            "tsplib.write_tour",
+            (".tour",),
+            ("tsp",),
+            "TSPLIB tour: a solution",
+            one=True,
+            needs="solution",
+        ),
+        Format(
+            "cvrplib", "cvrplib.read", "cvrplib.write", (".vrp",), ("cvrp",), "CVRPLIB instance", one=True
+        ),
+        Format(
+            "sol",
+            "",
+            "cvrplib.write_solution",
+            (".sol",),
+            ("cvrp",),
+            "CVRPLIB routes: a solution",
+            one=True,
+            needs="solution",
+        ),
         Format("kool", "kool.read", "kool.write", (".pkl",), _BOTH, "Kool et al.: pickled lists"),
         Format(
             "rl4co", "rl4co.read", "rl4co.write", (".npz",), _BOTH, "RL4CO: locs, depot, demand, capacity"
@@ -112,6 +157,7 @@ FORMATS: dict[str, Format] = {
             (".txt",),
             ("tsp",),
             "'x y ... output tour' lines",
+            needs="solution",
         ),
         Format(
             "lehd-cvrp",
@@ -120,6 +166,7 @@ FORMATS: dict[str, Format] = {
             (".txt",),
             ("cvrp",),
             "LEHD/SIL CVRP lines with solutions",
+            needs="solution",
         ),
         Format(
             "lehd-lib",
@@ -128,8 +175,18 @@ FORMATS: dict[str, Format] = {
             (".txt",),
             _BOTH,
             "LEHD's TSPLIB and CVRPLIB lists",
+            needs="cost",
+            rounded=True,
         ),
-        Format("bq", "bq.read", "bq.write", (".npz",), _BOTH, "BQ-NCO: coords with closing node, tour_lens"),
+        Format(
+            "bq",
+            "bq.read",
+            "bq.write",
+            (".npz",),
+            _BOTH,
+            "BQ-NCO: coords with closing node, tour_lens",
+            needs="cost",
+        ),
         Format(
             "gumbeldore",
             "gumbeldore.read",
@@ -137,6 +194,7 @@ FORMATS: dict[str, Format] = {
             (".pickle",),
             _BOTH,
             "Gumbeldore/SIGD: list of dicts",
+            needs="solution",
         ),
         Format("invit", "invit.read", "invit.write", (".txt",), _BOTH, "INViT: 'x,y x,y' lines"),
         Format(
@@ -148,7 +206,15 @@ FORMATS: dict[str, Format] = {
             "POMO: torch file of depot_xy, node_xy, node_demand",
         ),
         Format(
-            "elg", "elg.read", "elg.write", (".pkl",), ("tsp",), "ELG: one TSPLIB instance with its optimum"
+            "elg",
+            "elg.read",
+            "elg.write",
+            (".pkl",),
+            ("tsp",),
+            "ELG: one TSPLIB instance with its optimum",
+            one=True,
+            needs="cost",
+            rounded=True,
         ),
         Format(
             "testset", "testset.read", "", (".npz",), _BOTH, "fixed test sets: coords, tour or routes, cost"
@@ -158,8 +224,8 @@ FORMATS: dict[str, Format] = {
 """Format name to format."""
 
 
-def format_for(path: Path) -> str:
-    """Return the format to write a file in, by its suffix.
+def format_for(path: Path, problem: str | None = None) -> str:
+    """Return the format to write a file in, by its suffix; of several, those are named that can hold the problem.
 
     Raises
     ------
@@ -182,7 +248,8 @@ def format_for(path: Path) -> str:
             "file suffix", suffix or plain_name(path), known, hint="Name the format with --to."
         )
     if len(names) > 1:
-        raise BadInputError(f"{path}: {suffix} can be {', '.join(names)}; name one with --to.")
+        fitting = [name for name in names if problem is None or problem in FORMATS[name].problems]
+        raise BadInputError(f"{path}: {suffix} can be {', '.join(fitting or names)}; name one with --to.")
     return names[0]
 
 
@@ -247,14 +314,14 @@ def write_file(dataset: Dataset, path: Path, fmt: str | None = None) -> None:
         When the format cannot hold the dataset; the message says why.
     """
     path = Path(path)
-    entry = _format(fmt or format_for(path))
+    entry = _format(fmt or format_for(path, dataset.problem))
     if not entry.writer:
         raise BadInputError(f"Format {entry.name!r} is read only; choose another with --to.")
     if dataset.problem not in entry.problems:
         others = [
             other.name
             for other in FORMATS.values()
-            if other.read and other.write and other.name != "nco-bench" and dataset.problem in other.problems
+            if other.reader and other.name != "nco-bench" and other.takes(dataset)
         ]
         more = f", or another format with --to: {', '.join(others)}" if others else ""
         raise BadInputError(

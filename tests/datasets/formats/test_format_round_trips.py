@@ -231,6 +231,35 @@ def test_what_a_format_cannot_hold_is_refused(sets: dict[str, Dataset], shared: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_formats_that_are_advised_take_the_dataset(sets: dict[str, Dataset], tmp_path: Path) -> None:
+    """Of three instances without references .vrp advised tsplib, elg, bq and others, each of which refused them."""
+    for name in ("tsp", "cvrp"):
+        for dataset in (sets[name], sets[name].with_references([None] * len(sets[name]))):
+            for count in (1, len(dataset)):
+                part = dataset.slice(0, count)
+                wrong = {"tsp": "cvrplib", "cvrp": "tsplib"}[name]
+                with pytest.raises(BadInputError, match=r"another format with --to: (.*)\.") as told:
+                    write_file(part, tmp_path / "x", wrong)
+                advised = str(told.value).rpartition(": ")[2].removesuffix(".").split(", ")
+                for entry in FORMATS.values():
+                    if entry.reader and name in entry.problems and entry.name != "nco-bench":
+                        with warnings.catch_warnings():
+                            warnings.simplefilter("ignore", FileWarning)
+                            assert _written(part, tmp_path / entry.name, entry.name) == (
+                                entry.name in advised
+                            )
+    with pytest.raises(BadInputError, match=r"\.txt can be concorde-line, lehd-lib, invit; name one"):
+        write_file(sets["tsp"], tmp_path / "x.txt")
+
+
+def _written(dataset: Dataset, path: Path, fmt: str) -> bool:
+    try:
+        write_file(dataset, path, fmt)
+    except BadInputError:
+        return False
+    return True
+
+
 def test_what_a_file_lacks_is_taken_from_the_ledger(sets: dict[str, Dataset], tmp_path: Path) -> None:
     """What an error calls the remedy is one; a solution of the file is converted even where a better one is known."""
     bare, known = sets["tsp"].with_references([None] * 3), sets["tsp"].references
