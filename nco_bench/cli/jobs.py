@@ -48,6 +48,8 @@ def wait(
     from nco_bench.runs.cluster.status import wait as wait_for
 
     folders = pick(results, tuple(submission or ()))
+    if not folders:
+        say(f"{results}: no submissions to wait for; 'nco-bench run --executor slurm' makes them")
     found = wait_for(folders, say, timeout) if folders else []
     for line in dict.fromkeys(line for one in found for line in troubles(one)):
         say(line)

@@ -88,6 +88,12 @@ def runs_of(folders: Sequence[Path]) -> dict[str, Run]:
     return found
 
 
+def none_in(folders: Sequence[Path], what: str) -> str:
+    """Begin the message that some folders hold nothing: a name that was misspelt reads like one that is empty, else."""
+    absent = "" if any(folder.exists() for folder in folders) else "no such folder, so "
+    return f"{', '.join(map(str, folders))}: {absent}{what}"
+
+
 def incomplete(results: Path) -> dict[str, str]:
     """Return what is wrong with the folders of runs that have lost a file without which nothing is read of them.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from nco_bench.errors import ResultsError, UnknownNameError
 from nco_bench.runs.archives import ArchivedRun
-from nco_bench.runs.finding import runs_of
+from nco_bench.runs.finding import none_in, runs_of
 from nco_bench.runs.store import STAMP_FORMAT
 from nco_bench.runs.stored_run import Run
 
@@ -154,7 +154,7 @@ def pick(folders: Sequence[Path], names: Sequence[str]) -> list[Run]:
     """
     known = runs_of(folders)
     if not known:
-        raise ResultsError(f"{', '.join(map(str, folders))}: no runs here; 'nco-bench run' makes them.")
+        raise ResultsError(f"{none_in(folders, 'no runs here')}; 'nco-bench run' makes them.")
     chosen: dict[str, Run] = {}
     for name in names or ("*",):
         fitting = [one for one in known if one == name or fnmatchcase(one, name)]

@@ -13,7 +13,7 @@ from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.errors import NcoBenchError, ResultsError, UnknownNameError
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
-from nco_bench.runs.finding import find_runs, incomplete
+from nco_bench.runs.finding import find_runs, incomplete, none_in
 from nco_bench.runs.judge import counts_of
 from nco_bench.runs.records import Cell, Record, key_of, solution_bytes, solution_sha256
 from nco_bench.runs.stored_run import Run
@@ -86,7 +86,7 @@ def verify(results: Path, names: tuple[str, ...], places: Places) -> Verified:
         runs = [known[name] for name in names if name in known]
     findings = [finding for name, finding in unread.items() if not names or name in names]
     if not runs and not findings:
-        raise ResultsError(f"{results}: no runs to verify; 'nco-bench run' makes them.")
+        raise ResultsError(f"{none_in([results], 'no runs to verify')}; 'nco-bench run' makes them.")
     cache: dict[tuple[str, str], Dataset | str] = {}
     count, unscored = 0, {}
     lines = [1 + run.count() for run in runs]

@@ -312,3 +312,15 @@ def test_a_link_to_a_run_is_not_removed_for_the_run(nco_bench: Command, relative
     _, error = nco_bench("runs", "rm", "*", "--yes", "--results", "links", status=2)
     assert "is a link to" in error
     assert [run.run_id for run in find_runs(Path("links"))] == [one.run_id]
+
+
+def test_a_results_folder_that_is_not_there_is_said_to_be_absent(nco_bench: Command, tmp_path: Path) -> None:
+    """A misspelt name read like an empty folder, and 'runs wait' said that all was done."""
+    for command in (["list"], ["show", "*"], ["rm", "*"], ["export", "--out", "a.csv"], ["status"], ["wait"]):
+        _, error = nco_bench("runs", *command, "--results", "nowhere", status=2)
+        assert error.startswith("error: nowhere: no such folder, so no "), command
+    assert "no such folder, so no runs to verify" in nco_bench("verify", "--results", "nowhere", status=2)[1]
+    (tmp_path / "empty").mkdir()
+    _, error = nco_bench("runs", "list", "--results", "empty", status=2)
+    assert error == "error: empty: no runs here; 'nco-bench run' makes them.\n"
+    assert "empty: no submissions to wait for" in nco_bench("runs", "wait", "--results", "empty")[1]

@@ -18,7 +18,7 @@ from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
 from nco_bench.reports.frame.columns import read_columns
 from nco_bench.reports.frame.result_frame import Group, ResultFrame, Set, Whole, identity, wholes
-from nco_bench.runs.finding import runs_of
+from nco_bench.runs.finding import none_in, runs_of
 from nco_bench.runs.folders import began
 from nco_bench.runs.records import Cell
 from nco_bench.runs.stored_run import Run
@@ -58,7 +58,7 @@ def load_frame(
     columns = read_columns([(run, of_run) for run, of_run in zip(runs, codes, strict=True)])
     if columns.records.empty:
         raise ResultsError(
-            f"{', '.join(map(str, folders))}: no results yet; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
+            f"{none_in(folders, 'no results yet')}; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
         )
     records, repeated = _latest(columns.records, len(groups))
     finished = tuple(builder.group(repeated[builder.index]) for builder in groups.values())

@@ -167,8 +167,14 @@ def pick(results: Path, names: tuple[str, ...]) -> list[Path]:
     ------
     UnknownNameError
         For a name that fits none.
+    ResultsError
+        Where the results folder is absent: whoever waits for its jobs would take them for done.
     """
     known = submissions(results)
+    if not known and not results.exists():
+        raise ResultsError(
+            f"{results}: no such folder, so no submissions; 'nco-bench run --executor slurm' makes them."
+        )
     if not names:
         return submissions(results, only_open=True) or known[-1:]
     chosen = []
