@@ -93,6 +93,7 @@ def catalogue(board: Board, checked: Mapping[str, bool]) -> dict[str, Any]:
             "verified": [verified(s.group.runs, checked) for s, _ in cells],
             "weights": [one.get("name") for one in weights],
             "share": [rounded(one.get("share_of_paper"), 4) for one in weights],
+            "repeats": [s.repeats_said for s, _ in cells],
             "warning": [_warning(s) for s, _ in cells],
         },
     }
@@ -163,7 +164,7 @@ def run_facts(
         "config": cell.config_sha256,
         "weights": cell.weights,
         "seed": cell.seed,
-        "repeats": summary.repeats,
+        "repeats": summary.repeats_said,
         "batch": cell.batch_size,
         "latency": rounded(summary.group.latency_seconds, 4),
         "memory": [summary.group.peak_memory_mb, summary.group.peak_device_memory_mb],

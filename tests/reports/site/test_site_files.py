@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from site_records import solve
 
 from nco_bench.cli.app import run
 from nco_bench.datasets.load import Places, load_dataset
@@ -37,6 +38,17 @@ def test_every_row_says_what_the_tables_say(site: Path, records: Path) -> None:
     wanted = sorted((s.mean_cost, s.mean_gap_percent, s.gap_low, s.failed) for s in summaries)
     found = sorted(zip(rows["cost"], rows["gap"], rows["low"], rows["failed"], strict=True))
     np.testing.assert_allclose(np.array(found, float), np.array(wanted, float), rtol=1e-5)
+
+
+def test_a_row_says_where_only_some_instances_were_repeated(tmp_path: Path) -> None:
+    """Its page said 2, as if every instance had been solved twice, and the first page nothing."""
+    results, places = tmp_path / "runs", Places(tmp_path / "instances")
+    for limit, repeats in ((3, 1), (2, 2)):
+        solve(results, ["nearest-neighbor"], "tsp20:count=3", limit=limit, repeats=repeats)
+    build_site([results], tmp_path / "site", places)
+    rows = given(tmp_path / "site", "index")["rows"]
+    assert rows["repeats"] == ["1 to 2"]
+    assert given(tmp_path / "site", f"run-{rows['id'][0]}")["repeats"] == "1 to 2"
 
 
 def test_the_records_of_a_row_give_its_gap(site: Path) -> None:

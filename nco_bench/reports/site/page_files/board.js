@@ -96,6 +96,7 @@ const Board = (() => {
   function marks(row, dataset) {
     const said = [];
     if (row.instances < dataset.instances) said.push(`${Format.number(row.instances)} of ${Format.number(dataset.instances)} instances`);
+    if (row.repeats.startsWith("1 to ")) said.push(`${row.repeats} repeats`);
     if (row.failed) said.push(`${Format.number(row.failed)} failed`);
     if (row.warning) said.push(row.warning);
     return said.length ? el("span", { class: "remark" }, said.join("; ")) : null;

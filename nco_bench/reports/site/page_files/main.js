@@ -63,7 +63,7 @@
   NCO.load("index").then((found) => {
     index = found;
     const { version, records, runs } = index.made;
-    document.getElementById("made").textContent = `${Format.number(records)} records of ${Format.number(runs)} runs, made by nco-bench ${version} from records alone`;
+    document.getElementById("made").textContent = `${Format.number(records)} records of ${Format.number(runs)} ${runs === 1 ? "run" : "runs"}, made by nco-bench ${version} from records alone`;
     addEventListener("hashchange", route);
     route();
   }, (error) => main.replaceChildren(el("p", { role: "alert" }, `${error.message}.`)));
