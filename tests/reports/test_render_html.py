@@ -106,6 +106,12 @@ def test_noise_of_exact_solvers_takes_no_decades(results: Results) -> None:
     rows, columns = arrange(summarise(frame))
     [plot] = html_plots.pareto_figures(columns, rows, html_plots.looks(frame, rows))
     assert plot.y_range.start > 0.5
+    # The gaps within noise stood beside a tick that said 1 or 2 %, as if they were that large.
+    ((floor, label),) = plot.yaxis[0].major_label_overrides.items()
+    assert label == "≤ 0.01"
+    assert sorted(plot.renderers[-1].data_source.data["y"])[:2] == [floor, floor]
+    assert plot.yaxis[0].ticker.ticks[0] == floor
+    assert min(plot.yaxis[0].ticker.ticks[1:]) > 1.3 * floor
     [exact] = html_plots.pareto_figures(columns, rows[:2], html_plots.looks(frame, rows))
     assert exact.y_range.end - exact.y_range.start >= 1.0
 

@@ -37,6 +37,9 @@ DASHES = ("solid", "dashed", "dotted", "dotdash")
 
 Look = tuple[str, str, str]
 
+FREE_ABOVE = 1.3
+"""Ratio of the lowest tick to where gaps within noise are drawn."""
+
 POINTS_OF_PAGE = 250_000
 """Gaps embedded for the scatter plot: 4 bytes each, so that 100,000 records of ten datasets stay below 5 MB."""
 
@@ -81,7 +84,7 @@ def pareto_figures(
         floor = _floor(gaps)
         plot = _figure(
             column.title, "time per instance (s)", "gap (%)", "@name: gap @gap{0.0000} %, @x{0.000000} s",
-            gaps=[_drawn(gap, floor) for gap in gaps], log_gaps=floor is not None,
+            gaps=[_drawn(gap, floor) for gap in gaps], log_gaps=floor is not None, floor=_shown(gaps, floor),
         )  # fmt: skip
         points = [
             (s.seconds_per_instance, _drawn(gap, floor)) for s, gap in zip(known.values(), gaps, strict=True)
@@ -110,7 +113,7 @@ def scaling_figures(
         floor = _floor(every)
         plot = _figure(
             title, "instance size n", "gap (%)", "@name, n = @x{0,0}: gap @gap{0.0000} %",
-            gaps=[_drawn(gap, floor) for gap in every], log_gaps=floor is not None,
+            gaps=[_drawn(gap, floor) for gap in every], log_gaps=floor is not None, floor=_shown(every, floor),
         )  # fmt: skip
         sizes = sorted({s.sizes[0] for cells in ordered.values() for s in cells})
         plot.xaxis.ticker = FixedTicker(ticks=sizes)
@@ -225,6 +228,11 @@ def _drawn(gap: float, floor: float | None) -> float:
     return gap if floor is None else max(gap, floor)
 
 
+def _shown(gaps: Sequence[float], floor: float | None) -> float | None:
+    """Return the floor where a gap is drawn on it, which the axis then names: it is no place on the scale."""
+    return None if floor is None or min(gaps) >= floor else floor
+
+
 def _marks(
     plot: Figure,
     points: Sequence[tuple[float, float, float, str]],
@@ -253,9 +261,19 @@ def _marks(
 
 
 def _figure(
-    title: str, xlabel: str, ylabel: str, tip: str, *, gaps: Sequence[float] = (), log_gaps: bool = False
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    tip: str,
+    *,
+    gaps: Sequence[float] = (),
+    log_gaps: bool = False,
+    floor: float | None = None,
 ) -> Figure:
-    """Return an empty plot that hovers; with `gaps` the axis across is logarithmic, and with `log_gaps` the upward one."""
+    """Return an empty plot that hovers; with `gaps` the axis across is logarithmic, and with `log_gaps` the upward one.
+
+    At `floor`, where gaps too small for a logarithm are drawn, the upward axis says so, and has no ticks about it.
+    """
     from bokeh.models import DataRange1d, FixedTicker, HoverTool, PrintfTickFormatter, Range1d
     from bokeh.plotting import figure
 
@@ -273,7 +291,13 @@ def _figure(
         plot.y_range = Range1d(start=low, end=high)
         plot.axis.formatter = PrintfTickFormatter(format="%.6g")
         if log_gaps:  # the page's script sets them, where the pointer zooms too
-            plot.yaxis.ticker = plot.ygrid.ticker = FixedTicker(ticks=decade_ticks(low, high), tags=["gaps"])
+            floors = [] if floor is None else [floor]
+            ticks = [
+                *floors,
+                *(t for t in decade_ticks(low, high) if floor is None or t > FREE_ABOVE * floor),
+            ]
+            plot.yaxis.ticker = plot.ygrid.ticker = FixedTicker(ticks=ticks, tags=["gaps", *floors])
+            plot.yaxis.major_label_overrides = {at: f"≤ {NOISE_PERCENT:g}" for at in floors}
     plot.add_tools(
         HoverTool(tooltips=tip, renderers=[], visible=False)
     )  # its button would stand half outside

@@ -75,7 +75,9 @@ function followZoom() {
     for (const plot of doc.roots()) {
       const range = plot.y_range, ticker = plot.left[0].ticker;
       if (!ticker.tags.includes("gaps")) continue;
-      const set = () => { if (range.start > 0 && range.end > range.start) ticker.ticks = gapTicks(range.start, range.end); };
+      const floors = ticker.tags.slice(1);  // where gaps within noise are drawn: no place on the scale, and its label says so
+      const free = (tick) => floors.every((floor) => tick > 1.3 * floor);
+      const set = () => { if (range.start > 0 && range.end > range.start) ticker.ticks = [...floors, ...gapTicks(range.start, range.end).filter(free)]; };
       for (const end of ["start", "end"]) range.properties[end].change.connect(set);
       set();
     }
