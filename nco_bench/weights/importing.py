@@ -62,8 +62,8 @@ def import_checkpoint(
     Raises
     ------
     BadWeightsError
-        When the file is damaged, holds anything but plain data, or does not fit the model; when the name is that of
-        official weights, or of others that are kept there.
+        When the file is damaged, holds anything but plain data, does not fit the model, or has a manifest of
+        ours; when the name is that of official weights, or of others that are kept there.
     UnknownNameError
         For an unknown model or problem.
     """
@@ -75,6 +75,8 @@ def import_checkpoint(
     model = known.name
     config = model_config(model, problem)
     files = checkpoint_files(model, file, problem)
+    if not official:
+        _refuse_own(file)
     state = {
         prefix + key: value for prefix, path in files.items() for key, value in official_state(path).items()
     }
@@ -106,6 +108,18 @@ def import_checkpoint(
         notes=note or f"Official weights, imported from {file.name}; training was not ours.",
     )
     return export(policy.state_dict(), manifest, place)
+
+
+def _refuse_own(file: Path) -> None:
+    """Refuse weights that have a manifest of ours: as official ones they would lose what it says of their training."""
+    try:
+        model = read_manifest(manifest_path(file)).model
+    except BadWeightsError:  # none is there, or a file of another kind is called so
+        return
+    raise BadWeightsError(
+        f"{file}: has a manifest, {manifest_path(file).name}, and needs no import; "
+        f"'run {model} --weights {file}' takes it."
+    )
 
 
 def _check_name(name: str) -> None:

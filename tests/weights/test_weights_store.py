@@ -16,7 +16,7 @@ from nco_bench.papers.stored import unchanged
 from nco_bench.seals import unseal_document
 from nco_bench.solvers.sequences.task_networks import build_task_network
 from nco_bench.weights.choice import find
-from nco_bench.weights.exporting import describe
+from nco_bench.weights.exporting import describe, export_copy
 from nco_bench.weights.importing import import_checkpoint
 from nco_bench.weights.manifest import (
     Manifest,
@@ -226,6 +226,10 @@ def test_an_import_never_writes_over_other_weights(cache: Path, tmp_path: Path) 
     assert made.path.read_bytes() == before
     with pytest.raises(BadWeightsError, match="weights pull am-official-tsp100"):
         import_checkpoint("am", other, name="am-official-tsp100")
+    # A copy of ours was taken for the authors': "training was not ours", and what it was trained on was gone.
+    copy = export_copy("mine", tmp_path / "copy")
+    with pytest.raises(BadWeightsError, match=r"needs no import; 'run am --weights \S*copy\.safetensors'"):
+        import_checkpoint("am", copy.path, name="yours")
     manifest_path(made.path).unlink()  # as an import that was killed leaves it
     assert import_checkpoint("am", other, name="mine").manifest.sha256 != made.manifest.sha256
 
