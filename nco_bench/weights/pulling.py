@@ -48,8 +48,11 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     UnknownNameError
         When there are no official weights of that name.
     BadWeightsError
-        When a file cannot be fetched or is not the one at its commit.
+        When a file cannot be fetched or is not the one at its commit; when the mirror that is named is not there.
     """
+    mirror = os.environ.get("NCO_BENCH_MIRROR")
+    if mirror and not Path(mirror).is_dir():
+        raise BadWeightsError(f"{mirror}: no such folder; correct NCO_BENCH_MIRROR.")
     table = official_weights()
     named = cards().get(name)
     model = named.model if named else name
@@ -167,8 +170,9 @@ def _fetch(entry: OfficialFile, part: Path) -> None:
         part.unlink(missing_ok=True)
         raise BadWeightsError(f"{entry.url}: refused, the server {cause(error)}; nothing was kept.") from None
     except OSError as error:  # HTTPError and timeouts are OSErrors
+        kept = "the part that came is kept" if part.exists() and part.stat().st_size else "nothing came"
         raise BadWeightsError(
-            f"{entry.url}: cannot be fetched ({cause(error)}); the part that came is kept. Try again, or put the file into "
+            f"{entry.url}: cannot be fetched ({cause(error)}); {kept}. Try again, or put the file into "
             f"a folder as checkpoints/{entry.repository}/{entry.path} and name that folder in NCO_BENCH_MIRROR."
         ) from error
 

@@ -61,3 +61,14 @@ def test_an_official_file_comes_through_byte_for_byte_and_runs(
     data = f"{'cvrp' if 'cvrp' in name else 'tsp'}20:count=1"
     command = ["run", entry.model, "--weights", name, "--data", data, "--results", str(tmp_path / "runs")]
     assert run([*command, "--instances", str(tmp_path / "instances")]) == 0
+
+
+def test_a_pull_says_that_nothing_came_and_that_the_mirror_is_not_there(
+    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told of a part that was kept where no byte had come, and went past a misspelt mirror to the network."""
+    with pytest.raises(BadWeightsError, match=r"cannot be fetched \(.*\); nothing came\. Try again"):
+        pulling.pull("am-official-tsp100", lambda _: None)
+    monkeypatch.setenv("NCO_BENCH_MIRROR", str(tmp_path / "absent"))
+    with pytest.raises(BadWeightsError, match=r"absent: no such folder; correct NCO_BENCH_MIRROR\."):
+        pulling.pull("am-official-tsp100", lambda _: None)
