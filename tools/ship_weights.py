@@ -26,7 +26,7 @@ def ship(source: str, name: str, precision: str, folder: Path = SHIPPED) -> Weig
         value.dtype.itemsize > 2 for value in load_state(find(source)).values() if value.is_floating_point()
     )
     with tempfile.TemporaryDirectory() as place:
-        copy = export_copy(source, Path(place) / name, precision if full else "fp32")
+        copy = export_copy(source, Path(place) / name, precision if full else None)
         target = folder / copy.path.name
         write(target, pack(copy.path.read_bytes()))
         write(manifest_path(target), manifest_path(copy.path).read_bytes())

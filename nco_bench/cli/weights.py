@@ -114,11 +114,12 @@ def export(
     name: Annotated[str, typer.Argument(help="Name of shipped or cached weights, or a .safetensors file.")],
     out: Annotated[Path, typer.Option("--out", help="Weights file to write; the manifest goes beside it.")],
     precision: Annotated[
-        str, typer.Option("--precision", help="fp32; bf16 or fp16 (half the size).")
-    ] = "fp32",
+        str | None,
+        typer.Option("--precision", help="fp32, bf16 or fp16 (half the size); default: as they are stored."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Copy weights with their manifest, as fp32, bf16 or fp16."""
+    """Copy weights with their manifest, as they are stored or as fp32, bf16 or fp16."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.weights.exporting import export_copy
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HALVES = {"bf16": "bfloat16", "fp16": "float16"}
 """Half precisions: bf16 keeps 8 bits of each weight and every exponent, fp16 11 bits of what is below 65,504."""
 
-PRECISIONS = ("fp32", *HALVES)
+DTYPES = {"fp32": "float32", **HALVES}
 
 
 def find(name_or_path: str) -> WeightsFile:
@@ -39,8 +39,17 @@ def find(name_or_path: str) -> WeightsFile:
     return verify(known[name_or_path].path)
 
 
-def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> WeightsFile:
-    """Write weights and their manifest to another place; in half precision the manifest names the original as parent.
+def export_copy(name_or_path: str, out: Path, precision: str | None = None) -> WeightsFile:
+    """Write weights and their manifest to another place; in another precision the manifest names the original as parent.
+
+    Parameters
+    ----------
+    name_or_path
+        What to copy.
+    out
+        The weights file.
+    precision
+        Of `DTYPES`; None keeps every value as it is stored.
 
     Raises
     ------
@@ -48,8 +57,8 @@ def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> Weight
         For weights that are not found, damaged or too large for fp16, an unknown precision, or a file that is already
         there.
     """
-    if precision not in PRECISIONS:
-        raise UnknownNameError("precision", precision, PRECISIONS)
+    if precision is not None and precision not in DTYPES:
+        raise UnknownNameError("precision", precision, DTYPES)
     if out.suffix not in ("", SUFFIX):
         raise ResultsError(
             f"--out {out}: weights are written as {SUFFIX}; give the file this ending or none."
@@ -60,19 +69,21 @@ def export_copy(name_or_path: str, out: Path, precision: str = "fp32") -> Weight
         if path.exists():
             raise ResultsError(f"{path}: is there already; choose another --out.")
     state, manifest = load_state(file), dataclasses.replace(file.manifest, name=target.stem)
-    if precision in HALVES:
-        state = {key: _rounded(value, precision, key) for key, value in state.items()}
-        note = f"{manifest.notes} Rounded to {precision}.".strip()
-        manifest = dataclasses.replace(manifest, parent=file.sha256, rounded_from=file.sha256, notes=note)
+    converted = {key: _converted(value, precision, key) for key, value in state.items()}
+    if any(converted[key].dtype != state[key].dtype for key in state):
+        state, manifest = converted, dataclasses.replace(manifest, parent=file.sha256)
+        if precision in HALVES:
+            note = f"{manifest.notes} Rounded to {precision}.".strip()
+            manifest = dataclasses.replace(manifest, rounded_from=file.sha256, notes=note)
     return export(state, manifest, target)
 
 
-def _rounded(value: Tensor, precision: str, key: str) -> Tensor:
+def _converted(value: Tensor, precision: str | None, key: str) -> Tensor:
     import torch
 
-    if not value.is_floating_point():
+    if precision is None or not value.is_floating_point():
         return value
-    rounded = value.to(getattr(torch, HALVES[precision]))
+    rounded = value.to(getattr(torch, DTYPES[precision]))
     if rounded.isfinite().sum() < value.isfinite().sum():
         raise ResultsError(f"--precision {precision}: values of {key} are too large for it; choose bf16.")
     return rounded

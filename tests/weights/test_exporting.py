@@ -41,6 +41,23 @@ def test_a_bf16_copy_names_its_parent(weights: WeightsFile, tmp_path: Path) -> N
     assert copy.manifest.parent == weights.sha256
 
 
+def test_fp32_of_half_precision_is_fp32_and_what_is_bf16_is_not_rounded_again(
+    weights: WeightsFile, tmp_path: Path
+) -> None:
+    """Shipped weights are bf16: their copy "as fp32" was bf16, and a copy as bf16 named itself as its parent."""
+    half = export_copy(str(weights.path), tmp_path / "half", "bf16")
+    full = export_copy(str(half.path), tmp_path / "full", "fp32")
+    state = load_state(verify(full.path))
+    assert state["a"].dtype == torch.float32
+    assert state["a"].tolist() == [1.0, 1.0]
+    assert state["n"].dtype == torch.int64
+    assert (full.manifest.parent, full.manifest.rounded_from) == (half.sha256, weights.sha256)
+    for precision in ("bf16", None):
+        again = export_copy(str(half.path), tmp_path / f"again-{precision}", precision)
+        assert again.sha256 == half.sha256
+        assert (again.manifest.parent, again.manifest.notes) == (weights.sha256, half.manifest.notes)
+
+
 def test_fp16_keeps_more_bits_and_refuses_what_it_cannot_hold(weights: WeightsFile, tmp_path: Path) -> None:
     state = load_state(verify(export_copy(str(weights.path), tmp_path / "fine", "fp16").path))
     assert state["a"].dtype == torch.float16
