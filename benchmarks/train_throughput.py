@@ -20,11 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.nn.device import PRECISIONS, PerDevice, exact, of_derivatives, synchronise
 from nco_bench.nn.device import precision as named_precision
+from nco_bench.nn.products import linear
 from nco_bench.runs.devices import resolve_device
 from nco_bench.solvers.path.policy import PathNodes, PathState
 from nco_bench.training.data import Batch, LabelStream
@@ -55,12 +57,17 @@ def multiplication_speed(seconds: float, device: torch.device, precision: str, s
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     rows, side = (side, side) if side else (ROWS.on(device), SIDE.on(device))
     a, b = (torch.randn(count, side, device=device, dtype=dtype) for count in (rows, side))
-    with named_precision(precision, device):
-        a @ b
+    weight = b.T.contiguous()
+
+    def multiply() -> Tensor:
+        return linear(a, weight) if dtype == torch.float32 else a @ b
+
+    with named_precision(precision, device), torch.no_grad():
+        multiply()
         synchronise(device)
         began, count = time.perf_counter(), 0
         while time.perf_counter() - began < seconds:
-            a @ b
+            multiply()
             synchronise(device)
             count += 1
     return 2 * rows * side * side * count / (time.perf_counter() - began)
