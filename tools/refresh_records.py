@@ -19,10 +19,13 @@ before (`generate tsp --n 100 --count 128 --reference lkh3` for results/readme),
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from nco_bench.api import plan, run_study
 from nco_bench.errors import NcoBenchError
@@ -34,7 +37,7 @@ from nco_bench.runs.stored_run import Run
 from nco_bench.study import Study
 from nco_bench.weights.store import SHIPPED, SUFFIX, verify
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,14 @@ def pack_anew(found: Sequence[Stale], folder: Path, *, partly: bool = False) -> 
         print(f"{archive}: {len(new)} runs for {len(stale)}, {archive.stat().st_size / 1e6:.2f} MB")
 
 
+def run_there(study: Study, folder: Path) -> None:
+    """Run from a folder, so that the command in a record names no place of this machine; instances are those of here."""
+    instances = Path(os.environ.get("NCO_BENCH_INSTANCES") or "instances").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with patch.dict(os.environ, {"NCO_BENCH_INSTANCES": str(instances)}), chdir(folder):
+        run_study(study)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """List, run, or pack."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -142,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{one}, {one.seconds:.0f} s", flush=True)
         try:
             if not given.list:
-                run_study(one.study(given.folder))
+                run_there(one.study(Path()), given.folder)
         except NcoBenchError as error:
             unmade += 1
             print(f"{one}: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -367,6 +368,14 @@ def test_results_stay_small() -> None:
 def test_the_tree_stays_small() -> None:
     """Under 60 MB, weights and results included; weights are shipped by tools/ship_weights.py, which packs them."""
     assert 1e6 < sum(path.lstat().st_size for path in tracked()) < 60e6
+
+
+def test_archives_name_no_folder_of_one_machine() -> None:
+    """What a run was asked for can be asked again, anywhere."""
+    archives = [path for path in tracked("results") if path.suffix == ".parquet" and not path.is_symlink()]
+    commands = [str(run.info.get("command")) for path in archives for run in archived_runs(path)]
+    assert len(commands) > 100
+    assert not [one for one in commands if re.search(r"(?<![\w.:/])/(tmp|home|root|work|Users)/", one)]
 
 
 def test_archives_ship() -> None:
