@@ -33,13 +33,13 @@ from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.registry import choose, create
 
 MODELS = ("decoder-6x128", "decoder-24x64", "lehd", "pens-a", "pens-r", "sit", "am@am-eie-tsp100")
-PRODUCTS = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("mm", "bmm", "addmm", "baddbmm", "mv", "dot"),
-        *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math"),
-    )
-)
+ADDING = frozenset(f"aten::{name}" for name in ("addmm", "addmm_", "baddbmm", "baddbmm_"))
+"""Products whose first argument is what they are added to."""
+PRODUCTS = ADDING | {
+    *(f"aten::{name}" for name in ("mm", "bmm", "mv", "dot")),
+    *("aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math"),
+    "mkldnn::_linear_pointwise",  # `nco_bench.nn.products`
+}
 DROPPED = 13
 """Bits that tf32 lacks of float32's mantissa."""
 
@@ -67,7 +67,7 @@ class Rounding(TorchDispatchMode):
                     return op.decompose(*args, **kwargs)
             return op(*args, **kwargs)
         self.products += 1
-        kept = 1 if name in ("aten::addmm", "aten::baddbmm") else 0  # what is added is no factor
+        kept = 1 if name in ADDING else 0  # what is added is no factor
         factors = [rounded(a) if isinstance(a, Tensor) else a for a in args[kept:]]
         return op(*args[:kept], *factors, **kwargs)
 
