@@ -119,7 +119,7 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Copy weights with their manifest, as they are stored or as fp32, bf16 or fp16."""
+    """Copy weights with their manifest, in any precision."""
     from nco_bench.cli.output import print_json, say
     from nco_bench.weights.exporting import export_copy
 
