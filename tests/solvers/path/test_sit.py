@@ -69,6 +69,25 @@ def test_inference_computes_the_plain_network_however_tokens_are_cut(
     torch.testing.assert_close(in_place, plain_scores, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_tokens_that_are_filled_up_change_no_score(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
+    monkeypatch.setattr(sit_streaming, "CHUNK_TOKENS", PerDevice(cpu=80, gpu=80))
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", width=24, heads=3, head_dim=8, ffn=32, layers=3)
+    task = tsp_problem(torch.rand(batch, 300, 2))
+    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True)
+    found = []
+    for faster in (False, True):
+        monkeypatch.setattr(sit_streaming, "faster", lambda faster=faster: faster)
+        with torch.no_grad():
+            found.append(policy.scores(state))
+    tokens = state.candidates + 1 + policy.config.repeats
+    assert sit_streaming.filled(tokens, state.features.device) > tokens
+    assert found[0].shape == found[1].shape
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("batch", [1, 5])  # pieces of an instance, groups of instances
 def test_scores_are_the_same_bit_for_bit_with_any_number_of_threads(
     batch: int, monkeypatch: pytest.MonkeyPatch
