@@ -55,15 +55,14 @@ exact: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contra
 
 
 @exact
-def sigmoid(x: F32) -> F32:
-    """Return ``1 / (1 + e^-x)`` to 1e-7, never below 1e-38.
+def power_of_two(x: F32) -> F32:
+    """Return 2^x to 1e-7, for -126 <= x <= 127.
 
-    e^-x is a power of two, whose whole part goes straight into the exponent's bits. The polynomial is 2^r for |r| <= 1/2,
-    with the least of largest relative errors (8e-8).
+    The whole part goes straight into the exponent's bits. The polynomial is 2^r for |r| <= 1/2, with the least of largest
+    relative errors (8e-8).
     """
-    power = min(max(x, F32(-87.0)), F32(87.0)) * F32(-1.4426950408889634)
-    whole = np.rint(power)
-    rest = power - whole
+    whole = np.rint(x)
+    rest = x - whole
     share = F32(1.3276471290e-3)
     share = share * rest + F32(9.6755418926e-3)
     share = share * rest + F32(5.5507134646e-2)
@@ -71,7 +70,13 @@ def sigmoid(x: F32) -> F32:
     share = share * rest + F32(6.9314694405e-1)
     share = share * rest + F32(1.0000001192)
     bits = np.int32(F32(share).view(np.int32) + np.int32(np.int32(whole) << np.int32(23)))
-    return F32(1.0) / (F32(1.0) + bits.view(np.float32))
+    return bits.view(np.float32)
+
+
+@exact
+def sigmoid(x: F32) -> F32:
+    """Return ``1 / (1 + e^-x)`` to 1e-7, never below 1e-38."""
+    return F32(1.0) / (F32(1.0) + power_of_two(min(max(x, F32(-87.0)), F32(87.0)) * F32(-1.4426950408889634)))
 
 
 @fast

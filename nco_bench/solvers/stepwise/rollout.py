@@ -2,7 +2,7 @@
 
 A step of these decoders is a few short products and a dozen small operations; called one by one, those cost more than the
 products. `nco_bench.solvers.stepwise.rollout_kernels` makes all moves of a tour in one call, `rollout_routes` those of CVRP
-routes, and `rollout_pairs` those of many short tours from given nodes. Choices are those of
+routes; `together` makes a move of many trajectories at a time. Choices are those of
 `nco_bench.solvers.decoding.search.construct`, which does the same step by step for everything else: other devices and types,
 gradients, beams, policies with more to say than the pointer.
 
@@ -19,26 +19,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.decoding.draws import coarse_uniform, streams
 from nco_bench.solvers.decoding.search import Trajectories, construct, greedy_choice, sampling
-from nco_bench.solvers.stepwise.glimpse import Glimpse, relative_weights, split_heads
+from nco_bench.solvers.stepwise.glimpse import FACTORED_NODES, Glimpse
 from nco_bench.solvers.stepwise.problem import Demands
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 if TYPE_CHECKING:
     from nco_bench.solvers.stepwise.rollout_kernels import Encoded
-    from nco_bench.solvers.stepwise.rollout_pairs import Pairs
 
 KERNELS = importlib.util.find_spec("numba") is not None
 """Whether compiled loops are to be had."""
 MANY_TRAJECTORIES, MANY_NODES = 8, 80
-"""So many tours of so few nodes are faster with products that are taken for all pairs of nodes beforehand."""
-LANES = 8
-"""Rows that are added up are a multiple of so many numbers long."""
+"""So many tours of so few nodes that the policy opens are faster step by step."""
+NODES_OF_EACH = 16
+"""From one trajectory to so many nodes on, products for all trajectories at once pay for visited nodes that take part."""
 TERMS = 8
 """Head widths are multiples of it, see `rollout_kernels.TERMS`."""
 
@@ -94,6 +92,17 @@ def many_short(steps: EncodeOnce, trajectories: int) -> bool:
     return steps.problem.demands is None and nodes < MANY_NODES and trajectories >= MANY_TRAJECTORIES
 
 
+def many_together(steps: EncodeOnce, trajectories: int, *, given: bool) -> bool:
+    """Tell whether so many trajectories are faster a move of all at a time; the policy must not open a tour."""
+    nodes = steps.problem.coords.shape[1]
+    begun = given or steps.problem.demands is not None
+    return (
+        begun
+        and trajectories >= MANY_TRAJECTORIES
+        and nodes <= min(FACTORED_NODES, NODES_OF_EACH * trajectories)
+    )
+
+
 def rolled_out(
     steps: EncodeOnce, trajectories: int, starts: Tensor | None, stream: Tensor | None = None
 ) -> Trajectories:
@@ -118,9 +127,17 @@ def rolled_out(
     if stream is not None:
         draws = coarse_uniform(stream[..., None], torch.arange(moves))
     nodes = torch.zeros(batch, trajectories, moves, dtype=torch.int64)
+    if many_together(steps, trajectories, given=starts is not None):
+        from nco_bench.solvers.stepwise.together import moved_together
+
+        if starts is not None:
+            nodes[..., 0] = starts
+        load = None if demands is None else load_of(demands)
+        longest = moved_together(steps.encoded, load, starts is not None, draws.numpy(), nodes.numpy())
+        return Trajectories(nodes[..., :longest])
     given, out = (begun.numpy(), draws.numpy()), nodes.numpy()
     encoded = encoded_of(steps.encoded)
-    write, facts = loop_for(steps, trajectories, given=starts is not None)
+    write, facts = loop_for(steps)
 
     def work(part: tuple[int, int], _: Any) -> int:
         return write(encoded, *facts, *given, *part, out) or moves
@@ -130,10 +147,8 @@ def rolled_out(
     return Trajectories(nodes[..., : max(in_threads(work, parts))])
 
 
-def loop_for(
-    steps: EncodeOnce, trajectories: int, given: bool
-) -> tuple[Callable[..., int | None], tuple[Any, ...]]:
-    """Return the compiled loop for these trajectories, and what it wants to know beside what was encoded.
+def loop_for(steps: EncodeOnce) -> tuple[Callable[..., int | None], tuple[Any, ...]]:
+    """Return the compiled loop for these problems, and what it wants to know beside what was encoded.
 
     Each reads its own file: compiled code of the others need not be loaded.
     """
@@ -141,10 +156,6 @@ def loop_for(
         from nco_bench.solvers.stepwise.rollout_routes import routes
 
         return routes, load_of(steps.problem.demands)
-    if given and many_short(steps, trajectories):
-        from nco_bench.solvers.stepwise.rollout_pairs import tours as tours_by_pairs
-
-        return tours_by_pairs, (pairs_of(steps.encoded),)
     from nco_bench.solvers.stepwise.rollout_kernels import tours
 
     return tours, ()
@@ -173,22 +184,6 @@ def encoded_of(glimpse: Glimpse) -> Encoded:
     fields: list[Any] = [tensor.detach().contiguous().numpy() for tensor in tensors]
     fields += [heads, np.float32(glimpse.clip)]
     return Encoded(*fields)
-
-
-def pairs_of(glimpse: Glimpse) -> Pairs:
-    """Take the products of all pairs of nodes, for tours."""
-    from nco_bench.solvers.stepwise.rollout_pairs import Pairs
-
-    assert glimpse.first is not None
-    _, heads, nodes, _ = glimpse.keys.shape
-    first = glimpse.first if glimpse.base is None else glimpse.first + glimpse.base
-    pointer = F.pad(glimpse.pointer, (0, -nodes % LANES)).unflatten(1, (heads, -1))
-    tensors = (
-        relative_weights(split_heads(glimpse.current, heads), glimpse.keys_across),
-        relative_weights(split_heads(first, heads), glimpse.keys_across),
-        torch.matmul(glimpse.values, pointer).transpose(1, 2).contiguous(),
-    )
-    return Pairs(*(tensor.numpy() for tensor in tensors))
 
 
 def load_of(demands: Demands) -> tuple[Any, Any, Any]:

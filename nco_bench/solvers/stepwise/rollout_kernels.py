@@ -5,6 +5,8 @@ processor's cache. It has tables of its own, in which the nodes still open stand
 taken by the last one, so the work shrinks with the nodes left. The sums are those of `nco_bench.solvers.stepwise.glimpse`
 in another order.
 
+Many trajectories of one instance are left to `nco_bench.solvers.stepwise.together`, which takes choices from here.
+
 Letters in shapes: B instances, P trajectories, N nodes (depot first for the CVRP), S places in a table (N and some),
 D width, H heads, K head width, T moves.
 """
@@ -223,35 +225,42 @@ def compare(own: Open, count: int) -> None:
 
 
 @fast
-def likeliest(own: Open, count: int, clip: F32) -> int:
-    """Return the place of the largest ``clip * tanh(score)``, of several that of the first node.
+def likeliest(scores: Array, closed: Array, nodes: Ints, count: int, clip: F32) -> int:
+    """Return the place of the largest ``clip * tanh(score)`` of the first `count`, of several that of the first node.
 
     tanh grows, so only scores near the largest are put through it; it rounds large ones to the same number.
+
+    Parameters
+    ----------
+    scores, closed, nodes
+        ``(S,)``, as in `Open`.
     """
     largest = CLOSED
     for j in range(count):
-        largest = max(largest, own.scores[j] + own.closed[j])
+        largest = max(largest, scores[j] + closed[j])
     least = min(largest, STEEP) - NEAR if largest > -STEEP else F32(0.5) * CLOSED
     best, found = F32(0.0), -1
     for j in range(count):
-        if own.scores[j] + own.closed[j] >= least:
-            value = clip * F32(math.tanh(own.scores[j]))
-            if found < 0 or value > best or (value == best and own.nodes[j] < own.nodes[found]):
+        if scores[j] + closed[j] >= least:
+            value = clip * F32(math.tanh(scores[j]))
+            if found < 0 or value > best or (value == best and nodes[j] < nodes[found]):
                 best, found = value, j
     return found
 
 
 @fast
-def drawn(own: Open, count: int, clip: F32, draw: F32) -> int:
-    """Draw a place from the softmax of ``clip * tanh(score)`` as `nco_bench.solvers.decoding.draws.picked` does."""
-    scores, sums = own.scores, own.sums
+def drawn(scores: Array, closed: Array, nodes: Ints, sums: Array, count: int, clip: F32, draw: F32) -> int:
+    """Draw a place from the softmax of ``clip * tanh(score)`` as `nco_bench.solvers.decoding.draws.picked` does.
+
+    Parameters as of `likeliest`; `scores` and `sums` ``(N,)`` are overwritten.
+    """
     for j in range(count):
         twice = min(max(F32(2.0) * scores[j], F32(-40.0)), F32(40.0))
-        scores[j] = clip - clip * F32(2.0) / (exponential(twice) + F32(1.0)) + own.closed[j]
+        scores[j] = clip - clip * F32(2.0) / (exponential(twice) + F32(1.0)) + closed[j]
     soften(scores, count)
     sums[:] = F32(0.0)
     for j in range(count):
-        sums[own.nodes[j]] = scores[j]
+        sums[nodes[j]] = scores[j]
     total = 0.0  # in float64 and in the order of the nodes, as torch adds up
     for n in range(sums.shape[0]):
         total += sums[n]
@@ -261,7 +270,7 @@ def drawn(own: Open, count: int, clip: F32, draw: F32) -> int:
     while sums[node] <= goal:
         node += 1
     place = 0
-    while own.nodes[place] != node:
+    while nodes[place] != node:
         place += 1
     return place
 
@@ -272,8 +281,8 @@ def decide(own: Open, count: int, encoded: Encoded, draws: Array, step: int) -> 
     attend(own, count)
     compare(own, count)
     if draws.shape[0] == 0:
-        return likeliest(own, count, encoded.clip)
-    return drawn(own, count, encoded.clip, draws[step])
+        return likeliest(own.scores, own.closed, own.nodes, count, encoded.clip)
+    return drawn(own.scores, own.closed, own.nodes, own.sums, count, encoded.clip, draws[step])
 
 
 @fast

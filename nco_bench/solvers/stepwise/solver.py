@@ -21,7 +21,6 @@ from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
-from nco_bench.solvers.stepwise.rollout import MANY_NODES
 
 
 class EncodeOnceSolver(NetworkSolver):
@@ -64,11 +63,10 @@ class EncodeOnceSolver(NetworkSolver):
             floats = self.params["loads"] == "float32"
             coords, *load = small_problem(dataset)
             with suppress(BadInputError):  # of a logit scale of weights for more nodes
-                greedy = parse_decoding("greedy")
-                decode_encode_once(self.policy, coords, *load, decoding=greedy, float32_loads=floats)
-                if dataset.problem == "tsp" and self.policy.needs_start and self.decoding.name != "greedy":
-                    few = coords[:, : MANY_NODES - 1]  # many tours of so few have loops of their own
-                    decode_encode_once(self.policy, few, None, None, decoding=parse_decoding("multistart"))
+                for name in ("greedy", "multistart") if self.decoding.name != "greedy" else ("greedy",):
+                    # Many trajectories have loops of their own.
+                    decoding = parse_decoding(name)
+                    decode_encode_once(self.policy, coords, *load, decoding=decoding, float32_loads=floats)
 
     def cost(self, dataset: Dataset) -> int:
         """Scores of one step: trajectories x nodes."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,8 @@ from nco_bench.solvers.stepwise.problem import RoutingProblem, cvrp_demands, flo
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 pytest.importorskip("numba")
+from nco_bench.solvers.stepwise import together
+
 INSTANCES, SIZE, TRAJECTORIES = 3, 21, 4
 
 
@@ -76,26 +80,62 @@ def test_choices_are_those_of_single_steps(model: str, problem: str, loads: str,
 
 
 @pytest.mark.parametrize("drawn", [False, True], ids=["greedy", "sample"])
-@pytest.mark.parametrize("heads", [4, 8, 9])
 @pytest.mark.parametrize("steep", [1.0, 300.0], ids=["", "underflow"])
-def test_many_short_tours_are_those_of_single_steps(heads: int, drawn: bool, steep: float) -> None:
-    """By tables over pairs of nodes; steep attention is lost to underflow there, and is computed anew."""
+@pytest.mark.parametrize(
+    ("model", "problem", "heads"),
+    [("pomo", "tsp", 4), ("pomo", "tsp", 9), ("pomo", "cvrp", 8), ("am", "cvrp", 4)],
+)
+def test_many_together_choose_as_single_steps_do(
+    model: str, problem: str, heads: int, drawn: bool, steep: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of steep attention are lost to underflow where they are relative to a row's largest, and computed anew."""
+    many, lost = SIZE - 1, []
     with torch.inference_mode():
-        steps, starts = at_work("pomo", "tsp", trajectories=SIZE, heads=heads)
+        steps, starts = at_work(model, problem, trajectories=many, heads=heads)
         glimpse = steps.encoded
-        glimpse = replace(glimpse, current=glimpse.current * steep, first=glimpse.first * steep)
-        steps = replace(steps, encoded=glimpse)
+        parts = {name: getattr(glimpse, name) for name in ("current", "first", "room", "base")}
+        steps = replace(
+            steps, encoded=replace(glimpse, **{k: v * steep for k, v in parts.items() if v is not None})
+        )
         seeds = torch.arange(7, 7 + INSTANCES)
-        choose = sampling(seeds, 0, SIZE) if drawn else greedy_choice
-        expected = construct(steps, steps.begin(SIZE, starts), choose).nodes
-        assert rollout.fits(steps, SIZE)
-        assert rollout.many_short(steps, SIZE)
-        stream = streams(seeds, 0, SIZE) if drawn else None
-        found = rollout.rolled_out(steps, SIZE, starts, stream).nodes
-        tables = rollout.pairs_of(glimpse)
-    lost = (tables.current[:, :, :, None] * tables.first[:, :, None]).sum(axis=4) < 1e-30
-    assert lost.any() == (steep > 1)
+        choose = sampling(seeds, 0, many) if drawn else greedy_choice
+        expected = construct(steps, steps.begin(many, starts), choose).nodes
+        assert rollout.fits(steps, many)
+        assert rollout.many_together(steps, many, given=starts is not None)
+        monkeypatch.setattr(together.Part, "score", watched(lost))
+        found = rollout.rolled_out(steps, many, starts, streams(seeds, 0, many) if drawn else None).nodes
     assert torch.equal(found, expected)
+    assert any(lost) == (steep > 1 or model == "am")  # whose capacity left matters much here
+
+
+def watched(lost: list[bool]) -> Callable[[together.Part], None]:
+    """Score as ever, and note whether weights of any head add up to too little without a second try."""
+    score = together.Part.score
+
+    def noted(part: together.Part) -> None:
+        pairs, moving = part.shared.pairs, part.moving
+        instances = np.arange(len(moving.here))[:, None]
+        logits = (
+            pairs.current[instances, moving.here]
+            + moving.share[..., None, None] * pairs.other[instances, moving.row]
+        )
+        logits = logits + moving.closed[:, :, None]
+        lost.append(bool((np.exp2(np.maximum(logits, -126)).sum(axis=3) < together.kernels.SAFE_SUM).any()))
+        score(part)
+
+    return noted
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_parts_and_threads_change_no_choice(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.inference_mode():
+        steps, starts = at_work("pomo", problem, trajectories=SIZE - 1)
+        whole = rollout.rolled_out(steps, SIZE - 1, starts).nodes
+        for part in (7, SIZE - 1, 45):  # parts of a few trajectories, of one instance, of two
+            monkeypatch.setattr(together, "PART", part)
+            for threads in (1, 3):
+                monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
+                assert torch.equal(rollout.rolled_out(steps, SIZE - 1, starts).nodes, whole)
 
 
 def test_threads_share_trajectories_without_changing_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,23 +185,27 @@ def test_loops_are_compiled_before_a_clock_runs(model: str, problem: str) -> Non
     assert (tours.signatures, routes.signatures) == compiled
 
 
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 @pytest.mark.parametrize("decoding", ["multistart", "sample:32"])
-def test_loops_of_many_short_tours_are_compiled_before_a_clock_runs(
-    decoding: str, monkeypatch: pytest.MonkeyPatch
+def test_loops_for_many_together_are_compiled_before_a_clock_runs(
+    decoding: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nco_bench.solvers.stepwise import rollout_pairs as pairs
+    from nco_bench.solvers.stepwise.together_kernels import attend, join, move_routes, move_tours
 
     called: list[tuple[Any, ...]] = []
-    tours = pairs.tours
-    monkeypatch.setattr(pairs, "tours", lambda *given: called.append(given) or tours(*given))
-    dataset = generate("tsp", 20, 2, seed=3)
+    constructed = together.moved_together
+    monkeypatch.setattr(
+        together, "moved_together", lambda *given: called.append(given) or constructed(*given)
+    )
+    dataset = generate(problem, 20, 2, seed=3)
     solver = create(choose("pomo", SolverOptions(weights="random", decoding=decoding)))
     solver.prepare(dataset)
     assert called
-    compiled = list(tours.signatures)
+    loops = (attend, join, move_routes, move_tours)
+    compiled = [list(loop.signatures) for loop in loops]
     solver.solve(dataset.instances, seed=0, time_limit=None, progress=lambda _: None)
     assert len(called) > 1
-    assert tours.signatures == compiled
+    assert [loop.signatures for loop in loops] == compiled
 
 
 def test_a_scale_that_refuses_a_size_says_so_when_solving() -> None:
