@@ -102,9 +102,9 @@ def product(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
 
 
 def each_linear(x: Tensor, weights: Tensor) -> Tensor:
-    """Return ``x weight^T`` of each instance with a weight of its own, ``(B, M, K)`` and ``(B, N, K)`` to ``(B, M, N)``;
-    without gradients.
-    """
+    """Return ``x weight^T`` of each instance with a weight of its own, ``(B, M, K)`` and ``(B, N, K)`` to ``(B, M, N)``."""
+    if torch.is_grad_enabled() and pays(x[0], weights[0]):
+        return torch.stack([linear(one, weight) for one, weight in zip(x, weights, strict=True)])
     if not _each_pays(x, weights):
         return torch.bmm(x, weights.transpose(1, 2))
     made = [_onednn(one, weight, None) for one, weight in zip(x, weights, strict=True)]
@@ -112,7 +112,7 @@ def each_linear(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def add_each(total: Tensor, x: Tensor, weights: Tensor) -> Tensor:
-    """Add what `each_linear` returns to `total`, ``(B, M, N)``, in place."""
+    """Add what `each_linear` returns to `total`, ``(B, M, N)``, in place; without gradients."""
     if _each_pays(x, weights):
         return total.add_(each_linear(x, weights))
     return total.baddbmm_(x, weights.transpose(1, 2))

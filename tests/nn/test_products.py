@@ -137,3 +137,12 @@ def test_networks_are_built_with_it(name: str, calls: list[Any]) -> None:
     maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
     assert {type(module) for module in maps} == {products.Linear}
     assert set(build_path_policy(name).state_dict()) == set(network.state_dict())
+
+
+def test_a_weight_for_each_instance_has_the_derivatives_of_torch(calls: list[Any]) -> None:
+    x, weights, slope = drawn(3, 20, 32).requires_grad_(), drawn(3, 32, 48).requires_grad_(), drawn(3, 20, 48)
+    expected = torch.autograd.grad(torch.bmm(x, weights), (x, weights), slope)
+    found = torch.autograd.grad(products.each_linear(x, weights.transpose(1, 2)), (x, weights), slope)
+    assert len(calls) == 9  # forward, and twice backward, of three instances
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)

@@ -10,6 +10,7 @@ Letters in shapes: B instances, P trajectories, N nodes (the depot first for the
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,15 +19,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.nn.device import fused_attention
+from nco_bench.nn.device import fused_attention, on_cpu
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext
+from nco_bench.nn.products import each_linear
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes, take
+
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
 
 MANY_TRAJECTORIES = 32
 """From here on the fused attention kernel is faster than two products, on the CPU."""
 
 FACTORED_NODES = 512
 """Up to this many nodes attention weights of all pairs of nodes are worth their memory."""
+
+STATES_OF_EACH = 4
+"""So many states of each node, and their logits are had faster from all pairs of nodes, on the CPU."""
 
 SAFE_SUM = 1e-30
 """Below this sum of float32 attention weights some of the terms may have been lost to underflow."""
@@ -119,6 +127,9 @@ def pointer_scores(glimpse: Glimpse, state: RouteState) -> Tensor:
     mixed = None if glimpse.factors is None else _mixed_by_factors(glimpse, glimpse.factors, state)
     if mixed is None:
         mixed = _mixed(glimpse, state)
+    if many_states(glimpse, state):
+        scores = each_linear(mixed, glimpse.pointer.transpose(1, 2))
+        return scores if glimpse.offset is None else scores.add_(glimpse.offset)
     if glimpse.offset is None:
         return torch.bmm(mixed, glimpse.pointer)
     return torch.baddbmm(glimpse.offset, mixed, glimpse.pointer)
@@ -132,8 +143,66 @@ def clipped(scores: Tensor, state: RouteState, clip: float) -> Tensor:
     return torch.add(state.blocked, scores, alpha=clip, out=scores)
 
 
+def pair_logits(glimpse: Glimpse, filled: int) -> tuple[Tensor, Tensor]:
+    """Take the logits of attention for all pairs of nodes; those of a trajectory are the sum of one row of either table.
+
+    Each row is less its largest logit, a constant that changes no softmax, and is filled up with so many zeros.
+
+    Returns
+    -------
+    current, other
+        ``(B, N, H, N + filled)``: of the node where a trajectory stands, and of what never changes. TSP: the same of the
+        node where it began. CVRP: ``(B, 1, H, N + filled)``, of one unit of capacity left.
+    """
+    current = glimpse.current if glimpse.base is None else glimpse.current + glimpse.base
+    room, other = glimpse.room, glimpse.first
+    if room is not None:
+        other = room.expand(len(current), 1, -1)
+    assert other is not None
+
+    def logits(queries: Tensor) -> Tensor:
+        rows = torch.matmul(split_heads(queries, glimpse.keys.shape[1]), glimpse.keys_across)
+        rows = rows - rows.detach().amax(dim=3, keepdim=True)
+        return F.pad(rows.transpose(1, 2), (0, filled)).contiguous()
+
+    return logits(current), logits(other)
+
+
+def many_states(glimpse: Glimpse, state: RouteState) -> bool:
+    """Tell whether there are so many states that compiled loops over pairs of nodes are faster, see `together_training`."""
+    nodes, states = state.blocked.shape[2], state.blocked.shape[1]
+    return (
+        KERNELS
+        and state.current is not None
+        and states >= STATES_OF_EACH * nodes
+        and nodes <= FACTORED_NODES
+        and on_cpu(glimpse.keys.device)
+        and glimpse.keys.dtype == glimpse.current.dtype == state.blocked.dtype == torch.float32
+    )
+
+
+def _mixed_by_pairs(glimpse: Glimpse, state: RouteState) -> Tensor:
+    """Attend by logits of pairs of nodes, ``(B, P, D)``."""
+    from nco_bench.nn.compiled import LINE
+    from nco_bench.solvers.stepwise.together_training import attended
+
+    assert state.current is not None
+    filled = -state.blocked.shape[2] % LINE
+    row, share = state.first, state.room
+    if share is None:
+        share = torch.ones_like(state.blocked[..., 0])
+    else:
+        row = torch.zeros_like(state.current)
+    assert row is not None
+    values = F.pad(glimpse.values, (0, 0, 0, filled)).contiguous()
+    blocked = F.pad(state.blocked, (0, filled), value=-torch.inf)
+    return attended(*pair_logits(glimpse, filled), values, state.current, row, share, blocked)
+
+
 def _mixed(glimpse: Glimpse, state: RouteState) -> Tensor:
     """Attend over the nodes that are not blocked, ``(B, P, D)``."""
+    if many_states(glimpse, state):
+        return _mixed_by_pairs(glimpse, state)
     query = _query(glimpse, state)
     batch, trajectories, _ = query.shape
     heads = query.unflatten(2, (glimpse.keys.shape[1], -1)).transpose(1, 2)  # (B, H, P, K)

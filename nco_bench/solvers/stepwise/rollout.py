@@ -11,7 +11,6 @@ Letters in shapes: B instances, P trajectories, N nodes (depot first for the CVR
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,15 +23,13 @@ from nco_bench.nn.device import on_cpu
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.decoding.draws import coarse_uniform, streams
 from nco_bench.solvers.decoding.search import Trajectories, construct, greedy_choice, sampling
-from nco_bench.solvers.stepwise.glimpse import FACTORED_NODES, Glimpse
+from nco_bench.solvers.stepwise.glimpse import FACTORED_NODES, KERNELS, Glimpse
 from nco_bench.solvers.stepwise.problem import Demands
 from nco_bench.solvers.stepwise.steps import EncodeOnce
 
 if TYPE_CHECKING:
     from nco_bench.solvers.stepwise.rollout_kernels import Encoded
 
-KERNELS = importlib.util.find_spec("numba") is not None
-"""Whether compiled loops are to be had."""
 MANY_TRAJECTORIES, MANY_NODES = 8, 80
 """So many tours of so few nodes that the policy opens are faster step by step."""
 NODES_OF_EACH = 16

@@ -254,25 +254,37 @@ def drawn(scores: Array, closed: Array, nodes: Ints, sums: Array, count: int, cl
 
     Parameters as of `likeliest`; `scores` and `sums` ``(N,)`` are overwritten.
     """
+    soften_clipped(scores, closed, count, clip)
+    sums[:] = F32(0.0)
+    for j in range(count):
+        sums[nodes[j]] = scores[j]
+    node, place = picked(sums, draw), 0
+    while nodes[place] != node:
+        place += 1
+    return place
+
+
+@fast
+def soften_clipped(scores: Array, closed: Array, count: int, clip: F32) -> None:
+    """Turn the first scores into exponentials of ``clip * tanh(score) + closed``, over the largest."""
     for j in range(count):
         twice = min(max(F32(2.0) * scores[j], F32(-40.0)), F32(40.0))
         scores[j] = clip - clip * F32(2.0) / (exponential(twice) + F32(1.0)) + closed[j]
     soften(scores, count)
-    sums[:] = F32(0.0)
-    for j in range(count):
-        sums[nodes[j]] = scores[j]
+
+
+@fast
+def picked(weights: Array, draw: F32) -> int:
+    """Return where a sum of weights ``(N,)`` passes the share `draw` of all; they are overwritten by these sums."""
     total = 0.0  # in float64 and in the order of the nodes, as torch adds up
-    for n in range(sums.shape[0]):
-        total += sums[n]
-        sums[n] = F32(total)
-    goal = min(draw * sums[-1], np.nextafter(sums[-1], F32(0.0)))
+    for n in range(weights.shape[0]):
+        total += weights[n]
+        weights[n] = F32(total)
+    goal = min(draw * weights[-1], np.nextafter(weights[-1], F32(0.0)))
     node = 0
-    while sums[node] <= goal:
+    while weights[node] <= goal:
         node += 1
-    place = 0
-    while nodes[place] != node:
-        place += 1
-    return place
+    return node
 
 
 @fast

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.decoding.search import Move
-from nco_bench.solvers.stepwise.glimpse import factored
+from nco_bench.solvers.stepwise.glimpse import Glimpse, factored, many_states, pointer_scores
 from nco_bench.solvers.stepwise.policy import EncodeOncePolicy, RouteState
 from nco_bench.solvers.stepwise.problem import RoutingProblem
 
@@ -207,7 +207,7 @@ def log_probabilities(
     for first in range(0, len(states), together):
         part = states[first : first + together]
         chosen = nodes[:, :, begun + first : begun + first + len(part)].transpose(1, 2).flatten(1)
-        steps = _chosen(policy.logits(encoded, _side_by_side(part)), chosen)
+        steps = _log_probs(policy, encoded, _side_by_side(part), chosen)
         made = steps.view(len(nodes), len(part), -1).sum(dim=1)
         total = made if total is None else total + made
     assert total is not None
@@ -227,6 +227,15 @@ def _side_by_side(states: Sequence[RouteState]) -> RouteState:
         blocked=torch.cat([state.blocked for state in states], dim=1),
         room=joined([state.room for state in states]),
     )
+
+
+def _log_probs(policy: EncodeOncePolicy, encoded: Any, state: RouteState, node: Tensor) -> Tensor:
+    """Log-probabilities of nodes ``(B, P)`` at states."""
+    if isinstance(encoded, Glimpse) and encoded.clip is not None and many_states(encoded, state):
+        from nco_bench.solvers.stepwise.together_training import log_probs
+
+        return log_probs(pointer_scores(encoded, state), state.blocked, node, encoded.clip)
+    return _chosen(policy.logits(encoded, state), node)
 
 
 def _chosen(logits: Tensor, node: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from nco_bench.nn.compiled import LINE
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.stepwise import together_kernels as kernels
-from nco_bench.solvers.stepwise.glimpse import Glimpse, split_heads
+from nco_bench.solvers.stepwise.glimpse import Glimpse, pair_logits
 
 PART = 200
 """Trajectories of a part: what they hold stays in a core's cache, and calls cost little beside what is done in them."""
@@ -58,22 +58,12 @@ class Shared(NamedTuple):
 
 def shared_of(glimpse: Glimpse) -> Shared:
     """Take the logits of all pairs of nodes, and fill rows up to whole lines of the cache."""
-    batch, heads, nodes, _ = glimpse.keys.shape
+    batch, _, nodes, _ = glimpse.keys.shape
     filled = -nodes % LINE
-
-    def logits(queries: Tensor) -> NDArray[np.float32]:
-        rows = torch.matmul(split_heads(queries, heads), glimpse.keys_across).mul_(kernels.SCALE)
-        rows = rows.sub_(rows.amax(dim=3, keepdim=True))
-        return F.pad(rows.transpose(1, 2), (0, filled)).contiguous().numpy()
-
-    current = glimpse.current if glimpse.base is None else glimpse.current + glimpse.base
-    room, other = glimpse.room, glimpse.first
-    if room is not None:
-        other = room.expand(batch, 1, -1)
-    assert other is not None
-    offset = current.new_zeros(batch, nodes) if glimpse.offset is None else glimpse.offset[:, 0]
+    current, other = (table.mul_(kernels.SCALE).numpy() for table in pair_logits(glimpse, filled))
+    offset = glimpse.pointer.new_zeros(batch, nodes) if glimpse.offset is None else glimpse.offset[:, 0]
     return Shared(
-        kernels.Pairs(logits(current), logits(other)),
+        kernels.Pairs(current, other),
         F.pad(glimpse.values, (0, 0, 0, filled)).contiguous(),
         F.pad(glimpse.pointer, (0, filled)).contiguous(),
         F.pad(offset, (0, filled)).contiguous().numpy(),
@@ -93,35 +83,37 @@ class Part:
         self.means = torch.zeros(batch * heads, trajectories, width)
         self.mixed = torch.zeros(batch, trajectories, heads * width)
         self.scores = torch.zeros(batch, trajectories, places)
-        self.moving = kernels.Moving(
+        self.under = kernels.Under(
             here=np.zeros((batch, trajectories), np.int64),
             row=np.zeros((batch, trajectories), np.int64),
             share=np.ones((batch, trajectories), np.float32),
             closed=closed.numpy(),
+        )
+        self.room = kernels.Room(
             weights=self.weights.unflatten(0, (batch, heads)).numpy(),
             totals=np.zeros((batch, trajectories, heads), np.float32),
             means=self.means.unflatten(0, (batch, heads)).numpy(),
             mixed=self.mixed.numpy(),
             scores=self.scores.numpy(),
             nodes=np.arange(nodes),
-            sums=np.zeros(nodes, np.float32),
         )
 
     def score(self) -> None:
         """Score all nodes for all trajectories, but for `Shared.offset`."""
-        kernels.attend(self.shared.pairs, self.moving)
+        room = self.room
+        kernels.attend(self.shared.pairs, self.under, room.weights, room.totals)
         torch.bmm(self.weights, self.values, out=self.means)
-        kernels.join(self.moving)
+        kernels.join(room.means, room.totals, room.mixed)
         torch.bmm(self.mixed, self.shared.pointer, out=self.scores)
 
     def tours(self, draws: NDArray[np.float32], out: NDArray[np.int64]) -> None:
         """Write tours ``(B, P, N)`` whose first nodes are in `out`."""
         given = self.shared.offset, self.shared.clip, draws
-        self.moving.row[:] = out[:, :, 0]
-        kernels.move_tours(self.moving, *given, 0, out)
+        self.under.row[:] = out[:, :, 0]
+        kernels.move_tours(self.under, self.room, *given, 0, out)
         for step in range(1, out.shape[2]):
             self.score()
-            kernels.move_tours(self.moving, *given, step, out)
+            kernels.move_tours(self.under, self.room, *given, step, out)
 
     def routes(
         self, load: tuple[Any, Any, Any], given: bool, draws: NDArray[np.float32], out: NDArray[np.int64]
@@ -135,12 +127,12 @@ class Part:
             used=np.repeat(amount[:, :1], trajectories, axis=1),
             left=np.full((batch, trajectories), amount.shape[1] - 1),
         )
-        self.moving.closed[..., 0] = kernels.CLOSED
+        self.under.closed[..., 0] = kernels.CLOSED
         step, undone = 0, 1
         while undone:
             if step > 0 or not given:
                 self.score()
-            undone = kernels.move_routes(self.moving, loads, *fixed, step, given and step == 0, out)
+            undone = kernels.move_routes(self.under, self.room, loads, *fixed, step, given and step == 0, out)
             step += 1
         return step + 1  # and back to the depot
 

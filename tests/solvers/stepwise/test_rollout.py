@@ -113,13 +113,13 @@ def watched(lost: list[bool]) -> Callable[[together.Part], None]:
     score = together.Part.score
 
     def noted(part: together.Part) -> None:
-        pairs, moving = part.shared.pairs, part.moving
-        instances = np.arange(len(moving.here))[:, None]
+        pairs, under = part.shared.pairs, part.under
+        instances = np.arange(len(under.here))[:, None]
         logits = (
-            pairs.current[instances, moving.here]
-            + moving.share[..., None, None] * pairs.other[instances, moving.row]
+            pairs.current[instances, under.here]
+            + under.share[..., None, None] * pairs.other[instances, under.row]
         )
-        logits = logits + moving.closed[:, :, None]
+        logits = logits + under.closed[:, :, None]
         lost.append(bool((np.exp2(np.maximum(logits, -126)).sum(axis=3) < together.kernels.SAFE_SUM).any()))
         score(part)
 
