@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
+from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.pieces import SubPaths
@@ -101,6 +102,7 @@ def sampled_update(case: Case, state: dict[str, Tensor], recipe_name: str = "", 
 
 def loss_of(trainer: Any) -> Side:
     """Return what does one update, and returns its loss."""
+    keep_freed_memory()  # as the training command does; of the whole process, so that theirs gain as well
 
     def update() -> float:
         trainer.progress.loss = None  # a mean over updates otherwise

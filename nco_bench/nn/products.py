@@ -25,8 +25,6 @@ STEPS = 16
 """Numbers of rows between two powers of two that oneDNN is given: it compiles code for each, which takes as long as many
 products, and a construction has a number of its own at every step. Others are filled up.
 """
-MANY = 2**13
-"""Rows of a sum from which on code of its own costs less than to fill them up."""
 FEWEST = 3 * 2**19
 """Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
 NARROWEST = 16
@@ -71,20 +69,39 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, again: bool = False) -> Tensor:
     """Return ``x weight^T + bias``, as `torch.nn.functional.linear` does.
 
     Parameters
     ----------
     x, weight, bias
         ``(..., K)``, ``(N, K)``, ``(N,)``.
+    again
+        Whether so many rows come again and again: their number is not filled up then.
     """
     if not pays(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled():
         made: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return made
-    return _onednn(x, weight, bias)
+    return _called(x, weight, bias) if again else _onednn(x, weight, bias)
+
+
+def rectified(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``relu(x weight^T + bias)``, as `linear`; without gradients."""
+    if not pays(x, weight):
+        return F.relu_(F.linear(x, weight, bias))
+    return _onednn(x, weight, bias, "relu")
+
+
+def feed_forward(x: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor:
+    """Return ``outer(relu(inner(x)))``."""
+    if not torch.is_grad_enabled():
+        return outer(rectified(x, inner.weight, inner.bias))
+    if not (pays(x, inner.weight) and x.is_contiguous()):
+        return outer(F.relu(inner(x)))
+    made: Tensor = _FeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias)  # type: ignore[no-untyped-call]
+    return made
 
 
 def add_product(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
@@ -94,10 +111,10 @@ def add_product(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) ->
     return total.addmm_(x, weight.T, alpha=alpha)
 
 
-def product(x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
-    """Write ``x weight^T`` to `out`, ``(M, N)``; without gradients."""
+def product(x: Tensor, weight: Tensor, out: Tensor, *, again: bool = False) -> Tensor:
+    """Write ``x weight^T`` to `out`, ``(M, N)``; without gradients. `again` as of `linear`."""
     if pays(x, weight):
-        return out.copy_(_onednn(x, weight, None))
+        return out.copy_(linear(x, weight, again=again))
     return torch.mm(x, weight.T, out=out)
 
 
@@ -129,16 +146,16 @@ def coarse(rows: int) -> int:
     return -(-rows // step) * step
 
 
-def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
     rows = x.numel() // x.shape[-1]
     wanted = coarse(rows)
     if wanted == rows:
-        return _called(x, weight, bias)
-    return _called(_with_rows(x, rows, wanted), weight, bias)[:rows].view(*x.shape[:-1], -1)
+        return _called(x, weight, bias, then)
+    return _called(_with_rows(x, rows, wanted), weight, bias, then)[:rows].view(*x.shape[:-1], -1)
 
 
-def _called(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+def _called(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
     return made
 
 
@@ -154,12 +171,15 @@ def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """oneDNN's product, and its derivatives by the same."""
+    """oneDNN's product, and its derivatives by the same.
+
+    Numbers of rows are not filled up: training comes back to each, and the copies that filling takes are dearer there.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _onednn(x, weight, bias)
+        return _called(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -168,10 +188,46 @@ class _Linear(torch.autograd.Function):
         by_x, by_weight, by_bias = ctx.needs_input_grad
         rows = outer.reshape(-1, outer.shape[-1])
         return (
-            linear(outer, weight.T) if by_x else None,
+            _by_rows(outer, weight.T) if by_x else None,
             _summed(rows, x.reshape(-1, x.shape[-1])) if by_weight else None,
             rows.sum(0) if by_bias else None,
         )
+
+
+class _FeedForward(torch.autograd.Function):
+    """Two of oneDNN's products with ReLU between them; its derivative is taken in the memory of what it is given."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        inner: Tensor,
+        inner_bias: Tensor | None,
+        outer: Tensor,
+        outer_bias: Tensor | None,
+    ) -> Tensor:
+        hidden = _called(x, inner, inner_bias, "relu")
+        ctx.save_for_backward(x, hidden, inner, outer)
+        return _called(hidden, outer, outer_bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> Any:
+        x, hidden, inner, outer = ctx.saved_tensors
+        rows, hidden = slope.reshape(-1, slope.shape[-1]), hidden.flatten(0, -2)
+        of_hidden = _by_rows(rows, outer.T)
+        torch.ops.aten.threshold_backward.grad_input(of_hidden, hidden, 0, grad_input=of_hidden)
+        return (
+            _by_rows(of_hidden, inner.T).view(x.shape) if ctx.needs_input_grad[0] else None,
+            _summed(of_hidden, x.flatten(0, -2)),
+            of_hidden.sum(0) if ctx.needs_input_grad[2] else None,
+            _summed(rows, hidden),
+            rows.sum(0) if ctx.needs_input_grad[4] else None,
+        )
+
+
+def _by_rows(x: Tensor, weight: Tensor) -> Tensor:
+    return _called(x, weight, None) if pays(x, weight) else F.linear(x, weight)
 
 
 def _summed(left: Tensor, right: Tensor) -> Tensor:
@@ -180,14 +236,7 @@ def _summed(left: Tensor, right: Tensor) -> Tensor:
         return _summed(right, left).T
     if not _suits(left.T, right.T):
         return left.T @ right
-    rows, wanted = len(left), coarse(len(left))
-    if rows == wanted or rows >= MANY:
-        return _called(left.T, right.contiguous().T, None)
-    turned, filled = left.new_empty(left.shape[1], wanted), right.new_empty(wanted, right.shape[1])
-    turned[:, :rows] = left.T
-    filled[:rows] = right
-    turned[:, rows:], filled[rows:] = 0.0, 0.0
-    return _called(turned, filled.T, None)
+    return _called(left.T, right.contiguous().T, None)
 
 
 class Linear(nn.Linear):

@@ -25,9 +25,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     made = products._called
 
-    def noted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
         found.append((*x.shape, weight.shape[0]))
-        return made(x, weight, bias)
+        return made(x, weight, bias, then)
 
     monkeypatch.setattr(products, "_called", noted)
     return found
@@ -146,3 +146,19 @@ def test_a_weight_for_each_instance_has_the_derivatives_of_torch(calls: list[Any
     assert len(calls) == 9  # forward, and twice backward, of three instances
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize(("rows", "bias"), [(19, True), (20, False)])
+def test_a_feed_forward_block_has_the_derivatives_of_torch(rows: int, bias: bool, calls: list[Any]) -> None:
+    x, slope = drawn(3, rows, 32).requires_grad_(), drawn(3, rows, 32)
+    inner, outer = nn.Linear(32, 64, bias=bias), nn.Linear(64, 32, bias=bias)
+    wanted = (x, *inner.parameters(), *outer.parameters())
+    expected = outer(F.relu(inner(x)))
+    slopes = torch.autograd.grad(expected, wanted, slope)
+    found = products.feed_forward(x, inner, outer)
+    ours = torch.autograd.grad(found, wanted, slope)
+    assert len(calls) == 6
+    for one, other in zip((found, *ours), (expected, *slopes), strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+    with torch.no_grad():
+        torch.testing.assert_close(products.feed_forward(x, inner, outer), expected, **CLOSE)

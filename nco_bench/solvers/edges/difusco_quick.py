@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, Array, aligned, fast, sigmoid
 from nco_bench.nn.layers import works_in_place
-from nco_bench.nn.products import add_product, product
+from nco_bench.nn.products import linear, product
 from nco_bench.nn.threads import in_threads
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def quick_layer(
     def work(index: int, _: threading.Event) -> None:
         block = edges[index]
         flat = block.view(-1, block.shape[3])
-        new = product(flat, layer.C.weight, room.rows[: len(flat)])
+        new = product(flat, layer.C.weight, room.rows[: len(flat)], again=True)
         _pass(new.view_as(block).numpy(), block.numpy(), first[index], *known, ends, *norms, gathered.numpy())
-        add_product(flat, new, layer.out.weight)
+        flat.add_(linear(new, layer.out.weight, again=True))
 
     in_threads(work, range(len(edges)))
     return h + F.relu(layer.norm_h(layer.U(h) + gathered))

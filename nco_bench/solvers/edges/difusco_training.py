@@ -10,6 +10,7 @@ Letters in shapes: B graphs, N nodes, G = B N nodes of all graphs, K edges per n
 from __future__ import annotations
 
 import threading
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.compiled import F32, Array, aligned, fast, sigmoid
 from nco_bench.nn.device import on_cpu
-from nco_bench.nn.products import add_product, linear, product
+from nco_bench.nn.products import add_product, linear
 from nco_bench.nn.threads import in_threads, spans
 from nco_bench.solvers.edges.difusco_quick import activated, deviation, gated
 
@@ -74,7 +75,7 @@ class _Edges(torch.autograd.Function):
         edges = edges.contiguous()
         told = [t.contiguous() for t in (heard, sent, values, moment)]
         ends = np.empty((0, 0, 0), np.int64) if neighbours is None else neighbours.numpy()
-        pre, new = (torch.empty_like(edges) for _ in range(2))
+        new = torch.empty_like(edges)
         gathered = torch.empty_like(told[0])
         constants = (
             *(t.numpy() for t in told),
@@ -83,24 +84,22 @@ class _Edges(torch.autograd.Function):
             F32(eps_e),
             F32(eps_out),
         )
-        flat, width = [t.flatten(0, 1) for t in (edges, pre, new)], edges.shape[3]
+        flat, width = [t.flatten(0, 1) for t in (edges, new)], edges.shape[3]
 
-        def work(share: slice, _: threading.Event) -> None:
+        def work(share: slice, _: threading.Event) -> list[Tensor]:
+            pre = []
             for nodes in _blocks(share, edges):
-                before, made, after = (t[nodes].view(-1, width) for t in flat)
-                product(before, into.detach(), made)
-                hidden = torch.empty_like(flat[1][nodes])
-                blocks = (
-                    flat[1][nodes].numpy(),
-                    hidden.numpy(),
-                    flat[0][nodes].numpy(),
-                    flat[2][nodes].numpy(),
-                )
-                _forwards(*blocks, nodes.start, *constants, bias.detach().numpy(), gathered.numpy())
-                add_product(after, hidden.view(-1, width), past.detach())
+                before, after = (t[nodes].view(-1, width) for t in flat)
+                made = linear(before, into.detach(), again=True)
+                hidden = torch.empty_like(made)
+                blocks = (t.view(-1, *edges.shape[2:]).numpy() for t in (made, hidden))
+                _forwards(*blocks, nodes.start, *constants, gathered.numpy())
+                torch.add(before, linear(hidden, past.detach(), bias.detach(), again=True), out=after)
+                pre.append(made)
+            return pre
 
-        in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
-        ctx.save_for_backward(edges, pre, *told, *norms, into, past)
+        pre = in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
+        ctx.save_for_backward(edges, *told, *norms, into, past, *chain.from_iterable(pre))
         ctx.ends, ctx.eps = ends, (F32(eps_e), F32(eps_out))
         return new, gathered
 
@@ -108,30 +107,33 @@ class _Edges(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> Any:
         """Return the derivatives by all tensors that `forward` was given."""
-        edges, pre, *saved = ctx.saved_tensors
-        told, norms, (into, past) = saved[:4], saved[4:8], saved[8:]
+        edges, *saved = ctx.saved_tensors
+        told, norms, (into, past), pre = saved[:4], saved[4:8], saved[8:10], saved[10:]
         new, gathered = (t.contiguous() for t in outer)
         constants = (*(t.numpy() for t in told), ctx.ends, *(t.detach().numpy() for t in norms), *ctx.eps)
         through, width = torch.empty_like(edges), edges.shape[3]
-        flat = [t.flatten(0, 1) for t in (edges, pre, new, through)]
-        hear = gathered.numpy()
+        flat = [t.flatten(0, 1) for t in (edges, new, through)]
+        hear, shares = gathered.numpy(), spans(edges.shape[0] * edges.shape[1], PARTS)
+        first = [nodes.start for share in shares for nodes in _blocks(share, edges)]
+        kept_of = dict(zip(first, pre, strict=True))
 
         def work(share: slice, _: threading.Event) -> list[Tensor]:
             sums = [torch.zeros_like(t) for t in (*told, *norms, into, past, past[0])]
             arrays = [t.numpy() for t in sums[:8]]
             for nodes in _blocks(share, edges):
-                before, kept, after, back = (t[nodes].view(-1, width) for t in flat)
-                change = linear(after, past.T)
+                before, after, back = (t[nodes].view(-1, width) for t in flat)
+                kept = kept_of[nodes.start]
+                change = linear(after, past.T, again=True)
                 hidden = torch.empty_like(change)
                 blocks = (t.view(-1, *edges.shape[2:]).numpy() for t in (kept, change, hidden))
                 _backwards(*blocks, nodes.start, *constants, hear, *arrays)
-                add_product(back.copy_(after), change, into.T)
+                torch.add(after, linear(change, into.T, again=True), out=back)
                 add_product(sums[8], change.T, before.T)
                 add_product(sums[9], after.T, hidden.T)
                 sums[10].add_(after.sum(0))
             return sums
 
-        parts = in_threads(work, spans(edges.shape[0] * edges.shape[1], PARTS))
+        parts = in_threads(work, shares)
         totals = parts[0]
         for part in parts[1:]:
             for sum_, more in zip(totals, part, strict=True):
@@ -147,13 +149,12 @@ def _blocks(share: slice, edges: Tensor) -> list[slice]:
 
 @fast
 def _forwards(
-    pre: Array, hidden: Array, before: Array, after: Array, first: int, heard: Array, sent: Array, values: Array,
-    moment: Array, ends: NDArray[np.int64], weight_e: Array, bias_e: Array, weight_out: Array, bias_out: Array,
-    eps_e: np.float32, eps_out: np.float32, bias: Array, gathered: Array,
+    pre: Array, hidden: Array, first: int, heard: Array, sent: Array, values: Array, moment: Array,
+    ends: NDArray[np.int64], weight_e: Array, bias_e: Array, weight_out: Array, bias_out: Array, eps_e: np.float32,
+    eps_out: np.float32, gathered: Array,
 ) -> None:  # fmt: skip
     """Complete ``C e`` of the edges of some nodes in `pre`, ``(G', K, W)``; write what the last map is given to `hidden`.
 
-    The edges `before` and the last map's `bias` are written to `after`.
     `heard`, `sent`, `values`, `moment` and `ends` are those of `difusco_quick._pass`; `gathered` ``(B, N, W)`` is written.
     """
     size, room = heard.shape[1], aligned(pre.shape[2])
@@ -167,9 +168,6 @@ def _forwards(
             p, x = pre[place, k], hidden[place, k]
             mean = gated(p, own, sent[graph, end], values[graph, end], total)
             activated(p, mean, then, weight_e, bias_e, eps_e, weight_out, bias_out, eps_out, room, x)
-            e, new = before[place, k], after[place, k]
-            for w in range(len(e)):
-                new[w] = e[w] + bias[w]
 
 
 @fast

@@ -35,12 +35,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import dot_products, products_bytes, scaled, trains_in_bf16, works_in_place
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
-from nco_bench.nn.products import add_product
+from nco_bench.nn.products import add_product, feed_forward, rectified
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens_geometry import (
     Geometry,
@@ -182,11 +181,11 @@ class Layer(nn.Module):
             change = self.attention(normed(x, self.attention_norm), geometry, scale)
             x = change.add_(x)
             for rows in x.view(-1, x.shape[2]).split(ROWS_AT_A_TIME):
-                hidden = F.relu_(self.ffn_in(normed(rows, self.ffn_norm)))
+                hidden = rectified(normed(rows, self.ffn_norm), self.ffn_in.weight)
                 add_product(rows, hidden, self.ffn_out.weight)
             return x
         x = x + self.attention(normed(x, self.attention_norm), geometry, scale)
-        return x + self.ffn_out(F.relu(self.ffn_in(normed(x, self.ffn_norm))))
+        return x + feed_forward(normed(x, self.ffn_norm), self.ffn_in, self.ffn_out)
 
 
 class Pens(nn.Module, PathPolicy):

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
+from nco_bench.nn.products import linear
 from nco_bench.solvers.stepwise.invit_official import from_official as from_official
 from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, InvitConfig, View, ViewEncoder
 from nco_bench.solvers.stepwise.invit_views import config_for as config_for
@@ -172,7 +173,7 @@ class Invit(nn.Module, LocalViewPolicy):
         """Return logits ``(R, A)``, ``-inf`` where not allowed."""
         width = self.config.width
         part = slice(0, DECODER_LAYERS * width)
-        values = F.linear(rows, self.values.weight[part], self.values.bias[part]).split(width, dim=2)
+        values = linear(rows, self.values.weight[part], self.values.bias[part]).split(width, dim=2)
         *keys_of, last = keys.split(width, dim=2)
         mask = None if allowed is None else allowed[:, None, None]
         for layer, key, value in zip(self.decoder, keys_of, values, strict=True):

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nco_bench.nn.products import feed_forward
+
 CLIP = 10.0
 """Half the range of the scores."""
 
@@ -116,7 +118,7 @@ class Layer(nn.Module):
         )
         mixed = self.out(heads.transpose(1, 2).reshape(x.shape))
         x = self.norm_sum(x + self.norm_attention(mixed + x))
-        return self.norm(x + self.outer(F.relu(self.inner(x))))
+        return self.norm(x + feed_forward(x, self.inner, self.outer))
 
 
 class ViewEncoder(nn.Module):
@@ -177,7 +179,7 @@ class DecoderLayer(nn.Module):
             attn_mask=allowed,
         )
         h = self.norm_attention(h + self.out(heads.transpose(1, 2).reshape(h.shape)))
-        return self.norm(h + self.outer(F.relu(self.inner(h))))
+        return self.norm(h + feed_forward(h, self.inner, self.outer))
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
