@@ -6,9 +6,11 @@ Letters in shapes: B batch, T tokens, W width, H heads, K head width.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nco_bench.nn.device import kind, on_cpu
@@ -97,10 +99,34 @@ class SelfAttention(nn.Module):
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         batch, tokens, _ = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        query, key, value = split_parts(self.qkv(x), 3, self.heads)
         heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
         return heads.transpose(1, 2).reshape(batch, tokens, -1)
+
+
+def split_parts(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """Cut what one map made of tokens, ``(B, T, parts H K)``, into its parts by heads, ``(B, H, T, K)`` each; views."""
+    if joined.requires_grad and on_cpu(joined.device) and not torch.compiler.is_compiling():
+        made: tuple[Tensor, ...] = _Parts.apply(joined, parts, heads)  # type: ignore[no-untyped-call]
+        return made
+    return joined.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+class _Parts(torch.autograd.Function):
+    """`split_parts`; derivatives are put side by side in one go, where torch stacks them first and turns them then."""
+
+    @staticmethod
+    def forward(ctx: Any, joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+        return joined.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        batch, heads, tokens, width = slopes[0].shape
+        made = slopes[0].new_empty(batch, tokens, len(slopes), heads, width)
+        for part, slope in enumerate(slopes):
+            made[:, :, part].copy_(slope.transpose(1, 2))
+        return made.flatten(2), None, None
 
 
 class FeedForward(nn.Module):

@@ -37,7 +37,14 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import dot_products, products_bytes, scaled, trains_in_bf16, works_in_place
+from nco_bench.nn.layers import (
+    dot_products,
+    products_bytes,
+    scaled,
+    split_parts,
+    trains_in_bf16,
+    works_in_place,
+)
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
 from nco_bench.nn.products import add_product, feed_forward, rectified
 from nco_bench.solvers.path import pens_geometry
@@ -134,8 +141,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (SSMax)."""
         batch, tokens, _ = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        query, key, value = split_parts(self.qkv(x), 3, self.heads)
         query, key = rotate(query, geometry), rotate(key, geometry)
         factor = 1 / math.sqrt(self.head_dim)
         if isinstance(scale, Tensor):
