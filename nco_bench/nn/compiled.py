@@ -95,6 +95,29 @@ def normalise(row: Array, weight: Array, bias: Array, eps: np.float32) -> None:
 
 
 @fast
+def weighted_sum(weights: Array, table: Array, out: Array) -> None:
+    """Write the sum of the rows ``(S, O)`` with weights ``(S,)``; S is a multiple of 4."""
+    out[:] = F32(0)
+    for s in range(0, len(weights), 4):
+        w0, w1, w2, w3 = weights[s], weights[s + 1], weights[s + 2], weights[s + 3]
+        t0, t1, t2, t3 = table[s], table[s + 1], table[s + 2], table[s + 3]
+        for i in range(len(out)):
+            out[i] += w0 * t0[i] + w1 * t1[i] + w2 * t2[i] + w3 * t3[i]
+
+
+@fast
+def softened(row: Array) -> np.float32:
+    """Put ``e^(x - largest x)`` in the place of each number, and return their sum."""
+    largest, total = row[0], F32(0)
+    for i in range(len(row)):
+        largest = max(largest, row[i])
+    for i in range(len(row)):
+        row[i] = exponential(row[i] - largest)
+        total += row[i]
+    return total
+
+
+@fast
 def widened(x: np.uint16) -> F32:
     """Return the float32 of a bf16 number's bits, which are its upper half."""
     return np.uint32(np.uint32(x) << np.uint32(16)).view(np.float32)

@@ -73,7 +73,7 @@ def _check_local(
 ) -> None:
     """Compare what the local policy sees and answers at the steps of the greedy decoding that the fixture holds."""
     seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    nearby = policy.nearby
+    logits = policy.logits
 
     def noted(encoded: Encoded, state: RouteState) -> Tensor:
         around = policy.neighbourhood(encoded, state)
@@ -83,11 +83,11 @@ def _check_local(
         if policy.problem == "cvrp":
             nodes, shown = F.pad(nodes, (1, 0)), F.pad(shown, (1, 0), value=True)
         seen.append((features, local, nodes, shown))
-        return nearby(encoded, state)
+        return logits(encoded, state)
 
-    policy.nearby = noted  # type: ignore[method-assign]
+    policy.logits = noted  # type: ignore[method-assign]
     replay(policy, problem, len(starts), starts=starts.expand(len(problem.coords), -1))
-    policy.nearby = nearby  # type: ignore[method-assign]
+    policy.logits = logits  # type: ignore[method-assign]
     for name, step in _steps(fixture).items():
         expected = fixture.expected(f"{name}.local_features")
         # The official code cuts off tokens that no trajectory has, and scatters padding to arbitrary closed nodes.

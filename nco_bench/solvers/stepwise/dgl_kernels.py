@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nco_bench.nn.compiled import F32, Array, aligned, aligned_rows, exponential, fast
+from nco_bench.nn.compiled import F32, Array, aligned, aligned_rows, fast, softened, weighted_sum
 from nco_bench.solvers.stepwise import dgl_features
 
 Nodes = NDArray[np.int64]
@@ -190,39 +190,16 @@ def attend(
             for t in range(tokens):
                 for d in range(size):
                     asked[d] = scale * query[r, t, h, d]
-                _sums(asked, keys, row)
+                weighted_sum(asked, keys, row)
                 row[tokens:] = FAR
-                factor = F32(1) / _softened(row)
-                _sums(row, values, mixed)
+                factor = F32(1) / softened(row)
+                weighted_sum(row, values, mixed)
                 for d in range(size):
                     out[r, t, h, d] = factor * mixed[d]
     for r in range(len(x)):
         for t in range(tokens):
             for i in range(len(bias)):
                 x[r, t, i] += bias[i]
-
-
-@fast
-def _sums(weights: Array, table: Array, out: Array) -> None:
-    """Write the sum of the rows ``(S, O)`` with weights ``(S,)``; S is a multiple of `LANES`."""
-    out[:] = F32(0)
-    for s in range(0, len(weights), 4):
-        w0, w1, w2, w3 = weights[s], weights[s + 1], weights[s + 2], weights[s + 3]
-        t0, t1, t2, t3 = table[s], table[s + 1], table[s + 2], table[s + 3]
-        for i in range(len(out)):
-            out[i] += w0 * t0[i] + w1 * t1[i] + w2 * t2[i] + w3 * t3[i]
-
-
-@fast
-def _softened(row: Array) -> np.float32:
-    """Put ``e^(x - largest x)`` in the place of each number, and return their sum."""
-    largest, total = row[0], F32(0)
-    for i in range(len(row)):
-        largest = max(largest, row[i])
-    for i in range(len(row)):
-        row[i] = exponential(row[i] - largest)
-        total += row[i]
-    return total
 
 
 @fast

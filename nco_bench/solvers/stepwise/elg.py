@@ -14,16 +14,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
+from nco_bench.solvers.stepwise.elg_quick import add_nearby, surroundings
 from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 from nco_bench.solvers.stepwise.pomo import Decoder, Encoder, PomoConfig
 from nco_bench.solvers.stepwise.pomo import from_official as pomo_from_official
+
+if TYPE_CHECKING:
+    from nco_bench.solvers.stepwise.elg_kernels import Surroundings
 
 EPSILON = 1e-6
 
@@ -78,10 +84,17 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What decoding needs of an instance: for the global policy, and the raw nodes for the local one."""
+    """What decoding needs of an instance: for the global policy, and the raw nodes for the local one.
+
+    Attributes
+    ----------
+    around
+        Tables of the local policy, see `nco_bench.solvers.stepwise.elg_quick`; None where the network itself is asked.
+    """
 
     glimpse: Glimpse
     nodes: RoutingNodes
+    around: Surroundings | None = None
 
 
 class LocalPolicy(nn.Module):
@@ -103,13 +116,7 @@ class LocalPolicy(nn.Module):
 
     def forward(self, features: Tensor, visible: Tensor) -> Tensor:
         """Score tokens: ``(B, P, T, F)`` features and ``(B, P, T)`` bool (not padding, not forbidden) to ``(B, P, T)``."""
-        width = len(self.query_token)
-        constant = self.embedding.bias + rank_codes(features.shape[2], width, features)  # (T, W)
-        query = self.query(self.query_token).view(self.heads, 1, -1)
-        # q . (W_k x) = (W_k^T q) . x, one row per head
-        asked = (query @ self.key.weight.view(self.heads, -1, width)).squeeze(1) / math.sqrt(
-            width / self.heads
-        )
+        width, asked, constant = len(self.query_token), self.asked(), self.constant(features.shape[2])
         weights = features @ (asked @ self.embedding.weight).T + constant @ asked.T  # (B, P, T, A)
         hidden = torch.zeros_like(features[..., 0]).masked_fill(~visible, -torch.inf)
         weights = (weights + hidden[..., None]).softmax(dim=2).transpose(2, 3)  # (B, P, A, T)
@@ -119,6 +126,16 @@ class LocalPolicy(nn.Module):
         mixed = torch.einsum("bpaw,akw->bpak", mean, self.value.weight.view(self.heads, -1, width)).flatten(2)
         z = self.combine(mixed) / math.sqrt(width)
         return (features @ (z @ self.embedding.weight)[..., None]).squeeze(-1) + z @ constant.T
+
+    def asked(self) -> Tensor:
+        """Return what each head multiplies tokens by, ``(A, W)``: q . (W_k x) = (W_k^T q) . x."""
+        width = len(self.query_token)
+        query = self.query(self.query_token).view(self.heads, 1, -1)
+        return (query @ self.key.weight.view(self.heads, -1, width)).squeeze(1) / math.sqrt(width / self.heads)
+
+    def constant(self, count: int) -> Tensor:
+        """Return the part of tokens that is not of their features, ``(T, W)``."""
+        return self.embedding.bias + rank_codes(count, len(self.query_token), self.embedding.bias)
 
 
 def rank_codes(count: int, width: int, like: Tensor) -> Tensor:
@@ -153,11 +170,15 @@ class Elg(nn.Module):
         head_dim = self.config.head_dim
         scale, glimpse_scale = attention_scales(self.logit_scale, nodes, head_dim, self.config.training_size)
         x = self.encoder(nodes, scale * math.sqrt(head_dim))
-        return Encoded(self.decoder.prepare(x, glimpse_scale), nodes)
+        return Encoded(self.decoder.prepare(x, glimpse_scale), nodes, surroundings(self, nodes))
 
     def logits(self, encoded: Encoded, state: RouteState) -> Tensor:
         """Return ``C tanh(global + penalty + local)``, ``-inf`` where blocked, ``(B, P, N)``."""
-        scores = pointer_scores(encoded.glimpse, state) + self.nearby(encoded, state)
+        scores = pointer_scores(encoded.glimpse, state)
+        if encoded.around is None or not self.joint or not works_in_place(scores):
+            scores = scores + self.nearby(encoded, state)
+        else:
+            scores = add_nearby(encoded.around, state, scores)
         return clipped(scores, state, self.config.clip)
 
     def nearby(self, encoded: Encoded, state: RouteState) -> Tensor:
