@@ -126,7 +126,8 @@ class Products(TorchDispatchMode):
 
                 def operand(shape: _Shape, place: count[int] = place) -> Tensor:
                     whole = buffers[next(place), shape.dtype]  # operands of one product never share memory
-                    return whole.as_strided(shape.size, shape.stride)
+                    made = whole.as_strided(shape.size, shape.stride)
+                    return torch.ops.mkldnn._reorder_linear_weight(made, 1) if shape.packed else made
 
                 known[key] = (
                     func,
@@ -148,6 +149,7 @@ class _Shape:
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    packed: bool
 
     @property
     def extent(self) -> int:
@@ -159,7 +161,9 @@ class _Shape:
 
 
 def _shape_of(tensor: Tensor) -> _Shape:
-    return _Shape(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    packed = tensor.is_mkldnn  # weights of `nco_bench.nn.products.Packed`
+    stride = torch.empty(tensor.shape, device="meta").stride() if packed else tensor.stride()
+    return _Shape(tuple(tensor.shape), stride, tensor.dtype, packed)
 
 
 def _extents(calls: Sequence[tuple[Any, Any, Any]]) -> list[tuple[int, torch.dtype, int]]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nco_bench.nn.compiled import F32
 from nco_bench.nn.layers import HIDDEN_AT_A_TIME
-from nco_bench.nn.products import add_product, linear
+from nco_bench.nn.products import Packed
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.stepwise import dgl_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures
@@ -45,14 +45,14 @@ class QuickDgl(LocalViewPolicy):
         embedding, first, begin = policy.embedding, encoder[0].attention, self.encoder[0]
         self.few = FewFeatures.of(
             torch.cat([embedding.weight.T, embedding.bias[None]]).detach(),
-            cast("tuple[Tensor, Tensor, Tensor]", begin.qkv.chunk(3, dim=1)),
-            begin.out,
+            cast("tuple[Tensor, Tensor, Tensor]", begin.qkv.weight.T.chunk(3, dim=1)),
+            begin.out.weight.T,
             first.heads,
             first.head_dim**-0.5,
         )
         embed = self.few.embed.clone()
         embed[embedding.in_features] += first.out.bias.detach()
-        self.begin = torch.cat([self.few.mixing, embed])
+        self.begin = Packed(torch.cat([self.few.mixing, embed]).T)
         last, score = decoder[-1].feed_forward, policy.score
         self.weight = (score.weight @ last.outer.weight).detach()[0].numpy()
         self.score = score.weight.detach()[0].numpy()
@@ -137,54 +137,44 @@ class QuickDgl(LocalViewPolicy):
         asked = (features.reshape(rows * tokens, -1) @ self.few.asking).view(rows, tokens, heads, -1).numpy()
         seen = features[:, :, None].expand(-1, -1, heads, -1).numpy()
         out = first[..., :-size].unflatten(2, (heads, -1)).numpy()
-        kernels.attend(asked, seen, seen, scale, out, seen[:0, :, 0], seen[0, 0, 0])
-        x = linear(first.view(rows * tokens, wide), self.begin.T)
-        self.encoder[0].fed(x)
+        kernels.attend(asked, seen, seen, scale, out)
+        x = self.begin(first.view(rows * tokens, wide))
+        x = self.encoder[0].fed(x)
         for layer in self.encoder[1:]:
-            layer.attended(x, tokens, scale)
-            layer.fed(x)
+            x = layer.fed(layer.attended(x, tokens, scale))
         ends = x.view(rows, tokens, -1)
         ends[:, direct] = self.policy.last(ends[:, direct])
         if self.cvrp:
             ends[:, -1] = self.policy.depot(ends[:, -1])
         for layer in self.decoder[:-1]:
-            layer.attended(x, tokens, scale)
-            layer.fed(x)
-        last = self.decoder[-1]
-        last.attended(x, tokens, scale)
-        hidden = linear(x, last.inner.T)
+            x = layer.fed(layer.attended(x, tokens, scale))
+        x = self.decoder[-1].attended(x, tokens, scale)
+        hidden = self.decoder[-1].inner.rectified(x)
         kernels.scored(
-            hidden.numpy(), last.inner_bias, self.weight, x.numpy(), self.score, self.constant,
-            scores.view(-1).numpy(),
-        )  # fmt: skip
+            hidden.numpy(), self.weight, x.numpy(), self.score, self.constant, scores.view(-1).numpy()
+        )
 
 
 class QuickLayer:
-    """A layer with its maps transposed and its biases as arrays; tokens ``(R T, W)`` are overwritten."""
+    """A layer that does not change, of tokens ``(R T, W)``."""
 
     def __init__(self, layer: Layer) -> None:
         attention, feed_forward = layer.attention, layer.feed_forward
         maps = (attention.qkv, attention.out, feed_forward.inner, feed_forward.outer)
-        self.qkv, self.out, self.inner, self.outer = (one.weight.detach().T for one in maps)
-        self.out_bias, self.inner_bias, self.outer_bias = (one.bias.detach().numpy() for one in maps[1:])
+        self.qkv, self.out, self.inner, self.outer = (Packed(one.weight, one.bias) for one in maps)
         self.heads, self.scale = attention.heads, F32(attention.head_dim**-0.5)
 
-    def attended(self, x: Tensor, tokens: int, scale: np.float32) -> None:
+    def attended(self, x: Tensor, tokens: int, scale: np.float32) -> Tensor:
         """Add attention among each `tokens` tokens."""
-        qkv = linear(x, self.qkv.T).view(-1, tokens, 3, self.heads, len(self.out) // self.heads).numpy()
-        heads = torch.empty(len(x), len(self.out))
-        kernels.attend(
-            qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], scale * self.scale,
-            heads.view(-1, tokens, self.heads, qkv.shape[4]).numpy(), x.view(-1, tokens, x.shape[1]).numpy(),
-            self.out_bias,
-        )  # fmt: skip
-        add_product(x, heads, self.out.T)
+        qkv = self.qkv(x).view(-1, tokens, 3, self.heads, self.out.weight.shape[1] // self.heads).numpy()
+        heads = torch.empty(len(x), self.out.weight.shape[1])
+        out = heads.view(-1, tokens, *qkv.shape[3:]).numpy()
+        kernels.attend(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], scale * self.scale, out)
+        return self.out.added(x, heads)
 
-    def fed(self, x: Tensor) -> None:
+    def fed(self, x: Tensor) -> Tensor:
         """Add the feed-forward block."""
-        hidden = linear(x, self.inner.T)
-        kernels.rectified(hidden.numpy(), self.inner_bias, x.numpy(), self.outer_bias)
-        add_product(x, hidden, self.outer.T)
+        return self.outer.added(x, self.inner.rectified(x))
 
 
 def _near(distance: Tensor, walk: Walk, count: int) -> Tensor:
