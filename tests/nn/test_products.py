@@ -22,6 +22,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         pytest.skip("this build of PyTorch has no oneDNN")
     monkeypatch.setattr(products, "faster", lambda: True)
     monkeypatch.setattr(products, "FEWEST", 0)
+    monkeypatch.setattr(products, "FEWEST_PACKED", 0)
     found: list[tuple[int, ...]] = []
     made = products._called
 
@@ -109,6 +110,25 @@ def test_the_others_are_those_of_torch(calls: list[Any]) -> None:
         sums = products.add_each(drawn(batch, 40, 48), some, weights)
         torch.testing.assert_close(sums, drawn(batch, 40, 48) + some @ weights.transpose(1, 2), **CLOSE)
     assert len(calls) == 10
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [20, 100, 101])
+def test_packed_weights_give_the_same(rows: int, bias: bool, calls: list[Any]) -> None:
+    x, total, weight, added = drawn(rows, 32), drawn(rows, 48), drawn(48, 32), drawn(48) if bias else None
+    packed, expected = products.Packed(weight, added), F.linear(x, weight, added)
+    kept = total.clone()
+    with torch.no_grad():
+        torch.testing.assert_close(packed(x), expected, **CLOSE)
+        torch.testing.assert_close(packed.rectified(x), expected.relu(), **CLOSE)
+        torch.testing.assert_close(packed.added(total, x), total + expected, **CLOSE)
+        assert torch.equal(total, kept)
+        before, packed.fewest = len(calls), rows + 1
+        assert before == (2 if rows == products.coarse(rows) else 3)
+        assert torch.equal(packed(x), expected)
+        torch.testing.assert_close(packed.added(total, x), total + expected, **CLOSE)
+        assert torch.equal(packed.rectified(x), expected.relu())
+    assert len(calls) == before
 
 
 def test_small_products_and_other_precisions_stay(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,15 +162,14 @@ class QuickLayer:
         attention, feed_forward = layer.attention, layer.feed_forward
         maps = (attention.qkv, attention.out, feed_forward.inner, feed_forward.outer)
         self.qkv, self.out, self.inner, self.outer = (Packed(one.weight, one.bias) for one in maps)
-        self.heads, self.scale = attention.heads, F32(attention.head_dim**-0.5)
+        self.split, self.scale = (attention.heads, attention.head_dim), F32(attention.head_dim**-0.5)
 
     def attended(self, x: Tensor, tokens: int, scale: np.float32) -> Tensor:
         """Add attention among each `tokens` tokens."""
-        qkv = self.qkv(x).view(-1, tokens, 3, self.heads, self.out.weight.shape[1] // self.heads).numpy()
-        heads = torch.empty(len(x), self.out.weight.shape[1])
-        out = heads.view(-1, tokens, *qkv.shape[3:]).numpy()
-        kernels.attend(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], scale * self.scale, out)
-        return self.out.added(x, heads)
+        qkv = self.qkv(x).view(-1, tokens, 3, *self.split).numpy()
+        heads = torch.empty(len(qkv), tokens, *self.split)
+        kernels.attend(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], scale * self.scale, heads.numpy())
+        return self.out.added(x, heads.view(x.shape[0], -1))
 
     def fed(self, x: Tensor) -> Tensor:
         """Add the feed-forward block."""

@@ -13,7 +13,7 @@ depot), F features of a token, W local width, A local heads.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -131,7 +131,9 @@ class LocalPolicy(nn.Module):
         """Return what each head multiplies tokens by, ``(A, W)``: q . (W_k x) = (W_k^T q) . x."""
         width = len(self.query_token)
         query = self.query(self.query_token).view(self.heads, 1, -1)
-        return (query @ self.key.weight.view(self.heads, -1, width)).squeeze(1) / math.sqrt(width / self.heads)
+        return (query @ self.key.weight.view(self.heads, -1, width)).squeeze(1) / math.sqrt(
+            width / self.heads
+        )
 
     def constant(self, count: int) -> Tensor:
         """Return the part of tokens that is not of their features, ``(T, W)``."""
@@ -178,7 +180,9 @@ class Elg(nn.Module):
         if encoded.around is None or not self.joint or not works_in_place(scores):
             scores = scores + self.nearby(encoded, state)
         else:
-            scores = add_nearby(encoded.around, state, scores)
+            rows = add_nearby(encoded.around, state, scores)
+            if len(rows):
+                scores.flatten(0, 1).index_add_(0, rows, self._nearby_of(encoded, state, rows))
         return clipped(scores, state, self.config.clip)
 
     def nearby(self, encoded: Encoded, state: RouteState) -> Tensor:
@@ -197,6 +201,17 @@ class Elg(nn.Module):
         penalty = around.distance / torch.where(around.farthest > 0, around.farthest, 1.0)
         terms = terms.scatter(2, around.nodes, local[..., 1:] - penalty)
         return torch.cat([local[..., :1], terms[..., 1:]], dim=2)
+
+    def _nearby_of(self, encoded: Encoded, state: RouteState, rows: Tensor) -> Tensor:
+        """Return `nearby` of some trajectories, by their rows in ``(B P, N)``, each as an instance of its own."""
+        assert state.current is not None
+        instance, nodes = rows // state.current.shape[1], encoded.nodes
+        demand = None if nodes.demand is None else nodes.demand[instance]
+        room = None if state.room is None else state.room.reshape(-1, 1)[rows]
+        blocked = state.blocked.flatten(0, 1)[rows, None]
+        some = RouteState(None, state.current.reshape(-1, 1)[rows], blocked, room)
+        alone = replace(encoded, nodes=RoutingNodes(nodes.coords[instance], demand))
+        return self.nearby(alone, some).squeeze(1)
 
     def neighbourhood(self, encoded: Encoded, state: RouteState) -> Neighbourhood:
         """Find the K nearest open nodes; for the CVRP customers only."""

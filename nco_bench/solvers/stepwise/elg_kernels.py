@@ -1,7 +1,7 @@
 """What ELG's local policy adds to the scores of a step, for the CPU, compiled by numba; `elg_quick` calls it.
 
-Letters in shapes: B instances, R trajectories instance by instance, N nodes (depot first), C customers (TSP: nodes), T tokens
-(the K nearest open nodes; CVRP: the depot before them), F features of a token, A heads.
+Letters in shapes: B instances, R trajectories instance by instance, N nodes (depot first), C customers (TSP: nodes), T
+tokens (the K nearest open nodes; CVRP: the depot before them), F features of a token, A heads.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def add_nearby(
     first: int,
     last: int,
     scores: Array,
+    tied: NDArray[np.bool_],
 ) -> None:
     """Add penalty and local score to the scores of all nodes, as `nco_bench.solvers.stepwise.elg.Elg.nearby`.
 
@@ -83,6 +84,8 @@ def add_nearby(
         The first trajectory, and the one behind the last.
     scores
         ``(R, N)``.
+    tied
+        ``(R,)``, set where two open nodes are as far: which of them comes first is for others to say, nothing is added.
     """
     copies, depots = len(scores) // len(around.order), int(around.demand.shape[1] > 0)
     heads, kinds = around.asking.shape
@@ -91,7 +94,10 @@ def add_nearby(
     tokens = Tokens(np.zeros(wide, np.int64), aligned(wide), aligned_rows(kinds, wide))
     row, seen, answer = aligned(wide), aligned(len(around.maps)), aligned(around.maps.shape[1])
     for r in range(first, last):
-        count = _gather(around, r // copies, current[r], blocked[r], room[r], depots, tokens)
+        count, tied[r] = _gather(around, r // copies, current[r], blocked[r], depots, tokens)
+        if tied[r]:
+            continue
+        _describe(around.demand[r // copies], room[r], count, depots, tokens)
         for a in range(heads):
             _attend(around, a, tokens.features, count, depots > 0 and blocked[r, 0] < F32(0), row, seen)
         weighted_sum(seen, around.maps, answer)
@@ -104,33 +110,38 @@ def add_nearby(
 
 @fast
 def _gather(
-    around: Surroundings,
-    b: int,
-    here: int,
-    blocked: Array,
-    room: np.float32,
-    depots: int,
-    tokens: Tokens,
-) -> int:
-    """Write the nearest open nodes and their features; return how many tokens there are."""
+    around: Surroundings, b: int, here: int, blocked: Array, depots: int, tokens: Tokens
+) -> tuple[int, bool]:
+    """Write the nearest open nodes; return how many tokens there are, and whether two nodes are as far."""
     order, distance, angle = around.order[b, here], around.distance[b, here], around.angle[b, here]
-    count, places, features = depots, around.codes.shape[1], tokens.features
+    count, places = depots, around.codes.shape[1]
     for k in range(len(order)):
-        if count == places:
-            break
         node = order[k]
         if blocked[node] == F32(0):
-            tokens.nodes[count], tokens.distance[count], features[1, count] = node, distance[k], angle[k]
+            if count > depots and distance[k] == tokens.distance[count - 1]:
+                return count, True
+            if count == places:
+                break
+            tokens.nodes[count], tokens.distance[count], tokens.features[1, count] = (
+                node,
+                distance[k],
+                angle[k],
+            )
             count += 1
-    farthest = tokens.distance[count - 1] if count > 0 else F32(0)
+    return count, False
+
+
+@fast
+def _describe(demand: Array, room: np.float32, count: int, depots: int, tokens: Tokens) -> None:
+    """Write the other features of the tokens."""
+    features, farthest = tokens.features, tokens.distance[count - 1] if count > 0 else F32(0)
     for t in range(count):
         features[0, t] = tokens.distance[t] / (farthest + EPSILON)
     if depots > 0:
         # With an empty vehicle only customers without demand are open.
         left = room if room > F32(0) else F32(1)
         for t in range(1, count):
-            features[2, t] = around.demand[b, tokens.nodes[t]] / left
-    return count
+            features[2, t] = demand[tokens.nodes[t]] / left
 
 
 @fast

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from nco_bench.solvers.stepwise.dgl import DglConfig
 from nco_bench.solvers.stepwise.dgl import build as build_dgl
 from nco_bench.solvers.stepwise.dgl_features import distances_to
-from nco_bench.solvers.stepwise.dgl_kernels import squares
+from nco_bench.solvers.stepwise.dgl_kernels import attend, squares
 from nco_bench.solvers.stepwise.invit import build as build_invit
 from nco_bench.solvers.stepwise.invit_views import InvitConfig
 from nco_bench.solvers.stepwise.local_steps import LocalViews, quick
@@ -105,3 +107,14 @@ def test_dgl_s_compiled_distances_round_as_those_that_its_weights_learned_with(n
     found = torch.empty(6, nodes)
     squares(coords.numpy(), current.numpy(), found.numpy())
     assert torch.equal(found.sqrt_(), distances_to(coords, current))
+
+
+@pytest.mark.parametrize("width", [8, 16, 20])
+@pytest.mark.parametrize("tokens", [1, 31, 32, 33, 70])
+def test_dgl_s_compiled_attention_is_that_of_torch(tokens: int, width: int) -> None:
+    qkv = torch.randn(2, tokens, 3, 4, width, generator=torch.Generator().manual_seed(tokens))
+    found = torch.empty(2, tokens, 4, width)
+    attend(*(one.numpy() for one in qkv.unbind(2)), np.float32(1.5), found.numpy())
+    query, key, value = (one.transpose(1, 2).double() for one in qkv.unbind(2))
+    expected = F.scaled_dot_product_attention(query, key, value, scale=1.5).transpose(1, 2)
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
