@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KERNELS = importlib.util.find_spec("numba") is not None
 """Whether compiled loops are to be had."""
-PAIRED_NODES = 512
+PAIRED_NODES = 1024
 """Up to this many nodes tables of all pairs of nodes are worth their memory."""
 ROWS_AT_A_TIME = 256
 """Trajectories that a thread goes on with."""
@@ -56,8 +56,9 @@ def surroundings(policy: Elg, nodes: RoutingNodes) -> Surroundings | None:
     demand = coords[:, 0, :0] if nodes.demand is None else nodes.demand
     tables = ((order + depots).int(), distance, angle, demand)
     maps = maps_of(policy.local, min(policy.config.neighbours, order.shape[2]) + depots)
-    far = np.float32(policy.config.far_penalty)
-    return Surroundings(*(table.detach().contiguous().numpy() for table in (*tables, *maps)), far)
+    fields: list[Any] = [table.detach().contiguous().numpy() for table in (*tables, *maps)]
+    fields.append(np.float32(policy.config.far_penalty))
+    return Surroundings(*fields)
 
 
 def in_order(distance: Tensor) -> tuple[Tensor, Tensor]:
