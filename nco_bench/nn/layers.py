@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nco_bench.nn.device import kind, on_cpu
-from nco_bench.nn.products import add_product, feed_forward, rectified
+from nco_bench.nn.products import add_product, feed_forward, rectified, roomy
 
 HIDDEN_AT_A_TIME = 2**19
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -98,10 +98,8 @@ class SelfAttention(nn.Module):
         return add_linear(x, self._mixed(x, scale, real), self.out, factor)
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
-        batch, tokens, _ = x.shape
         query, key, value = split_parts(self.qkv(x), 3, self.heads)
-        heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
-        return heads.transpose(1, 2).reshape(batch, tokens, -1)
+        return side_by_side(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
 
 
 def split_parts(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
@@ -110,6 +108,12 @@ def split_parts(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
         made: tuple[Tensor, ...] = _Parts.apply(joined, parts, heads)  # type: ignore[no-untyped-call]
         return made
     return joined.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def side_by_side(heads: Tensor) -> Tensor:
+    """Join what heads have read, ``(B, H, T, K)`` to ``(B, T, H K)``."""
+    turned = heads.transpose(1, 2)
+    return (roomy(turned) if works_in_place(heads) else turned).flatten(2)
 
 
 class _Parts(torch.autograd.Function):
@@ -229,7 +233,8 @@ def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Ten
     if not works_in_place(x) or not x.is_contiguous():
         change = linear(inputs)
         return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
-    rows, alpha = x.view(-1, x.shape[-1]), float(factor)
+    x, alpha = roomy(x), float(factor)
+    rows = x.view(-1, x.shape[-1])
     if linear.bias is not None:
         rows.add_(linear.bias, alpha=alpha)
     add_product(rows, inputs.reshape(-1, inputs.shape[-1]), linear.weight, alpha)

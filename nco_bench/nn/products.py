@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nco_bench.nn.device import on_cpu
-
 STEPS = 16
 """Numbers of rows between two powers of two that oneDNN is given: it compiles code for each, which takes as long as many
 products, and a construction has a number of its own at every step. Others are filled up.
@@ -56,17 +54,20 @@ def _made_by_amd() -> bool:
 def pays(x: Tensor, weight: Tensor) -> bool:
     """Tell whether ``x weight^T`` goes to oneDNN."""
     # Other weights it multiplies number by number.
-    return _suits(x, weight) and (weight.is_contiguous() or weight.T.is_contiguous())
+    return _suits(x, weight) and weight.stride() in ((weight.shape[1], 1), (1, weight.shape[0]))
 
 
 def _suits(x: Tensor, weight: Tensor) -> bool:
     """Tell whether a product is in float32 on the CPU, large enough, and outside autocast and compilation."""
+    columns, inner = weight.shape
     return (
         faster()
-        and x.dtype == weight.dtype == torch.float32
-        and on_cpu(x.device)
-        and min(weight.shape) >= NARROWEST
-        and x.numel() * weight.shape[0] >= FEWEST
+        and x.is_cpu
+        and x.dtype is torch.float32
+        and weight.dtype is torch.float32
+        and columns >= NARROWEST
+        and inner >= NARROWEST
+        and x.numel() * columns >= FEWEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )
@@ -164,13 +165,22 @@ def _called(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") 
 
 def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
     """Return `x` as a matrix with more rows: what follows it in memory, if anything, for nobody reads what comes of it."""
-    inner = x.shape[-1]
+    inner = x.numel() // rows
     if x.is_contiguous() and 4 * (x.storage_offset() + wanted * inner) <= x.untyped_storage().nbytes():
         return x.as_strided((wanted, inner), (inner, 1))
     filled = x.new_empty(wanted, inner)
     filled[:rows].view(x.shape).copy_(x)
     filled[rows:].zero_()
     return filled
+
+
+def roomy(x: Tensor) -> Tensor:
+    """Return tokens ``(B, T, ...)`` in memory where `linear` need not copy them to fill up their rows; without gradients."""
+    rows = x.shape[0] * x.shape[1]
+    wanted = coarse(rows)
+    if wanted == rows or not (faster() and x.is_cpu and x.dtype is torch.float32):
+        return x
+    return _with_rows(x, rows, wanted)[:rows].view(x.shape)
 
 
 class Packed:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import FeedForward, attend, split_parts
+from nco_bench.nn.layers import FeedForward, attend, side_by_side, split_parts
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, esf, none
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
@@ -90,7 +90,7 @@ class Attention(nn.Module):
         query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
         key, value = split_parts(self.key_value(tokens), 2, self.heads)
         # The official code adds the value bias after aggregation: the same, since attention weights sum to 1.
-        return self.out(attend(query, key, value, scale, real).transpose(1, 2).flatten(2))
+        return self.out(side_by_side(attend(query, key, value, scale, real)))
 
 
 class Layer(nn.Module):

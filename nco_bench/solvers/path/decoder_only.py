@@ -24,8 +24,16 @@ from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.device import exact
-from nco_bench.nn.layers import add_feed_forward, attend, score_feed_forward, works_in_place
+from nco_bench.nn.layers import (
+    add_feed_forward,
+    attend,
+    score_feed_forward,
+    side_by_side,
+    split_parts,
+    works_in_place,
+)
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
+from nco_bench.nn.products import roomy
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
 
@@ -104,16 +112,13 @@ class GatedAttention(nn.Module):
         real
             As in `layers.attend`.
         """
-        batch, tokens, _ = x.shape
+        x = roomy(x) if works_in_place(x) else x
         inner = 3 * self.heads * self.head_dim
         packed, gates = (
             (self.qkv(x), None) if maps is None else maps.split([inner, maps.shape[2] - inner], dim=2)
         )
-        query, key, value = packed.unflatten(2, (3, self.heads, self.head_dim)).permute(
-            2, 0, 3, 1, 4
-        )  # (B, H, T, K)
-        heads = attend(query, key, value, scale / math.sqrt(self.head_dim), real)
-        mixed = self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
+        query, key, value = split_parts(packed, 3, self.heads)
+        mixed = self.out(side_by_side(attend(query, key, value, scale / math.sqrt(self.head_dim), real)))
         if self.gate is None:
             return x + alpha * mixed
         gates = self.gate(x) if gates is None else gates

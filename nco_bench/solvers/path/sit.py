@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.device import on_cpu
-from nco_bench.nn.layers import FeedForward, SelfAttention, add_linear, attend, with_column
+from nco_bench.nn.layers import FeedForward, SelfAttention, add_linear, attend, side_by_side, with_column
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.nn.threads import one_thread
 from nco_bench.solvers.path import sit_streaming
@@ -105,7 +105,7 @@ class CrossAttention(nn.Module):
         """
         inputs = (self.query(x), self.key(tokens), self.value(tokens))
         query, key, value = (self._per_head(projected).transpose(1, 2) for projected in inputs)
-        return add_linear(x, attend(query, key, value, scale, real).transpose(1, 2).flatten(2), self.out)
+        return add_linear(x, side_by_side(attend(query, key, value, scale, real)), self.out)
 
     def probes(self, few: Tensor, scale: float | Tensor) -> Tensor:
         """Queries of the representatives, mapped by the keys' map, ``(B, H R, W)``: logits are ``probes @ tokens^T``."""
