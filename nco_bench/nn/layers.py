@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nco_bench.nn.device import kind, on_cpu
-from nco_bench.nn.products import add_product, feed_forward, rectified, roomy
+from nco_bench.nn.products import add_product, added, feed_forward, rectified, roomy
 
 HIDDEN_AT_A_TIME = 2**19
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -187,8 +187,11 @@ def add_feed_forward(
     if not works_in_place(x) or not x.is_contiguous():
         change = outer(hidden_values(x, inner, gelu)) if gelu else feed_forward(x, inner, outer)
         return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
-    alpha = float(factor)
-    for rows in _cached(x, inner):
+    alpha, parts = float(factor), _cached(x, inner)
+    if len(parts) == 1:
+        hidden = hidden_values(parts[0], inner, gelu)
+        return added(parts[0], hidden, outer.weight, outer.bias, alpha).view(x.shape)
+    for rows in parts:
         hidden = hidden_values(rows, inner, gelu)
         add_product(rows.add_(outer.bias, alpha=alpha), hidden, outer.weight, alpha)
     return x
@@ -234,11 +237,8 @@ def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Ten
         change = linear(inputs)
         return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
     x, alpha = roomy(x), float(factor)
-    rows = x.view(-1, x.shape[-1])
-    if linear.bias is not None:
-        rows.add_(linear.bias, alpha=alpha)
-    add_product(rows, inputs.reshape(-1, inputs.shape[-1]), linear.weight, alpha)
-    return x
+    rows, inputs = x.view(-1, x.shape[-1]), inputs.reshape(-1, inputs.shape[-1])
+    return added(rows, inputs, linear.weight, linear.bias, alpha).view(x.shape)
 
 
 def joined(x: Tensor, linear: nn.Linear, then: nn.Linear | None) -> Tensor:

@@ -108,6 +108,19 @@ def feed_forward(x: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor:
     return made
 
 
+def added(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, alpha: float = 1.0) -> Tensor:
+    """Return ``total + alpha (x weight^T + bias)``, ``(M, N)``; without gradients. `total` may be overwritten."""
+    if alpha == 1.0 and pays(x, weight):
+        rows, wanted = len(x), coarse(len(x))
+        if wanted != rows:
+            x, total = _with_rows(x, rows, wanted), _with_rows(total, rows, wanted)
+        made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, total, weight, bias, "add")
+        return made[:rows]
+    if bias is not None:
+        total.add_(bias, alpha=alpha)
+    return add_product(total, x, weight, alpha)
+
+
 def add_product(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
     """Add ``alpha x weight^T`` to `total`, ``(M, N)``, in place; without gradients."""
     if pays(x, weight):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn import products
+from nco_bench.nn import layers, products
 from nco_bench.nn.build import build_path_policy
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -182,3 +182,36 @@ def test_a_feed_forward_block_has_the_derivatives_of_torch(rows: int, bias: bool
         torch.testing.assert_close(one, other, **CLOSE)
     with torch.no_grad():
         torch.testing.assert_close(products.feed_forward(x, inner, outer), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("rows", [20, 41])  # 41 are filled up to 42
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_a_map_is_added(rows: int, alpha: float, calls: list[Any]) -> None:
+    x, total, weight, bias = drawn(rows, 32), drawn(rows, 48), drawn(48, 32), drawn(48)
+    expected = total + alpha * F.linear(x, weight, bias)
+    with torch.no_grad():
+        torch.testing.assert_close(products.added(total.clone(), x, weight, bias, alpha), expected, **CLOSE)
+        bare = products.added(total.clone(), x, weight, None, alpha)
+    torch.testing.assert_close(bare, expected - alpha * bias, **CLOSE)
+
+
+def test_tokens_with_room_are_not_copied(calls: list[Any]) -> None:
+    heads = drawn(1, 4, 41, 8)
+    with torch.no_grad():
+        tokens = products.roomy(heads.transpose(1, 2)).flatten(2)
+        assert torch.equal(tokens, heads.transpose(1, 2).flatten(2))
+        assert products.roomy(tokens).data_ptr() == tokens.data_ptr()
+        filled = products._with_rows(tokens, 41, 42)
+    assert filled.data_ptr() == tokens.data_ptr()
+    assert torch.equal(filled[41], torch.zeros(32))
+
+
+def test_parts_by_heads_have_the_derivatives_of_torch() -> None:
+    joined = drawn(2, 5, 3 * 4 * 8).requires_grad_()
+    slopes = [drawn(2, 4, 5, 8), drawn(2, 4, 5, 8) * 2]
+    plain = joined.unflatten(2, (3, 4, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    parts = layers.split_parts(joined, 3, 4)
+    assert all(torch.equal(one, other) for one, other in zip(parts, plain, strict=True))
+    # The third part is not used.
+    expected = torch.autograd.grad(plain[:2], joined, slopes)
+    assert torch.equal(torch.autograd.grad(parts[:2], joined, slopes)[0], expected[0])
