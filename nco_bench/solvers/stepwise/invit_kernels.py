@@ -93,13 +93,3 @@ def normalised_twice(x: Array, mixed: Array, first: Any, second: Any, bias: Arra
         normalise(row, second[0], second[1], second[2])
         for i in range(len(row)):
             other[i] = row[i] + bias[i]
-
-
-@njit(cache=True, nogil=True)
-def rectified(hidden: Array, bias: Array) -> None:
-    """Add a bias to hidden values ``(T, F)`` and put what is below 0 to 0, in one pass."""
-    for t in range(len(hidden)):
-        row = hidden[t]
-        for i in range(len(row)):
-            value = row[i] + bias[i]
-            row[i] = F32(0) if value < 0 else value  # what is not a number stays so

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.products import add_product, linear
+from nco_bench.nn.layers import side_by_side
+from nco_bench.nn.products import Packed, roomy
 from nco_bench.solvers.stepwise import invit_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures, products
 from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, Layer, ViewEncoder
@@ -88,6 +89,7 @@ class QuickEncoder:
         self.with_end, self.cvrp = encoder.embed_end is not None, encoder.embed.in_features == 3
         self.first, *self.others = [QuickLayer(cast("Layer", layer)) for layer in encoder.layers]
         self.few = self.first.joined(torch.cat(maps).detach())
+        self.mixing = Packed(self.few.mixing.T)
 
     def __call__(
         self, nodes: RoutingNodes, walk: Walk, tokens: Tensor, hidden: Tensor | None, candidates: int
@@ -131,7 +133,7 @@ class QuickEncoder:
         """Embed and apply the first layer, ``(R, T, D)`` to ``(R, T, W)``."""
         rows, count, size = features.shape
         x = features.view(-1, size) @ self.few.embed
-        mixed = linear(self.few.seen(features, hidden), self.few.mixing.T).add_(x)
+        mixed = self.mixing(self.few.seen(features, hidden)).add_(x)
         return self.first.rest(x, mixed).view(rows, count, -1)
 
 
@@ -140,35 +142,31 @@ class QuickLayer:
 
     def __init__(self, layer: Layer) -> None:
         self.heads, self.scale = layer.heads, layer.query.in_features**-0.5
-        self.query, self.keys_values = layer.query.weight.detach().T, layer.keys_values.weight.detach().T
-        self.out, self.inner, self.outer = (
-            one.weight.detach().T for one in (layer.out, layer.inner, layer.outer)
-        )
-        self.inner_bias, self.outer_bias = (one.bias.detach().numpy() for one in (layer.inner, layer.outer))
+        self.query, self.keys_values = Packed(layer.query.weight), Packed(layer.keys_values.weight)
+        self.out, self.inner = Packed(layer.out.weight), Packed(layer.inner.weight, layer.inner.bias)
+        self.outer, self.outer_bias = Packed(layer.outer.weight), layer.outer.bias.detach().numpy()
         self.norm_attention, self.norm_sum, self.norm = (
             norm_of(one) for one in (layer.norm_attention, layer.norm_sum, layer.norm)
         )
 
     def joined(self, embed: Tensor) -> FewFeatures:
         """Join the layer's maps with the embedding ``(d, W)``."""
-        maps = (self.query, *self.keys_values.chunk(2, dim=1))
+        maps = (self.query.weight.T, *self.keys_values.weight.T.chunk(2, dim=1))
         return FewFeatures.of(
-            embed, cast("tuple[Tensor, Tensor, Tensor]", maps), self.out, self.heads, self.scale
+            embed, cast("tuple[Tensor, Tensor, Tensor]", maps), self.out.weight.T, self.heads, self.scale
         )
 
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
         rows, count, width = x.shape
         keys, values = (
-            linear(x.view(-1, width), self.keys_values.T)
-            .view(rows, count, 2, self.heads, -1)
-            .permute(2, 0, 3, 1, 4)
+            self.keys_values(x.view(-1, width)).view(rows, count, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
         )
-        flat = x[:, :wanted].reshape(-1, width)
-        queries = linear(flat, self.query.T).view(rows, wanted, self.heads, -1).transpose(1, 2)
+        flat = roomy(x[:, :wanted]).reshape(-1, width)
+        queries = self.query(flat).view(rows, wanted, self.heads, -1).transpose(1, 2)
         mask = None if hidden is None else hidden[:, None]
         heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self.scale)
-        mixed = linear(heads.transpose(1, 2).reshape(flat.shape), self.out.T).add_(flat)
+        mixed = self.out(side_by_side(heads).view(flat.shape)).add_(flat)
         return self.rest(flat, mixed).view(rows, wanted, width)
 
     def rest(self, x: Tensor, mixed: Tensor) -> Tensor:
@@ -176,9 +174,7 @@ class QuickLayer:
         kernels.normalised_twice(
             x.numpy(), mixed.numpy(), self.norm_attention, self.norm_sum, self.outer_bias
         )
-        hidden = linear(x, self.inner.T)
-        kernels.rectified(hidden.numpy(), self.inner_bias)
-        add_product(mixed, hidden, self.outer.T)
+        mixed = self.outer.added(mixed, self.inner.rectified(x))
         kernels.normalised(mixed.numpy(), self.norm)
         return mixed
 
