@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn.layers import split_parts
 from nco_bench.nn.products import feed_forward
 
 CLIP = 10.0
@@ -107,13 +106,13 @@ class Layer(nn.Module):
         wanted
             Positions of the tokens to be returned; None for all.
         """
-        keys, values = split_parts(self.keys_values(x), 2, self.heads)
+        keys, values = self.keys_values(x).chunk(2, dim=2)
         if wanted is not None:
             x = x.index_select(1, wanted)
         heads = F.scaled_dot_product_attention(
             _split(self.query(x), self.heads),
-            keys,
-            values,
+            _split(keys, self.heads),
+            _split(values, self.heads),
             attn_mask=visible,
             scale=x.shape[2] ** -0.5,
         )
