@@ -30,10 +30,8 @@ from nco_bench.solvers.stepwise.steps import EncodeOnce
 if TYPE_CHECKING:
     from nco_bench.solvers.stepwise.rollout_kernels import Encoded
 
-MANY_TRAJECTORIES, MANY_NODES = 8, 80
-"""So many tours of so few nodes that the policy opens are faster step by step."""
-NODES_OF_EACH = 16
-"""From one trajectory to so many nodes on, products for all trajectories at once pay for visited nodes that take part."""
+MANY_TRAJECTORIES, NODES_OF_EACH = 8, 16
+"""From so many trajectories on, one to so many nodes, products for all at once pay for the visited nodes in them."""
 TERMS = 8
 """Head widths are multiples of it, see `rollout_kernels.TERMS`."""
 
@@ -60,20 +58,18 @@ def completed(
     first_sample
         Number of the first sample.
     """
-    if fits(steps, trajectories):
+    if fits(steps):
         stream = None if seeds is None else streams(seeds, first_sample, trajectories)
         return rolled_out(steps, trajectories, starts, stream)
     choose = greedy_choice if seeds is None else sampling(seeds, first_sample, trajectories)
     return construct(steps, steps.begin(trajectories, starts), choose)
 
 
-def fits(steps: EncodeOnce, trajectories: int) -> bool:
-    """Tell whether the compiled loops decode as this policy does, P trajectories at a time, and in less time."""
+def fits(steps: EncodeOnce) -> bool:
+    """Tell whether the compiled loops decode as this policy does."""
     glimpse = steps.encoded
-    products = not steps.policy.needs_start and many_short(steps, trajectories)
     return (
-        not products
-        and KERNELS
+        KERNELS
         and isinstance(glimpse, Glimpse)
         and glimpse.clip is not None
         and on_cpu(glimpse.keys.device)
@@ -83,21 +79,10 @@ def fits(steps: EncodeOnce, trajectories: int) -> bool:
     )
 
 
-def many_short(steps: EncodeOnce, trajectories: int) -> bool:
-    """Tell whether there are more tours of an instance than pairs of nodes are dear."""
+def many_together(steps: EncodeOnce, trajectories: int) -> bool:
+    """Tell whether so many trajectories are faster a move of all at a time."""
     nodes = steps.problem.coords.shape[1]
-    return steps.problem.demands is None and nodes < MANY_NODES and trajectories >= MANY_TRAJECTORIES
-
-
-def many_together(steps: EncodeOnce, trajectories: int, *, given: bool) -> bool:
-    """Tell whether so many trajectories are faster a move of all at a time; the policy must not open a tour."""
-    nodes = steps.problem.coords.shape[1]
-    begun = given or steps.problem.demands is not None
-    return (
-        begun
-        and trajectories >= MANY_TRAJECTORIES
-        and nodes <= min(FACTORED_NODES, NODES_OF_EACH * trajectories)
-    )
+    return trajectories >= MANY_TRAJECTORIES and nodes <= min(FACTORED_NODES, NODES_OF_EACH * trajectories)
 
 
 def rolled_out(
@@ -124,7 +109,7 @@ def rolled_out(
     if stream is not None:
         draws = coarse_uniform(stream[..., None], torch.arange(moves))
     nodes = torch.zeros(batch, trajectories, moves, dtype=torch.int64)
-    if many_together(steps, trajectories, given=starts is not None):
+    if many_together(steps, trajectories):
         from nco_bench.solvers.stepwise.together import moved_together
 
         if starts is not None:

@@ -11,6 +11,7 @@ H heads, K head width, T moves.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -57,10 +58,20 @@ class Shared(NamedTuple):
 
 
 def shared_of(glimpse: Glimpse) -> Shared:
-    """Take the logits of all pairs of nodes, and fill rows up to whole lines of the cache."""
+    """Take the logits of all pairs of nodes, and fill rows up to whole lines of the cache.
+
+    Where the policy opens tours, the last row of either table is that of a tour without nodes.
+    """
     batch, _, nodes, _ = glimpse.keys.shape
-    filled = -nodes % LINE
-    current, other = (table.mul_(kernels.SCALE).numpy() for table in pair_logits(glimpse, filled))
+    filled, pairs = -nodes % LINE, glimpse
+    if glimpse.opening is not None and glimpse.first is not None:
+        opening = glimpse.opening.expand(batch, 1, -1)
+        pairs = replace(
+            glimpse,
+            current=torch.cat([glimpse.current, opening], dim=1),
+            first=torch.cat([glimpse.first, torch.zeros_like(opening)], dim=1),
+        )
+    current, other = (table.mul_(kernels.SCALE).numpy() for table in pair_logits(pairs, filled))
     offset = glimpse.pointer.new_zeros(batch, nodes) if glimpse.offset is None else glimpse.offset[:, 0]
     return Shared(
         kernels.Pairs(current, other),
@@ -106,14 +117,17 @@ class Part:
         kernels.join(room.means, room.totals, room.mixed)
         torch.bmm(self.mixed, self.shared.pointer, out=self.scores)
 
-    def tours(self, draws: NDArray[np.float32], out: NDArray[np.int64]) -> None:
-        """Write tours ``(B, P, N)`` whose first nodes are in `out`."""
-        given = self.shared.offset, self.shared.clip, draws
-        self.under.row[:] = out[:, :, 0]
-        kernels.move_tours(self.under, self.room, *given, 0, out)
-        for step in range(1, out.shape[2]):
-            self.score()
-            kernels.move_tours(self.under, self.room, *given, step, out)
+    def tours(self, given: bool, draws: NDArray[np.float32], out: NDArray[np.int64]) -> None:
+        """Write tours ``(B, P, N)``, the first nodes of which may be in `out`."""
+        fixed = self.shared.offset, self.shared.clip, draws
+        self.under.here[:] = self.under.row[:] = out.shape[2]  # nowhere
+        for step in range(out.shape[2]):
+            known = given and step == 0
+            if not known:
+                self.score()
+            kernels.move_tours(self.under, self.room, *fixed, step, known, out)
+            if step == 0:
+                self.under.row[:] = out[:, :, 0]
 
     def routes(
         self, load: tuple[Any, Any, Any], given: bool, draws: NDArray[np.float32], out: NDArray[np.int64]
@@ -153,7 +167,7 @@ def moved_together(
     load
         Demands ``(B, N)``, capacities and limits ``(B,)`` of the CVRP.
     given
-        Whether the first nodes are in `out`, as those of tours must be.
+        Whether the first nodes are in `out`.
     draws
         ``(B, P, T)`` numbers in [0, 1), or ``(B, P, 0)`` for the likeliest nodes.
     out
@@ -172,7 +186,7 @@ def moved_together(
         here, drawn = out[part], draws[part]
         own = Part(shared.take(rows), nodes, here.shape[1])
         if load is None:
-            own.tours(drawn, here)
+            own.tours(given, drawn, here)
             return moves
         return own.routes(tuple(table[rows] for table in load), given, drawn, here)  # type: ignore[arg-type]
 

@@ -240,13 +240,13 @@ def chosen(
 
 @fast
 def move_tours(
-    under: Under, room: Room, offset: Array, clip: F32, draws: Array, step: int, out: Ints
+    under: Under, room: Room, offset: Array, clip: F32, draws: Array, step: int, given: bool, out: Ints
 ) -> None:
-    """Choose the next nodes of tours ``(B, P, T)``, write and close them; the first ones are written already."""
+    """Choose the next nodes of tours ``(B, P, T)`` and write them, unless they are given; close them."""
     batch, trajectories = under.here.shape
     for b in range(batch):
         for p in range(trajectories):
-            if step > 0:
+            if not given:
                 out[b, p, step] = chosen(under, room, b, p, offset[b], clip, draws[b, p], step)
             node = out[b, p, step]
             under.here[b, p] = node

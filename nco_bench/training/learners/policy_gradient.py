@@ -218,7 +218,7 @@ class PolicyGradient:
         # Two passes, whose first is compiled, cost less than one where a step is little work.
         little = trajectories * problem.coords.shape[:2].numel() <= LITTLE
         with torch.no_grad():
-            compiled = little and fits(steps, trajectories)
+            compiled = little and fits(steps)
         if not compiled and trajectories >= MANY_TRAJECTORIES:
             choose = _without_gradient(sampling(seeds, 0, trajectories))
             done = construct(steps, steps.begin(trajectories, starts), choose, log_prob=True)

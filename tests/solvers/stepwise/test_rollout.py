@@ -73,7 +73,7 @@ def test_choices_are_those_of_single_steps(model: str, problem: str, loads: str,
         seeds = torch.arange(7, 7 + INSTANCES)
         choose = sampling(seeds, 0, TRAJECTORIES) if drawn else greedy_choice
         expected = construct(steps, steps.begin(TRAJECTORIES, starts), choose).nodes
-        assert rollout.fits(steps, TRAJECTORIES)
+        assert rollout.fits(steps)
         stream = streams(seeds, 0, TRAJECTORIES) if drawn else None
         found = rollout.rolled_out(steps, TRAJECTORIES, starts, stream).nodes
     assert torch.equal(found, expected)
@@ -83,7 +83,7 @@ def test_choices_are_those_of_single_steps(model: str, problem: str, loads: str,
 @pytest.mark.parametrize("steep", [1.0, 300.0], ids=["", "underflow"])
 @pytest.mark.parametrize(
     ("model", "problem", "heads"),
-    [("pomo", "tsp", 4), ("pomo", "tsp", 9), ("pomo", "cvrp", 8), ("am", "cvrp", 4)],
+    [("pomo", "tsp", 4), ("pomo", "tsp", 9), ("pomo", "cvrp", 8), ("am", "tsp", 4), ("am", "cvrp", 4)],
 )
 def test_many_together_choose_as_single_steps_do(
     model: str, problem: str, heads: int, drawn: bool, steep: float, monkeypatch: pytest.MonkeyPatch
@@ -100,8 +100,8 @@ def test_many_together_choose_as_single_steps_do(
         seeds = torch.arange(7, 7 + INSTANCES)
         choose = sampling(seeds, 0, many) if drawn else greedy_choice
         expected = construct(steps, steps.begin(many, starts), choose).nodes
-        assert rollout.fits(steps, many)
-        assert rollout.many_together(steps, many, given=starts is not None)
+        assert rollout.fits(steps)
+        assert rollout.many_together(steps, many)
         monkeypatch.setattr(together.Part, "score", watched(lost))
         found = rollout.rolled_out(steps, many, starts, streams(seeds, 0, many) if drawn else None).nodes
     assert torch.equal(found, expected)
@@ -160,14 +160,13 @@ def test_ties_go_to_the_first_node() -> None:
 def test_what_the_loops_cannot_do_is_left_to_single_steps() -> None:
     with torch.inference_mode():
         steps, _ = at_work("pomo", "tsp")
-        assert rollout.fits(steps, 1)
-        assert not rollout.fits(at_work("am", "tsp")[0], rollout.MANY_TRAJECTORIES)  # products are faster
-        assert not rollout.fits(at_work("elg", "tsp")[0], 1)  # whose scores are not the pointer's alone
+        assert rollout.fits(steps)
+        assert not rollout.fits(at_work("elg", "tsp")[0])  # whose scores are not the pointer's alone
         policy, problem = steps.policy.double(), RoutingProblem(steps.problem.coords.double())  # type: ignore[attr-defined]
         double = EncodeOnce(policy, problem, policy.encode(problem.nodes()))
-        assert not rollout.fits(double, 1)
+        assert not rollout.fits(double)
     steps, _ = at_work("am", "tsp")
-    assert not rollout.fits(steps, 1)  # a gradient may be wanted
+    assert not rollout.fits(steps)  # a gradient may be wanted
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
