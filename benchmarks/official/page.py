@@ -33,9 +33,7 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
 TAIL = """## Other processors
 
 - **Without 512-bit vectors** (an AMD EPYC, 2026-11-23 to 29) both sides multiply with MKL: LEHD, SIT, SIGD and PENS were at
-  1.0 to 1.5 times on up to 100 nodes, near their floors. Where a step is compiled loops and no product, PyTorch's own
-  operations gain more from longer vectors than these loops do: there POMO was at 2.1 to 3.7 times, its updates at 2.1,
-  ELG at 2.0 to 2.7, DGL at 2.1 and 2.3.
+  1.0 to 1.5 times on up to 100 nodes, near their floors; POMO, ELG and DGL, made faster since, at 2.0 to 3.7.
 - **oneDNN compiles code** for every number of rows, some 0.3 ms each; these are filled up to 16 between two powers of two,
   so that a construction soon repeats them. The first seconds of a process pay for that.
 

@@ -9,6 +9,9 @@ import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
 
+SHOWN = 5
+"""Instances that could not be had are told in a line each up to so many."""
+
 group = typer.Typer(
     help="Pull, list and verify instance libraries and stored datasets.", no_args_is_help=True
 )
@@ -43,8 +46,10 @@ def pull(
     if json:
         print_json(asdict(report))
     else:
-        for name, reason in report.failed:
+        for name, reason in report.failed[:SHOWN]:
             say(f"{name}: {reason}")
+        if len(report.failed) > SHOWN:
+            say(f"{library}: and {len(report.failed) - SHOWN} more failed (--json lists all)")
         say(
             f"{library}: {len(report.fetched)} fetched, {len(report.present)} were there, {len(report.failed)} failed"
         )

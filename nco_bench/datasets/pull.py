@@ -20,6 +20,7 @@ from nco_bench.datasets.catalog import Entry, TestSet
 from nco_bench.datasets.formats import read_solution
 from nco_bench.datasets.formats.reading import MAX_BINARY_BYTES, MAX_TEXT_BYTES, read_bytes, write_bytes
 from nco_bench.datasets.libraries import find_file, read_checked, select
+from nco_bench.datasets.names import parse_generated
 from nco_bench.datasets.sites import LIBRARIES, SITES, Fetch, SourceUnreachableError, site_files
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.problems import problem
@@ -103,6 +104,8 @@ def _wanted(name: str) -> Sequence[Entry | TestSet]:
     if name in sets:
         return [sets[name]]
     if re.split("[:/]", name, maxsplit=1)[0] not in LIBRARIES:
+        if parse_generated(name) is not None:
+            raise BadInputError(f"{name}: is generated, not pulled; name it with --data.")
         libraries = (*LIBRARIES, "lra", testsets.FOLDER)
         hint = (
             f"There are {', '.join(libraries)}, and each of the test sets that 'nco-bench list datasets' has."

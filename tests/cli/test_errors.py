@@ -184,6 +184,7 @@ def test_debug_shows_where_a_solver_crashed(
         (["list"], ["'KIND': solvers, datasets"]),
         (["run"], ["'SOLVER': Solver names"]),
         (["instances", "pull", "nothing"], ["tsplib, cvrplib, lra, testsets", "list datasets"]),
+        (["instances", "pull", "tsp100"], ["tsp100", "generated", "--data"]),
         (["show", "lkh4"], ["'lkh3'"]),
         (["verify"], ["no runs to verify"]),
         (["report"], ["nco-bench run"]),

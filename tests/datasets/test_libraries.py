@@ -179,3 +179,17 @@ def test_a_changed_test_set_is_refused(shared: Path, tmp_path: Path) -> None:
 def test_no_name_of_a_library_is_that_of_a_generated_set(name: str) -> None:
     """Generated names are asked first (`load_dataset`), so a library's must not look like one."""
     assert parse_generated(name) is None
+
+
+def test_instances_that_a_source_lacks_are_told_in_a_few_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nco_bench.cli.app import run
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    given = ["instances", "pull", "tsplib", "--archive", str(empty), "--instances", str(tmp_path / "i")]
+    assert run(given) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 7
+    assert "106 more failed" in said[5]

@@ -67,12 +67,18 @@ def add(sources: Sequence[Path], results: Path, places: Places) -> Added:
     """
     refuse_file(results)
     with tempfile.TemporaryDirectory(prefix="nco-bench-site-") as scratch:
-        runs = [run for i, source in enumerate(sources) for run in _runs_in(source, Path(scratch) / str(i))]
-        return _add(runs, results, places)
+        refused: dict[str, tuple[Finding, ...]] = {}
+        runs = [
+            run
+            for i, source in enumerate(sources)
+            for run in _runs_in(source, Path(scratch) / str(i), refused)
+        ]
+        return _add(runs, results, places, refused)
 
 
-def _add(runs: Sequence[Run], results: Path, places: Places) -> Added:
-    refused: dict[str, tuple[Finding, ...]] = {}
+def _add(
+    runs: Sequence[Run], results: Path, places: Places, refused: dict[str, tuple[Finding, ...]]
+) -> Added:
     good: list[Run] = []
     here = _best_here(results)
     for run in runs:
@@ -99,12 +105,17 @@ def _of_solutions(run: Run, places: Places) -> tuple[Finding, ...]:
     return (*checked.findings, Finding(run.run_id, "solutions", text))
 
 
-def _runs_in(source: Path, scratch: Path) -> list[Run]:
-    """Return the runs of a source as folders, those of archives below `scratch`."""
+def _runs_in(source: Path, scratch: Path, refused: dict[str, tuple[Finding, ...]]) -> list[Run]:
+    """Return the runs of a source as folders, those of archives below `scratch`; damaged ones are noted as refused."""
+
+    def note(path: Path, error: ResultsError) -> None:
+        refused[path.name] = (Finding(path.name, "run.json", str(error)),)
+
     if source.is_file() and source.suffix != ".parquet":
         raise ResultsError(f"{source}: is no folder of runs and no archive (*.parquet).")
     try:
-        runs = [Run(source.resolve())] if (source / "run.json").is_file() else find_runs(source)
+        alone = (source / "run.json").is_file()
+        runs = [Run(source.resolve())] if alone else find_runs(source, note if source.is_dir() else None)
         for archive in {run.archive.path for run in runs if isinstance(run, ArchivedRun)}:
             if facts_of_archive(archive).dirty:
                 raise ResultsError(
@@ -113,7 +124,7 @@ def _runs_in(source: Path, scratch: Path) -> list[Run]:
         found = [_unpacked(run, scratch) if isinstance(run, ArchivedRun) else run for run in runs]
     except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
         raise ResultsError(f"{source}: not readable as an archive of runs ({error}).") from error
-    if not found:
+    if not found and not refused:
         raise ResultsError(
             f"{source}: holds no runs; name a folder of runs, a run's own folder, or an archive."
         )

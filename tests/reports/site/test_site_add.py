@@ -229,6 +229,20 @@ def test_of_two_runs_the_one_that_holds_is_taken(
     assert [one.run_id for one in find_runs(tmp_path / "board")] == [good.name]
 
 
+def test_a_damaged_run_does_not_keep_the_others_out(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = copy / "20260101-000000-aaaaaa"
+    damaged.mkdir()
+    (damaged / "run.json").write_text("{")
+    assert added(copy, tmp_path) == 1
+    assert len(find_runs(tmp_path / "board")) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith(f"refused: {damaged.name}")
+    assert said.out.count("\n") == 1
+    assert "1 runs added, 1 refused" in said.err
+
+
 def test_a_source_without_runs_is_the_users_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
