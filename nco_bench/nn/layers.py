@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from nco_bench.nn import products
 from nco_bench.nn.device import kind, on_cpu
-from nco_bench.nn.products import add_product, added, feed_forward, rectified, roomy
+from nco_bench.nn.products import add_product, added, feed_forward, rectified, roomy, times
 
 HIDDEN_AT_A_TIME = 2**19
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -144,7 +145,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token, ``(..., W)`` to ``(..., W)``."""
-        return self.outer(self._hidden(x)) if self.gelu else feed_forward(x, self.inner, self.outer)
+        return feed_forward(x, self.inner, self.outer, gelu=self.gelu)
 
     def added(self, x: Tensor, factor: float | Tensor = 1.0) -> Tensor:
         """Return ``x + factor * self(x)``; `x` itself is overwritten where `works_in_place`."""
@@ -185,8 +186,7 @@ def add_feed_forward(
         Exact GELU between the maps in place of ReLU.
     """
     if not works_in_place(x) or not x.is_contiguous():
-        change = outer(hidden_values(x, inner, gelu)) if gelu else feed_forward(x, inner, outer)
-        return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
+        return x + feed_forward(x, inner, outer, factor, gelu=gelu)
     alpha, parts = float(factor), _cached(x, inner)
     if len(parts) == 1:
         hidden = hidden_values(parts[0], inner, gelu)
@@ -234,8 +234,7 @@ def works_in_place(x: Tensor) -> bool:
 def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:
     """Return ``x + factor * linear(inputs)``, ``(B, T, W)``; `x` itself, overwritten, where `works_in_place`."""
     if not works_in_place(x) or not x.is_contiguous():
-        change = linear(inputs)
-        return x + change if isinstance(factor, float) and factor == 1.0 else x + factor * change
+        return x + products.linear(inputs, *times(linear, factor))
     x, alpha = roomy(x), float(factor)
     rows, inputs = x.view(-1, x.shape[-1]), inputs.reshape(-1, inputs.shape[-1])
     return added(rows, inputs, linear.weight, linear.bias, alpha).view(x.shape)

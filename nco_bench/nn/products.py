@@ -98,14 +98,24 @@ def rectified(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _onednn(x, weight, bias, "relu")
 
 
-def feed_forward(x: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor:
-    """Return ``outer(relu(inner(x)))``."""
-    if not torch.is_grad_enabled():
-        return outer(rectified(x, inner.weight, inner.bias))
-    if not (pays(x, inner.weight) and x.is_contiguous()):
-        return outer(F.relu(inner(x)))
-    made: Tensor = _FeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias)  # type: ignore[no-untyped-call]
-    return made
+def feed_forward(
+    x: Tensor, inner: nn.Linear, outer: nn.Linear, factor: float | Tensor = 1.0, *, gelu: bool = False
+) -> Tensor:
+    """Return ``factor * outer(relu(inner(x)))``, or with exact GELU in place of ReLU."""
+    weight, bias = times(outer, factor)
+    if torch.is_grad_enabled() and pays(x, inner.weight) and x.is_contiguous():
+        given = x, inner.weight, inner.bias, weight, bias
+        made: Tensor = _FeedForward.apply(gelu, *given)  # type: ignore[no-untyped-call]
+        return made
+    hidden = linear(x, inner.weight, inner.bias)
+    return linear(F.gelu(hidden) if gelu else F.relu(hidden), weight, bias)
+
+
+def times(linear: nn.Linear, factor: float | Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return weight and bias of ``factor * linear``: there are fewer weights than numbers that come of them."""
+    if isinstance(factor, float) and factor == 1.0:
+        return linear.weight, linear.bias
+    return linear.weight * factor, None if linear.bias is None else linear.bias * factor
 
 
 def added(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, alpha: float = 1.0) -> Tensor:
@@ -264,34 +274,45 @@ class _Linear(torch.autograd.Function):
 
 
 class _FeedForward(torch.autograd.Function):
-    """Two of oneDNN's products with ReLU between them; its derivative is taken in the memory of what it is given."""
+    """Two of oneDNN's products with ReLU or GELU between them, whose derivative takes the memory of what it is given."""
 
     @staticmethod
     def forward(
         ctx: Any,
+        gelu: bool,
         x: Tensor,
         inner: Tensor,
         inner_bias: Tensor | None,
         outer: Tensor,
-        outer_bias: Tensor | None,
+        bias: Tensor | None,
     ) -> Tensor:
-        hidden = _called(x, inner, inner_bias, "relu")
-        ctx.save_for_backward(x, hidden, inner, outer)
-        return _called(hidden, outer, outer_bias)
+        before = _called(x, inner, inner_bias, "none" if gelu else "relu")
+        hidden = F.gelu(before) if gelu else before
+        ctx.gelu = gelu
+        ctx.save_for_backward(x, before, hidden, inner, outer)
+        return _called(hidden, outer, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> Any:
-        x, hidden, inner, outer = ctx.saved_tensors
-        rows, hidden = slope.reshape(-1, slope.shape[-1]), hidden.flatten(0, -2)
-        of_hidden = _by_rows(rows, outer.T)
-        torch.ops.aten.threshold_backward.grad_input(of_hidden, hidden, 0, grad_input=of_hidden)
+        x, before, hidden, inner, outer = ctx.saved_tensors
+        rows, before, hidden = (
+            slope.reshape(-1, slope.shape[-1]),
+            before.flatten(0, -2),
+            hidden.flatten(0, -2),
+        )
+        back = _by_rows(rows, outer.T)
+        if ctx.gelu:
+            torch.ops.aten.gelu_backward.grad_input(back, before, grad_input=back)
+        else:
+            torch.ops.aten.threshold_backward.grad_input(back, before, 0, grad_input=back)
         return (
-            _by_rows(of_hidden, inner.T).view(x.shape) if ctx.needs_input_grad[0] else None,
-            _summed(of_hidden, x.flatten(0, -2)),
-            of_hidden.sum(0) if ctx.needs_input_grad[2] else None,
+            None,
+            _by_rows(back, inner.T).view(x.shape) if ctx.needs_input_grad[1] else None,
+            _summed(back, x.flatten(0, -2)),
+            back.sum(0) if ctx.needs_input_grad[3] else None,
             _summed(rows, hidden),
-            rows.sum(0) if ctx.needs_input_grad[4] else None,
+            rows.sum(0) if ctx.needs_input_grad[5] else None,
         )
 
 

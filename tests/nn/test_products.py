@@ -168,20 +168,26 @@ def test_a_weight_for_each_instance_has_the_derivatives_of_torch(calls: list[Any
         torch.testing.assert_close(one, other, **CLOSE)
 
 
+@pytest.mark.parametrize("gelu", [False, True])
 @pytest.mark.parametrize(("rows", "bias"), [(19, True), (20, False)])
-def test_a_feed_forward_block_has_the_derivatives_of_torch(rows: int, bias: bool, calls: list[Any]) -> None:
+def test_a_feed_forward_block_has_the_derivatives_of_torch(
+    rows: int, bias: bool, gelu: bool, calls: list[Any]
+) -> None:
     x, slope = drawn(3, rows, 32).requires_grad_(), drawn(3, rows, 32)
     inner, outer = nn.Linear(32, 64, bias=bias), nn.Linear(64, 32, bias=bias)
-    wanted = (x, *inner.parameters(), *outer.parameters())
-    expected = outer(F.relu(inner(x)))
+    factor = torch.tensor(0.7, requires_grad=True)
+    wanted = (x, factor, *inner.parameters(), *outer.parameters())
+    expected = factor * outer((F.gelu if gelu else F.relu)(inner(x)))
     slopes = torch.autograd.grad(expected, wanted, slope)
-    found = products.feed_forward(x, inner, outer)
+    found = products.feed_forward(x, inner, outer, factor, gelu=gelu)
     ours = torch.autograd.grad(found, wanted, slope)
     assert len(calls) == 6
     for one, other in zip((found, *ours), (expected, *slopes), strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
     with torch.no_grad():
-        torch.testing.assert_close(products.feed_forward(x, inner, outer), expected, **CLOSE)
+        torch.testing.assert_close(
+            products.feed_forward(x, inner, outer, factor, gelu=gelu), expected, **CLOSE
+        )
 
 
 @pytest.mark.parametrize("rows", [20, 41])  # 41 are filled up to 42
