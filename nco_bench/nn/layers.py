@@ -220,7 +220,8 @@ def score_feed_forward(
 
 def _cached(x: Tensor, inner: nn.Linear) -> tuple[Tensor, ...]:
     """Cut tokens into rows whose hidden values fit the processor's cache."""
-    return x.view(-1, x.shape[-1]).split(max(1, HIDDEN_AT_A_TIME // inner.out_features))
+    rows, most = x.view(-1, x.shape[-1]), max(1, HIDDEN_AT_A_TIME // inner.out_features)
+    return (rows,) if len(rows) <= most else rows.split(most)
 
 
 def works_in_place(x: Tensor) -> bool:
@@ -228,7 +229,7 @@ def works_in_place(x: Tensor) -> bool:
 
     There a fresh tensor costs about as much as the sum that is written to it.
     """
-    return on_cpu(x.device) and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    return x.is_cpu and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:

@@ -189,7 +189,7 @@ def _called(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") 
 def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
     """Return `x` as a matrix with more rows: what follows it in memory, if anything, for nobody reads what comes of it."""
     inner = x.numel() // rows
-    if x.is_contiguous() and 4 * (x.storage_offset() + wanted * inner) <= x.untyped_storage().nbytes():
+    if _has_room(x, wanted * inner):
         return x.as_strided((wanted, inner), (inner, 1))
     filled = x.new_empty(wanted, inner)
     filled[:rows].view(x.shape).copy_(x)
@@ -197,11 +197,18 @@ def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
     return filled
 
 
+def _has_room(x: Tensor, numbers: int) -> bool:
+    """Tell whether so many numbers may be read from where `x` begins."""
+    return x.is_contiguous() and 4 * (x.storage_offset() + numbers) <= x.untyped_storage().nbytes()
+
+
 def roomy(x: Tensor) -> Tensor:
     """Return tokens ``(B, T, ...)`` in memory where `linear` need not copy them to fill up their rows; without gradients."""
     rows = x.shape[0] * x.shape[1]
     wanted = coarse(rows)
     if wanted == rows or not (faster() and x.is_cpu and x.dtype is torch.float32):
+        return x
+    if _has_room(x, wanted * (x.numel() // rows)):
         return x
     return _with_rows(x, rows, wanted)[:rows].view(x.shape)
 
