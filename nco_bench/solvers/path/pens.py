@@ -46,7 +46,7 @@ from nco_bench.nn.layers import (
     works_in_place,
 )
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, ssmax
-from nco_bench.nn.products import add_product, feed_forward, rectified
+from nco_bench.nn.products import add_product, added, feed_forward, rectified
 from nco_bench.solvers.path import pens_geometry
 from nco_bench.solvers.path.pens_geometry import (
     Geometry,
@@ -58,7 +58,7 @@ from nco_bench.solvers.path.pens_geometry import (
 from nco_bench.solvers.path.pens_vectors import gaussian_vectors, mix
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
-ROWS_AT_A_TIME = 512
+ROWS_AT_A_TIME = 1024
 """Tokens whose hidden values are held at once where layers work in place: they stay in the processor's cache."""
 
 
@@ -186,8 +186,11 @@ class Layer(nn.Module):
         if works_in_place(x):
             change = self.attention(normed(x, self.attention_norm), geometry, scale)
             x = change.add_(x)
-            for rows in x.view(-1, x.shape[2]).split(ROWS_AT_A_TIME):
+            parts = x.view(-1, x.shape[2]).split(ROWS_AT_A_TIME)
+            for rows in parts:
                 hidden = rectified(normed(rows, self.ffn_norm), self.ffn_in.weight)
+                if len(parts) == 1:
+                    return added(rows, hidden, self.ffn_out.weight, None).view(x.shape)
                 add_product(rows, hidden, self.ffn_out.weight)
             return x
         x = x + self.attention(normed(x, self.attention_norm), geometry, scale)
