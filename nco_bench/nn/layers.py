@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn import products
 from nco_bench.nn.device import kind, on_cpu
-from nco_bench.nn.products import add_product, added, feed_forward, rectified, roomy, times
+from nco_bench.nn.products import activated, add_product, added, feed_forward, rectified, roomy, times
 
 HIDDEN_AT_A_TIME = 2**19
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
@@ -163,10 +163,7 @@ def hidden_values(x: Tensor, inner: nn.Linear, gelu: bool = False) -> Tensor:
     """Return the activations between the two maps of a feed-forward block."""
     if not gelu and works_in_place(x):
         return rectified(x, inner.weight, inner.bias)
-    hidden = inner(x)
-    if torch.is_grad_enabled():
-        return F.gelu(hidden) if gelu else F.relu(hidden)
-    return torch.ops.aten.gelu_(hidden) if gelu else F.relu_(hidden)
+    return activated(inner(x), gelu)
 
 
 def add_feed_forward(

@@ -107,8 +107,15 @@ def feed_forward(
         given = x, inner.weight, inner.bias, weight, bias
         made: Tensor = _FeedForward.apply(gelu, *given)  # type: ignore[no-untyped-call]
         return made
-    hidden = linear(x, inner.weight, inner.bias)
-    return linear(F.gelu(hidden) if gelu else F.relu(hidden), weight, bias)
+    return linear(activated(linear(x, inner.weight, inner.bias), gelu), weight, bias)
+
+
+def activated(x: Tensor, gelu: bool) -> Tensor:
+    """Return exact GELU or ReLU of `x`; without gradients in its memory."""
+    if torch.is_grad_enabled():
+        return F.gelu(x) if gelu else F.relu(x)
+    done: Tensor = torch.ops.aten.gelu_(x) if gelu else F.relu_(x)
+    return done
 
 
 def times(linear: nn.Linear, factor: float | Tensor) -> tuple[Tensor, Tensor | None]:
