@@ -92,7 +92,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, again: bool
 
 
 def rectified(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``relu(x weight^T + bias)``, as `linear`; without gradients."""
+    """Return ``relu(x weight^T + bias)``, as `linear`; without gradients. Of weights that are finite, see `Packed`."""
     if not pays(x, weight):
         return F.relu_(F.linear(x, weight, bias))
     return _onednn(x, weight, bias, "relu")
@@ -223,7 +223,8 @@ def roomy(x: Tensor) -> Tensor:
 class Packed:
     """A linear map that stays as it is and needs no gradients: oneDNN packs its weights once, not at every call.
 
-    For few rows packing takes a tenth of a call. Bias, rectifier and sum need no pass of their own.
+    For few rows packing takes a tenth of a call. Bias, rectifier and sum need no pass of their own; the rectifier makes 0 of
+    what is not a number, which finite weights, as all that are loaded, do not give.
 
     Parameters
     ----------
@@ -300,8 +301,9 @@ class _FeedForward(torch.autograd.Function):
         outer: Tensor,
         bias: Tensor | None,
     ) -> Tensor:
-        before = _called(x, inner, inner_bias, "none" if gelu else "relu")
-        hidden = F.gelu(before) if gelu else before
+        before = _called(x, inner, inner_bias)
+        # oneDNN's own ReLU makes 0 of what is not a number, and nobody would see that training diverges.
+        hidden = F.gelu(before) if gelu else F.relu_(before)
         ctx.gelu = gelu
         ctx.save_for_backward(x, before, hidden, inner, outer)
         return _called(hidden, outer, bias)

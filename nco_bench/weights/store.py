@@ -298,7 +298,7 @@ def load_into(policy: nn.Module, file: WeightsFile) -> None:
     Raises
     ------
     BadWeightsError
-        When names or shapes do not fit the model.
+        When names or shapes do not fit the model, or a number is not finite.
     """
     state = load_state(file)
     own = policy.state_dict()
@@ -313,6 +313,12 @@ def load_into(policy: nn.Module, file: WeightsFile) -> None:
             raise BadWeightsError(
                 f"{file.path}: {name} has shape {tuple(state[name].shape)}, "
                 f"{file.manifest.model} of this configuration needs {tuple(tensor.shape)}."
+            )
+    for name, _ in policy.named_parameters():
+        if not bool(state[name].isfinite().all()):
+            raise BadWeightsError(
+                f"{file.path}: {name} holds numbers that are not finite, as after a training that diverged; "
+                "take an earlier checkpoint."
             )
     policy.load_state_dict(state)
 

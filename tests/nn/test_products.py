@@ -221,3 +221,10 @@ def test_parts_by_heads_have_the_derivatives_of_torch() -> None:
     # The third part is not used.
     expected = torch.autograd.grad(plain[:2], joined, slopes)
     assert torch.equal(torch.autograd.grad(parts[:2], joined, slopes)[0], expected[0])
+
+
+def test_what_is_no_number_stays_so_in_training(calls: list[Any]) -> None:
+    inner, outer = nn.Linear(32, 64), nn.Linear(64, 32)
+    with torch.no_grad():
+        inner.weight[5] = torch.nan
+    assert products.feed_forward(drawn(3, 20, 32), inner, outer).isnan().all()

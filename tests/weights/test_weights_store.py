@@ -154,6 +154,17 @@ def test_tensors_that_do_not_fit_the_model_are_named(file: WeightsFile) -> None:
         load_into(policy, other)
 
 
+def test_weights_of_a_training_that_diverged_are_refused(file: WeightsFile) -> None:
+    policy = build_path_policy("decoder-6x128")
+    state = {k: v.clone() for k, v in policy.state_dict().items()}
+    state["score.weight"][0, 3] = torch.nan
+    lost = export(state, _manifest(), file.path.with_name("lost.safetensors"))
+    with pytest.raises(
+        BadWeightsError, match=r"lost\.safetensors: score\.weight holds numbers that are not finite"
+    ):
+        load_into(policy, lost)
+
+
 def test_shipped_weights_are_whole_and_fit_their_model() -> None:
     """Every shipped file matches its manifest's hash, its model and its parameter count."""
     shipped = sorted(SHIPPED.glob("*.safetensors"))
