@@ -9,7 +9,6 @@ Letters in shapes as in `nco_bench.solvers.stepwise.elg_kernels`; W local width.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import threading
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,13 @@ from torch.nn import functional as F
 
 from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.threads import in_threads
+from nco_bench.solvers.stepwise.glimpse import KERNELS
 from nco_bench.solvers.stepwise.policy import RouteState, RoutingNodes
 
 if TYPE_CHECKING:
     from nco_bench.solvers.stepwise.elg import Elg, LocalPolicy
     from nco_bench.solvers.stepwise.elg_kernels import Surroundings
 
-KERNELS = importlib.util.find_spec("numba") is not None
-"""Whether compiled loops are to be had."""
 PAIRED_NODES = 1024
 """Up to this many nodes tables of all pairs of nodes are worth their memory."""
 ROWS_AT_A_TIME = 256
