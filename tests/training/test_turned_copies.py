@@ -185,7 +185,7 @@ def test_greedy_solutions_become_shorter() -> None:
 
     before = mean()
     optimizer = torch.optim.Adam(learning.policy.parameters(), lr=1e-3)
-    for step in range(60):
+    for step in range(120):
         loss = learning.loss(step, 0.0)
         optimizer.zero_grad()
         loss.total.backward()

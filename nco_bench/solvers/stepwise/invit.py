@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import BadInputError, UnknownNameError
-from nco_bench.nn.layers import works_in_place
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.nn.products import linear
 from nco_bench.solvers.stepwise.invit_official import from_official as from_official
@@ -71,12 +70,13 @@ class Invit(nn.Module, LocalViewPolicy):
 
     def quick(self) -> LocalViewPolicy:
         """Return the steps of `nco_bench.solvers.stepwise.invit_quick`, where they can be had."""
-        weight = self.pointer.weight
-        if not KERNELS or not works_in_place(weight) or weight.dtype != torch.float32:
+        weight, autocast = self.pointer.weight, torch.is_autocast_enabled("cpu")
+        if not KERNELS or not weight.is_cpu or autocast or weight.dtype != torch.float32:
             return self
-        from nco_bench.solvers.stepwise.invit_quick import QuickInvit
+        from nco_bench.solvers.stepwise.invit_learning import LearningLayer
+        from nco_bench.solvers.stepwise.invit_quick import QuickInvit, QuickLayer
 
-        return QuickInvit(self)
+        return QuickInvit(self, LearningLayer if torch.is_grad_enabled() else QuickLayer)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
         """Remember nothing."""

@@ -1,4 +1,4 @@
-"""INViT's steps without gradients on the CPU: the same answers from a third of the products and of the calls.
+"""INViT's steps on the CPU: the same answers from a third of the products and, without gradients, of the calls.
 
 Three equalities save products, and none changes what is computed but for rounding:
 
@@ -16,7 +16,8 @@ Letters in shapes: R partial solutions, K neighbours in a view, T tokens, D feat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -40,14 +41,18 @@ class QuickInvit(LocalViewPolicy):
     ----------
     policy
         In float32, on the CPU.
+    layers
+        `QuickLayer`, or one that lets gradients pass.
     """
 
-    def __init__(self, policy: Invit) -> None:
+    def __init__(self, policy: Invit, layers: type[EncoderLayer]) -> None:
         self.policy, self.problem, self.needs_start = policy, policy.problem, policy.needs_start
         self.masks = policy.masks
         config = policy.config
         self.sizes = (config.candidates, *config.state_views)
-        self.encoders = [QuickEncoder(cast("ViewEncoder", one)) for one in (policy.action, *policy.states)]
+        self.encoders = [
+            QuickEncoder(cast("ViewEncoder", one), layers) for one in (policy.action, *policy.states)
+        ]
         self.decoder = QuickDecoder(policy)
 
     def remember(self, nodes: RoutingNodes) -> Memory:
@@ -83,13 +88,13 @@ class QuickInvit(LocalViewPolicy):
 class QuickEncoder:
     """The network of one view."""
 
-    def __init__(self, encoder: ViewEncoder) -> None:
+    def __init__(self, encoder: ViewEncoder, layers: type[EncoderLayer]) -> None:
         kinds = [encoder.embed, encoder.embed_last, encoder.embed_end]
         maps = [torch.cat([kind.weight.T, kind.bias[None]]) for kind in kinds if kind is not None]
         self.with_end, self.cvrp = encoder.embed_end is not None, encoder.embed.in_features == 3
-        self.first, *self.others = [QuickLayer(cast("Layer", layer)) for layer in encoder.layers]
-        self.few = self.first.joined(torch.cat(maps).detach())
-        self.mixing = Packed(self.few.mixing.T)
+        self.first, *self.others = [layers(cast("Layer", layer)) for layer in encoder.layers]
+        self.few = self.first.joined(torch.cat(maps))
+        self.mixing = self.first.map(self.few.mixing.T)
 
     def __call__(
         self, nodes: RoutingNodes, walk: Walk, tokens: Tensor, hidden: Tensor | None, candidates: int
@@ -137,11 +142,42 @@ class QuickEncoder:
         return self.first.rest(x, mixed).view(rows, count, -1)
 
 
+class EncoderLayer(Protocol):
+    """A layer of an encoder at work."""
+
+    def __init__(self, layer: Layer) -> None: ...
+
+    def map(self, weight: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the product with a weight ``(N, K)`` for matrices ``(M, K)``."""
+
+    def joined(self, embed: Tensor) -> FewFeatures:
+        """Join the layer's maps with the embedding ``(d, W)``."""
+
+    def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
+        """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
+
+    def rest(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Do what follows attention; both are ``(T, W)``, `mixed` with its residual, and may be overwritten."""
+
+
+def joined_maps(layer: Layer, embed: Tensor) -> FewFeatures:
+    """Join a layer's maps with the embedding ``(d, W)``."""
+    maps = (layer.query.weight.T, *layer.keys_values.weight.T.chunk(2, dim=1))
+    return FewFeatures.of(
+        embed, cast("tuple[Tensor, Tensor, Tensor]", maps), layer.out.weight.T, layer.heads, scale_of(layer)
+    )
+
+
+def scale_of(layer: Layer) -> float:
+    """Return the factor of the logits: of the whole width, not of a head's."""
+    return float(layer.query.in_features**-0.5)
+
+
 class QuickLayer:
-    """A layer of an encoder, with its maps transposed and its norms as arrays."""
+    """A layer without gradients, with its maps packed and its norms as arrays."""
 
     def __init__(self, layer: Layer) -> None:
-        self.heads, self.scale = layer.heads, layer.query.in_features**-0.5
+        self.layer, self.heads, self.scale = layer, layer.heads, scale_of(layer)
         self.query, self.keys_values = Packed(layer.query.weight), Packed(layer.keys_values.weight)
         self.out, self.inner = Packed(layer.out.weight), Packed(layer.inner.weight, layer.inner.bias)
         self.outer, self.outer_bias = Packed(layer.outer.weight), layer.outer.bias.detach().numpy()
@@ -149,12 +185,13 @@ class QuickLayer:
             norm_of(one) for one in (layer.norm_attention, layer.norm_sum, layer.norm)
         )
 
+    def map(self, weight: Tensor) -> Packed:
+        """Pack a weight."""
+        return Packed(weight)
+
     def joined(self, embed: Tensor) -> FewFeatures:
         """Join the layer's maps with the embedding ``(d, W)``."""
-        maps = (self.query.weight.T, *self.keys_values.weight.T.chunk(2, dim=1))
-        return FewFeatures.of(
-            embed, cast("tuple[Tensor, Tensor, Tensor]", maps), self.out.weight.T, self.heads, self.scale
-        )
+        return joined_maps(self.layer, embed)
 
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
@@ -184,10 +221,10 @@ class QuickDecoder:
 
     def __init__(self, policy: Invit) -> None:
         self.policy, depth, heads = policy, len(policy.decoder) + 1, policy.config.heads
-        *self.keys, self.last = policy.keys.weight.detach().chunk(depth)
-        *self.values, _ = policy.values.weight.detach().chunk(depth)
-        *self.biases, _ = policy.values.bias.detach().chunk(depth)
-        self.last_bias = policy.keys.bias.detach().chunk(depth)[-1]
+        *self.keys, self.last = policy.keys.weight.chunk(depth)
+        *self.values, _ = policy.values.weight.chunk(depth)
+        *self.biases, _ = policy.values.bias.chunk(depth)
+        self.last_bias = policy.keys.bias.chunk(depth)[-1]
         self.keys = [one.unflatten(0, (heads, -1)) for one in self.keys]  # (H, W / H, V W)
         self.values = [one.unflatten(0, (heads, -1)).transpose(1, 2) for one in self.values]
 
@@ -214,7 +251,7 @@ class QuickDecoder:
         scores = torch.baddbmm(
             (pointer @ self.last_bias)[:, None, None], (pointer @ self.last)[:, None], options
         )
-        logits = torch.tanh(scores.squeeze(1).mul_(policy.config.width**-0.5)).mul_(CLIP)
+        logits = CLIP * torch.tanh(scores.squeeze(1).mul_(policy.config.width**-0.5))
         return logits if allowed is None else logits.masked_fill_(~allowed, -torch.inf)
 
     def _layer(

@@ -116,9 +116,13 @@ class Layer(nn.Module):
             attn_mask=visible,
             scale=x.shape[2] ** -0.5,
         )
-        mixed = self.out(heads.transpose(1, 2).reshape(x.shape))
-        x = self.norm_sum(x + self.norm_attention(mixed + x))
-        return self.norm(x + feed_forward(x, self.inner, self.outer))
+        return self.rest(x, self.out(heads.transpose(1, 2).reshape(x.shape)) + x)
+
+    def rest(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Do what follows attention, of ``(..., W)``; `mixed` is what attention made of `x`, with `x`."""
+        x = self.norm_sum(x + self.norm_attention(mixed))
+        made: Tensor = self.norm(x + feed_forward(x, self.inner, self.outer))
+        return made
 
 
 class ViewEncoder(nn.Module):

@@ -158,9 +158,9 @@ class LocalViews:
 
 
 def quick(policy: nn.Module) -> LocalViewPolicy:
-    """Return the policy's `LocalViewPolicy.quick`; itself where it is wrapped or where there are gradients."""
+    """Return the policy's `LocalViewPolicy.quick`; itself where it is wrapped."""
     found = cast("LocalViewPolicy", policy)
-    return found if torch.is_grad_enabled() or not hasattr(policy, "quick") else found.quick()
+    return found.quick() if hasattr(policy, "quick") else found
 
 
 def _loaded(

@@ -190,7 +190,10 @@ class LocalViewPolicy(Protocol):
         return False
 
     def quick(self) -> LocalViewPolicy:
-        """Return what chooses alike with the weights as they are now, quicker without gradients; itself by default."""
+        """Return what chooses alike with the weights as they are now, quicker; itself by default.
+
+        Gradients flow through it where they are on now.
+        """
         return self
 
 

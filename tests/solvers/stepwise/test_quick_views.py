@@ -1,4 +1,4 @@
-"""INViT's and DGL's steps without gradients, against the networks as they are written down."""
+"""INViT's and DGL's quick steps, against the networks as they are written down."""
 
 from __future__ import annotations
 
@@ -75,10 +75,42 @@ def test_quick_steps_choose_what_the_network_chooses(
     assert other.finished(others, steps)
 
 
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize(("name", "layers"), [("invit-3v", 2), ("invit-2v", 1), ("invit-2v", 3)])
+def test_invit_learns_the_same_by_its_quick_steps(name: str, layers: int, problem: str) -> None:
+    policy, instances = network(name, problem, layers), task(problem, 30)
+    slopes = []
+    for one in (policy, quick(policy)):
+        steps = LocalViews(one, instances, instances.nodes())
+        walks, _ = steps.begin(2, torch.tensor([[1, 2], [3, 4], [5, 19]]))
+        total, count = torch.zeros(()), 0
+        while not steps.finished(walks, count):
+            scores, seen = steps.scores(walks)
+            action = scores.argmax(dim=2)
+            total = total + scores.log_softmax(dim=2).gather(2, action[..., None]).sum()
+            walks, _ = steps.follow(walks, seen, action)
+            count += 1
+        policy.zero_grad(set_to_none=False)
+        total.backward()
+        slopes.append({key: one.grad.clone() for key, one in policy.named_parameters()})
+    assert quick(policy) is not policy
+    keys = slopes[0].pop("keys.bias"), slopes[1].pop("keys.bias")
+    width = (
+        policy.config.width
+    )  # of all options alike but for the pointer's, so that a softmax does not see it
+    torch.testing.assert_close(keys[1][2 * width :], keys[0][2 * width :], atol=1e-4, rtol=1e-4)
+    assert keys[1][: 2 * width].eq(0).all()
+    for key, expected in slopes[0].items():
+        assert key.startswith("values") or expected.any(), key
+        torch.testing.assert_close(slopes[1][key], expected, atol=1e-4, rtol=1e-3, msg=key)
+
+
 @pytest.mark.parametrize("name", ["invit-3v", "dgl"])
-def test_with_gradients_in_another_precision_or_wrapped_the_network_itself_is_at_work(name: str) -> None:
+def test_in_another_precision_or_wrapped_the_network_itself_is_at_work(name: str) -> None:
     policy = network(name, "tsp")
-    assert quick(policy) is policy
+    assert (quick(policy) is policy) == (name == "dgl")  # which has none with gradients
+    with torch.autocast("cpu", torch.bfloat16):
+        assert quick(policy) is policy
     wrapped = at_precision(policy, "bf16")
     with torch.no_grad():
         assert quick(wrapped) is wrapped
