@@ -95,6 +95,29 @@ def normalise(row: Array, weight: Array, bias: Array, eps: np.float32) -> None:
 
 
 @fast
+def root_mean_square_normed(x: Array, weight: Array, eps: np.float32, out: Array) -> None:
+    """Write the RMS norm of tokens ``(T, W)``; `out` may have more rows."""
+    for t in range(len(x)):
+        row, to = x[t], out[t]
+        square = F32(0.0)
+        for i in range(len(row)):
+            square += row[i] * row[i]
+        factor = F32(1.0) / np.sqrt(square / F32(len(row)) + eps)
+        for i in range(len(row)):
+            to[i] = row[i] * factor * weight[i]
+
+
+@fast
+def added_and_normed(x: Array, change: Array, weight: Array, eps: np.float32, out: Array) -> None:
+    """Add `change` to tokens ``(T, W)`` in their place and write their RMS norm."""
+    for t in range(len(x)):
+        row, more = x[t], change[t]
+        for i in range(len(row)):
+            row[i] += more[i]
+    root_mean_square_normed(x, weight, eps, out)
+
+
+@fast
 def weighted_sum(weights: Array, table: Array, out: Array) -> None:
     """Write the sum of the rows ``(S, O)`` with weights ``(S,)``; S is a multiple of 4."""
     out[:] = F32(0)

@@ -198,10 +198,10 @@ def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
     inner = x.numel() // rows
     if _has_room(x, wanted * inner):
         return x.as_strided((wanted, inner), (inner, 1))
-    filled = x.new_empty(wanted, inner)
-    filled[:rows].view(x.shape).copy_(x)
-    filled[rows:].zero_()
-    return filled
+    made = x.new_empty(wanted, inner)
+    made[:rows].view(x.shape).copy_(x)
+    made[rows:].zero_()
+    return made
 
 
 def _has_room(x: Tensor, numbers: int) -> bool:
@@ -218,6 +218,15 @@ def roomy(x: Tensor) -> Tensor:
     if _has_room(x, wanted * (x.numel() // rows)):
         return x
     return _with_rows(x, rows, wanted)[:rows].view(x.shape)
+
+
+def filled(x: Tensor) -> Tensor:
+    """Return tokens ``(B, T, W)`` as a matrix whose rows, with some of zeros, are as many as `linear` need not fill up."""
+    rows, width = x.shape[0] * x.shape[1], x.shape[2]
+    made = x.new_empty(coarse(rows) if faster() else rows, width)
+    made[:rows].view(x.shape).copy_(x)
+    made[rows:].zero_()
+    return made
 
 
 class Packed:

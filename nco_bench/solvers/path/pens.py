@@ -30,8 +30,11 @@ Letters in shapes: B batch, N nodes, M candidates, T tokens, W width, H heads, K
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +63,8 @@ from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy
 
 ROWS_AT_A_TIME = 1024
 """Tokens whose hidden values are held at once where layers work in place: they stay in the processor's cache."""
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +145,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Mix tokens, ``(B, T, W)`` to ``(B, T, W)``; `scale` is the logit scale (SSMax)."""
-        batch, tokens, _ = x.shape
-        query, key, value = split_parts(self.qkv(x), 3, self.heads)
+        return self.mixed(self.qkv(x), geometry, scale)
+
+    def mixed(self, joined: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
+        """Do so with queries, keys and values, ``(B, T, 3 W)``."""
+        batch, tokens, _ = joined.shape
+        query, key, value = split_parts(joined, 3, self.heads)
         query, key = rotate(query, geometry), rotate(key, geometry)
         factor = 1 / math.sqrt(self.head_dim)
         if isinstance(scale, Tensor):
@@ -156,10 +165,15 @@ class Attention(nn.Module):
         return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
 
 
+def epsilon(norm: nn.RMSNorm, dtype: torch.dtype) -> float:
+    """Return what the norm adds to the mean square."""
+    return torch.finfo(dtype).eps if norm.eps is None else norm.eps
+
+
 def normed(x: Tensor, norm: nn.RMSNorm) -> Tensor:
     """Return ``norm(x)`` in few operations, where PyTorch takes six on the CPU and a dozen with the derivative."""
     width = x.shape[-1]
-    eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    eps = epsilon(norm, x.dtype)
     if trains_in_bf16(x.device):
         from nco_bench.nn import bf16_training  # runs do without
 
@@ -282,11 +296,18 @@ class Pens(nn.Module, PathPolicy):
             x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
         geometry = self._geometry(coords, state.real(1, 0 if state.closed else 1))
         scale = self.factor_at(state)
-        for layer in self.layers:
-            x = layer(x, geometry, scale)
-        x = self.norm(x)
+        x = self.norm(self._through_layers(x, geometry, scale))
         candidates = x[:, 1 : 1 + state.candidates]
         return (self.key(candidates) @ self.query(x[:, 0]).unsqueeze(-1)).squeeze(-1)
+
+    def _through_layers(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
+        if KERNELS and works_in_place(x) and x.dtype is torch.float32:
+            from nco_bench.solvers.path.pens_quick import through
+
+            return through(cast("Iterable[Layer]", self.layers), x, geometry, scale)
+        for layer in self.layers:
+            x = layer(x, geometry, scale)
+        return x
 
     def logit_factor(self, candidates: int, instance_size: int, *, closed: bool) -> float | Tensor:
         """Return the logit scale for candidates and ends, which are one token at a tour's first step."""

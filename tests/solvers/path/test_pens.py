@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import PerDevice
-from nco_bench.solvers.path import pens_geometry
+from nco_bench.solvers.path import pens, pens_geometry
 from nco_bench.solvers.path.pens import Pens
 from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
 from nco_bench.solvers.path.pens_vectors import gaussian_vectors
@@ -103,6 +103,25 @@ def test_scores_without_gradients_are_those_with_them() -> None:
     learned = policy.scores(state).detach()
     with torch.inference_mode():
         torch.testing.assert_close(policy.scores(state), learned)
+
+
+@pytest.mark.parametrize("name", ["pens-a", "pens-r", "pens-ar", "coordns"])
+@pytest.mark.parametrize("output_projection", [False, True])
+@pytest.mark.parametrize(("instances", "quick"), [(2, True), (90, True), (2, False)])
+def test_layers_in_place_compute_what_they_do_with_gradients(
+    name: str, output_projection: bool, instances: int, quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pens, "KERNELS", quick and pens.KERNELS)
+    policy = small(name, output_projection=output_projection).float().eval()
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    coords = torch.rand(instances, 14, 2)
+    nodes = PathNodes(coords, None, 14)
+    state = path_state(nodes, policy.embed(nodes), ROWS[:1].expand(instances, -1), closed=True)
+    learned = policy.scores(state).detach()
+    with torch.inference_mode():
+        torch.testing.assert_close(policy.scores(state), learned, atol=2e-4, rtol=1e-4)
 
 
 def test_slopes_and_frequencies_are_the_published_ones() -> None:
