@@ -13,13 +13,14 @@ HELD_OUT = 32
 """Instances that it solves with each."""
 
 
-def weights_needed(preset: CellPreset, size: float | None) -> str:
+def weights_needed(preset: CellPreset, size: float | None, paper: str = "") -> str:
     """Name the command that gets a cell's weights, and the git blob hash of the file where the authors publish one.
 
-    Empty where the weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
+    Weights that a preset calls by a name that no published file has are a network of the paper's campaign. Empty where the
+    weights are shipped, pulled, or in the mirror, and for solvers without any; nothing is imported.
     """
     from nco_bench.cards import card, official_weights, weights_owner
-    from nco_bench.weights.choice import at_hand, default_weights, how_to_get, lra_training
+    from nco_bench.weights.choice import at_hand, campaign_training, default_weights, how_to_get, lra_training
     from nco_bench.weights.pulling import in_mirror
 
     solver, owner = (name := preset.solver.partition(":")[0]), weights_owner(name)
@@ -38,9 +39,11 @@ def weights_needed(preset: CellPreset, size: float | None) -> str:
     full = [n for one in wanted for n in (one, f"{solver}-{one}", f"{owner}-{one}")]
     if any(at_hand(name) or (name in table and in_mirror(table[name])) for name in full):
         return ""
-    found = next((table[name] for name in full if name in table), None) or next(
-        (one for one in table.values() if (one.model, one.problem) == (owner, problem)), None
-    )
+    named = next((table[name] for name in full if name in table), None)
+    if named is None and preset.weights and paper:
+        return campaign_training(paper, preset.weights[0])
+    same = (one for one in table.values() if (one.model, one.problem) == (owner, problem))
+    found = named or next(same, None)
     if found is not None:
         return f"nco-bench weights pull {found.name} (git blob {found.git_blob_sha1})"
     advice = how_to_get(solver, problem)

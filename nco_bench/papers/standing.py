@@ -198,7 +198,7 @@ def _by_function(
         known = next((one for one in ways if one is not None), None)
         if known is not None:
             computed[found.compute] = known
-    needs = weights_needed(found, None) if found.solver and found.compute not in computed else ""
+    needs = weights_needed(found, None, table.paper) if found.solver and found.compute not in computed else ""
     if needs:
         return Standing(table, without(cell, found, "weights missing", "neither shipped nor pulled"), needs)
     if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
@@ -246,7 +246,7 @@ def _open(table: PublishedTable, cell: PublishedCell, ways: Sequence[CellPreset]
         seconds = None if lacking is None else round(seconds + lacking, 3)
         basis = f"{basis}, and the reference" if lacking else basis
     size = costs.size(sets[0]) if sets else None
-    needs = weights_needed(preset, size)
+    needs = weights_needed(preset, size, table.paper)
     if needs:
         entry = without(cell, preset, "weights missing", "neither shipped nor pulled")
         return Standing(table, entry, needs, seconds, number, basis)

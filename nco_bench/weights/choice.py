@@ -136,13 +136,21 @@ def lra_training(model: str, task: str) -> str:
     return f"nco-bench train {model} --data {task} {steps} --out {_kept(f'{model}-{task}')}"
 
 
+def campaign_training(paper: str, name: str) -> str:
+    """The command that trains a network of a paper's campaign, from a checkout, to where runs find it by its name."""
+    return f"nco-bench train --campaign campaigns/{paper}.toml --stage {name} --out {_shown(cache_folder())}"
+
+
 def packing_training(model: str, base: str) -> str:
     """The command that trains a packing network for the bin ``LENGTHxWIDTH`` into the cache, where its solver finds it."""
     return f"nco-bench train {model} --config bin={base} --budget 1h --out {_kept(f'{model}-{base}')}"
 
 
 def _kept(name: str) -> str:
-    path = cache_folder() / f"{name}{SUFFIX}"
+    return _shown(cache_folder() / f"{name}{SUFFIX}")
+
+
+def _shown(path: Path) -> str:
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -25,6 +25,7 @@ from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.finding import find_runs
 from nco_bench.solvers.availability import Backend
 from nco_bench.solvers.classical.lkh3 import LKH3
+from nco_bench.training.campaign_file import read_campaign
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -135,6 +136,24 @@ def test_cells_without_weights_name_the_command_and_the_hash(
     assert weights_needed(bq, 100.0) == wanted
     assert weights_needed(replace(bq, solver="pens-a"), 100.0) == ""  # ships
     assert weights_needed(replace(bq, solver="lkh3"), 100.0) == ""
+
+
+@pytest.mark.parametrize("paper", ["decoder-scaling", "eie", "sit"])
+def test_networks_that_nobody_publishes_are_stages_of_the_papers_campaign(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    file = f"campaigns/{paper}.toml"
+    known = {stage.name for stage in read_campaign(REPOSITORY / file)}
+    needs = {one.needs for one in standings(tables_of(paper, None), stored_in([tmp_path], None))}
+    named = {
+        text.split()[5] for text in needs if text.startswith(f"nco-bench train --campaign {file} --stage ")
+    }
+    assert named
+    assert named <= known
+    if paper == "eie":  # an official AM has three layers with heads of 16
+        assert not any("am-official" in text for text in needs)
 
 
 def test_a_size_that_the_installed_package_refuses_names_what_takes_it(
