@@ -1,4 +1,4 @@
-"""The layers of PENS without gradients on the CPU, in a third of the calls: where few tokens are left, calls cost most.
+"""The layers of PENS without gradients on the CPU, in fewer calls: where few tokens are left, calls cost most.
 
 Tokens stay in a matrix whose rows are filled up once for all layers; residuals and norms take one compiled pass.
 

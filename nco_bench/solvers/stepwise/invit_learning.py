@@ -16,8 +16,7 @@ from torch.nn import functional as F
 
 from nco_bench.nn.layers import side_by_side, split_parts
 from nco_bench.nn.products import linear
-from nco_bench.solvers.stepwise.few_features import FewFeatures
-from nco_bench.solvers.stepwise.invit_quick import joined_maps, scale_of
+from nco_bench.solvers.stepwise.invit_quick import scale_of
 from nco_bench.solvers.stepwise.invit_views import Layer
 
 
@@ -30,10 +29,6 @@ class LearningLayer:
     def map(self, weight: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the product with a weight."""
         return partial(linear, weight=weight)
-
-    def joined(self, embed: Tensor) -> FewFeatures:
-        """Join the layer's maps with the embedding ``(d, W)``."""
-        return joined_maps(self.layer, embed)
 
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""

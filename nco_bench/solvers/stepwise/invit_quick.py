@@ -93,7 +93,7 @@ class QuickEncoder:
         maps = [torch.cat([kind.weight.T, kind.bias[None]]) for kind in kinds if kind is not None]
         self.with_end, self.cvrp = encoder.embed_end is not None, encoder.embed.in_features == 3
         self.first, *self.others = [layers(cast("Layer", layer)) for layer in encoder.layers]
-        self.few = self.first.joined(torch.cat(maps))
+        self.few = joined_maps(cast("Layer", encoder.layers[0]), torch.cat(maps))
         self.mixing = self.first.map(self.few.mixing.T)
 
     def __call__(
@@ -150,9 +150,6 @@ class EncoderLayer(Protocol):
     def map(self, weight: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the product with a weight ``(N, K)`` for matrices ``(M, K)``."""
 
-    def joined(self, embed: Tensor) -> FewFeatures:
-        """Join the layer's maps with the embedding ``(d, W)``."""
-
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
 
@@ -177,7 +174,7 @@ class QuickLayer:
     """A layer without gradients, with its maps packed and its norms as arrays."""
 
     def __init__(self, layer: Layer) -> None:
-        self.layer, self.heads, self.scale = layer, layer.heads, scale_of(layer)
+        self.heads, self.scale = layer.heads, scale_of(layer)
         self.query, self.keys_values = Packed(layer.query.weight), Packed(layer.keys_values.weight)
         self.out, self.inner = Packed(layer.out.weight), Packed(layer.inner.weight, layer.inner.bias)
         self.outer, self.outer_bias = Packed(layer.outer.weight), layer.outer.bias.detach().numpy()
@@ -188,10 +185,6 @@ class QuickLayer:
     def map(self, weight: Tensor) -> Packed:
         """Pack a weight."""
         return Packed(weight)
-
-    def joined(self, embed: Tensor) -> FewFeatures:
-        """Join the layer's maps with the embedding ``(d, W)``."""
-        return joined_maps(self.layer, embed)
 
     def __call__(self, x: Tensor, hidden: Tensor | None, wanted: int) -> Tensor:
         """Transform tokens ``(R, T, W)``; only the first `wanted` are returned."""
