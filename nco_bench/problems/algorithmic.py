@@ -13,7 +13,7 @@ Version history: 1 (first).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Any
 
@@ -84,6 +84,10 @@ class TaskInstance:
     def answers(self) -> int:
         """Numbers in a solution."""
         return self.targets.size
+
+    def asked(self) -> TaskInstance:
+        """Return the instance without its labels, all 0, as a solver that is not ours is given it."""
+        return replace(self, targets=np.zeros_like(self.targets))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that define the instance, for hashing and storage."""

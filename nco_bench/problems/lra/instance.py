@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,10 @@ class LRAInstance:
         if self.task.texts == 1:
             return (self.tokens,)
         return self.tokens[: self.second], self.tokens[self.second :]
+
+    def asked(self) -> LRAInstance:
+        """Return the instance without its class, 0, as a solver that is not ours is given it."""
+        return replace(self, label=0)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that define the instance, for hashing and storage."""

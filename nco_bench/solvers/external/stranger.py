@@ -125,7 +125,7 @@ class StrangerSolver:
             self._process.call("create", self._name, self._options, seconds=patience("prepare"))
             self._made = True
             if self._dataset is not None:
-                self._process.call("look", without_references(self._dataset), seconds=patience())
+                self._process.call("look", without_answers(self._dataset), seconds=patience())
                 if self._prepared:
                     self._process.call("ask_of_dataset", "prepare", seconds=patience("prepare"))
         return self._process.call(method, *arguments, **how)
@@ -140,7 +140,7 @@ class StrangerSolver:
                 return self._call("ask", method, *arguments, seconds=patience(method))
             if dataset is not self._dataset:
                 self._dataset, self._prepared = None, False
-                self._call("look", without_references(dataset), seconds=patience())
+                self._call("look", without_answers(dataset), seconds=patience())
                 self._dataset = dataset
             return self._call("ask_of_dataset", method, *arguments, seconds=patience(method))
         except SolverFailedError as error:
@@ -187,7 +187,7 @@ class StrangerSolver:
         seconds = None if time_limit is None else factor * time_limit * len(batch) + more
         try:
             found = self._call(
-                "solve", pack_instances(list(batch)), seed, time_limit, seconds=seconds, progress=progress
+                "solve", pack_instances(as_asked(batch)), seed, time_limit, seconds=seconds, progress=progress
             )
         except ChildDiedError as error:
             if len(batch) > 1:
@@ -226,6 +226,14 @@ def _absolute(value: str) -> str:
     )
 
 
-def without_references(dataset: Dataset) -> Dataset:
-    """Return the dataset as a stranger gets it: no cost and no tour that somebody found."""
-    return dataclasses.replace(dataset, references=(None,) * len(dataset))
+def without_answers(dataset: Dataset) -> Dataset:
+    """Return the dataset as a stranger gets it: no cost and no tour that somebody found, and no labels."""
+    instances = as_asked(dataset.instances)
+    return dataclasses.replace(dataset, instances=instances, references=(None,) * len(dataset))
+
+
+def as_asked(instances: Sequence[Instance]) -> Sequence[Instance]:
+    """Return instances without the answers that those of tasks carry."""
+    if not hasattr(instances[0], "asked"):
+        return instances
+    return [one.asked() for one in instances]  # type: ignore[attr-defined]

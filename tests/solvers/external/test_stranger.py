@@ -148,6 +148,41 @@ def test_nothing_of_this_process_is_in_the_childs() -> None:
     assert "False" in message
 
 
+PEEKING = """
+import numpy as np
+from nco_bench.solvers import register
+
+@register("peek", problems=("PROBLEM",))
+class Peek:
+    def __init__(self, options): pass
+    def unsupported(self, dataset): return None
+    def prepare(self, dataset): self.seen = [i.LABELS for i in dataset.instances]
+    def solve(self, batch, *, seed, time_limit, progress):
+        self.seen += [i.LABELS for i in batch]
+        assert not any(np.any(one) for one in self.seen), "labels are seen"
+        return [np.zeros(ANSWERS, int) for i in batch]
+"""
+
+
+@pytest.mark.parametrize(
+    ("problem", "data", "labels", "answers"),
+    [
+        ("algorithmic", "balanced-partition:n=8:count=4", "targets", "i.answers"),
+        ("lra", "lra-listops32:count=4", "label", "1"),
+    ],
+)
+def test_labels_stay_here(problem: str, data: str, labels: str, answers: str) -> None:
+    names = {"PROBLEM": problem, "LABELS": labels, "ANSWERS": answers}
+    text = PEEKING
+    for name, value in names.items():
+        text = text.replace(name, value)
+    Path("peek.py").write_text(text)
+    assert run(["run", "peek.py", "--data", data, "--results", "runs"]) == 0
+    found = records(Path("runs"))
+    assert [one.status for one in found] == ["ok"] * 4
+    assert sum(one.cost or 0.0 for one in found) < 4  # they are judged by the labels all the same
+
+
 BROKEN = {
     "import os; os._exit(5)": "exit status 5",
     "raise SystemExit(4)": "SystemExit: 4",
