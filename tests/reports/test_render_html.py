@@ -172,6 +172,19 @@ def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_ta
     assert 'id="table-gaps"' not in text  # nothing has a reference
 
 
+def test_a_choice_without_tasks_has_no_table_of_them(tmp_path: Path) -> None:
+    """Their columns are still there, and the page was refused for want of them."""
+    from nco_bench.runs.display import QuietDisplay
+    from nco_bench.runs.request import RunRequest
+    from nco_bench.runs.runner import run
+
+    places = Places(tmp_path / "instances")
+    for solver, data in (("nearest-neighbor", "tsp8:count=2"), ("majority", "quickselect:count=4")):
+        run(RunRequest((solver,), (data,), tmp_path / "runs", places), QuietDisplay())
+    text = render_html.render(load_frame(tmp_path / "runs").select(datasets=["tsp*"]), places=places)
+    assert 'id="table-tasks"' not in text
+
+
 @pytest.mark.slow
 def test_hundred_thousand_records_stay_below_five_megabytes(results: Results) -> None:
     """Ten solvers on ten sets of 1,000."""

@@ -163,7 +163,8 @@ def _tables(frame: ResultFrame, gap: str) -> str:
     titles = {"main": "Cost, gap, time", "gaps": "Gaps with intervals", "times": "Times and memory"}
     if frame.records["gap_percent"].isna().all():
         del titles["gaps"]
-    if any(name.startswith(COUNT_PREFIX) for name in frame.records.columns):
+    counts = [name for name in frame.records.columns if name.startswith(COUNT_PREFIX)]
+    if frame.records[counts].notna().any(axis=None):  # the columns stay where a choice leaves out all tasks
         titles["tasks"] = "Algorithmic tasks"
     return "".join(
         f"<h3>{title}</h3>{table_html(build_table(name, _with_gaps(frame) if name == 'gaps' else frame, gap=gap))}"
