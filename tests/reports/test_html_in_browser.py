@@ -189,6 +189,7 @@ def test_gaps_have_few_ticks_in_both_halves_of_their_axis(text: str, tmp_path: P
     page.wait(READY)
     assert page.evaluate("gapTicks(0.48, 37)") == [0.5, 1, 2, 5, 10, 20]
     assert page.evaluate("gapTicks(0.006, 20)") == [0.01, 0.1, 1, 10]
+    assert page.evaluate("gapTicks(0.28, 29)") == [0.5, 1, 2, 5, 10, 20]  # two decades alone
     assert page.evaluate("gapTicks(8, 22)") == [10, 15, 20]
     plot = "Bokeh.documents[0].roots()[0]"
     assert page.evaluate(f"{plot}.left[0].ticker.ticks") == page.evaluate(
@@ -199,6 +200,29 @@ def test_gaps_have_few_ticks_in_both_halves_of_their_axis(text: str, tmp_path: P
     # A gap of zero is drawn at 5, which its tick says; what would stand below that, or touch it, is no gap.
     assert page.evaluate(f"{plot}.left[0].ticker.ticks") == [5, 7, 8]
     assert page.evaluate(f"{plot}.left[0].major_label_overrides.get(5)") == "≤ 0.01"
+    assert page.console == []
+
+
+def test_labels_of_the_axis_of_times_do_not_touch(text: str, tmp_path: Path, page: Page) -> None:
+    """From 9 to 95 s Bokeh's own were 10, 20, 30 .. 90, of which the last stood one upon the other in a narrow plot."""
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    page.open(path, width=400)
+    page.wait(READY)
+    plot = "Bokeh.documents[0].roots()[0]"
+    scale = f"Bokeh.index.find_one({plot}).frame.x_scale"
+    axis = f"Bokeh.index.find_one({plot}.below[0])"
+    for low, high in ((9, 95), (0.9, 950), (40, 90), (1e-5, 2e4), (7.1, 7.9)):
+        page.evaluate(
+            f"{plot}.x_range.setv({{start: {low}, end: {high}}}), 1"
+        )  # as a zoom by the pointer does
+        page.wait(f"{scale} && Math.abs({scale}.invert({scale}.compute({low})) / {low} - 1) < 1e-6")
+        page.evaluate(FRAME)
+        ticks = page.evaluate(f"{axis}.tick_coords.major[0]")
+        assert len(ticks) > 1, (low, high)
+        places = page.evaluate(f"{axis}.tick_coords.major[0].map((tick) => {scale}.compute(tick))")
+        for tick, one, other in zip(ticks, places, places[1:], strict=False):
+            assert other - one > 7 * len(f"{tick:.6g}"), (ticks, places)
     assert page.console == []
 
 

@@ -74,6 +74,8 @@ def pareto_figures(
     columns: Sequence[DatasetColumn], rows: Sequence[MethodRow], styles: dict[str, Look]
 ) -> list[Figure]:
     """Gap against time per instance, a figure per dataset."""
+    from bokeh.models import FixedTicker
+
     figures = []
     for column in columns:
         timed = timed_gaps(column)
@@ -86,6 +88,10 @@ def pareto_figures(
             column.title, "time per instance (s)", "gap (%)", "@name: gap @gap{0.0000} %, @x{0.000000} s",
             gaps=[_drawn(gap, floor) for gap in gaps], log_gaps=floor is not None, floor=_shown(gaps, floor),
         )  # fmt: skip
+        times = [s.seconds_per_instance for s in known.values()]
+        plot.xaxis.ticker = plot.xgrid.ticker = FixedTicker(
+            ticks=decade_ticks(min(times), max(times)), tags=["times"]
+        )  # the page's script sets them, as those of gaps
         points = [
             (s.seconds_per_instance, _drawn(gap, floor)) for s, gap in zip(known.values(), gaps, strict=True)
         ]

@@ -58,28 +58,38 @@ function paint() {
 
 // Gaps have ticks at 1, 2, 5 and their decades, also where the pointer has zoomed; as Bokeh has them the lower half has none.
 function gapTicks(low, high) {
-  const steps = high / low < 100 ? [1, 2, 5] : [1];
-  const ticks = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-    for (const step of steps) ticks.push(Number(`${step}e${power}`));
+  for (const steps of [[1], [1, 2, 5]]) {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+      for (const step of steps) ticks.push(Number(`${step}e${power}`));
+    }
+    const inside = ticks.filter((tick) => low <= tick && tick <= high);
+    if (inside.length > 2) return inside;
   }
-  const inside = ticks.filter((tick) => low <= tick && tick <= high);
-  if (inside.length > 2) return inside;
   const unit = 10 ** Math.floor(Math.log10((high - low) / 2));
   const step = unit * [1, 2, 5, 10].find((s) => high / (s * unit) - low / (s * unit) < 7);
   const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
+// Times stand side by side, where Bokeh's 60, 70, 80 and 90 touch, and so do nine decades in a narrow plot.
+function timeTicks(low, high) {
+  const ticks = gapTicks(low, high);
+  return ticks.filter((_, i) => i % Math.ceil(ticks.length / 7) === 0);
+}
+function follow(range, show) {
+  const set = () => { if (range.start > 0 && range.end > range.start) show(range.start, range.end); };
+  for (const end of ["start", "end"]) range.properties[end].change.connect(set);
+  set();
+}
 function followZoom() {
   for (const doc of window.Bokeh ? Bokeh.documents : []) {
     for (const plot of doc.roots()) {
-      const range = plot.y_range, ticker = plot.left[0].ticker;
-      if (!ticker.tags.includes("gaps")) continue;
-      const floors = ticker.tags.slice(1);  // where gaps within noise are drawn: no place on the scale, and its label says so
+      const across = plot.below[0].ticker, upward = plot.left[0].ticker;
+      if (across.tags.includes("times")) follow(plot.x_range, (low, high) => { across.ticks = timeTicks(low, high); });
+      if (!upward.tags.includes("gaps")) continue;
+      const floors = upward.tags.slice(1);  // where gaps within noise are drawn: no place on the scale, and its label says so
       const free = (tick) => floors.every((floor) => tick > 1.3 * floor);
-      const set = () => { if (range.start > 0 && range.end > range.start) ticker.ticks = [...floors, ...gapTicks(range.start, range.end).filter(free)]; };
-      for (const end of ["start", "end"]) range.properties[end].change.connect(set);
-      set();
+      follow(plot.y_range, (low, high) => { upward.ticks = [...floors, ...gapTicks(low, high).filter(free)]; });
     }
   }
 }
