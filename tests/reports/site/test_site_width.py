@@ -9,8 +9,8 @@ from chromium import CHROMIUM, browse
 
 LONG = "document.querySelectorAll('td.number.quiet').forEach((cell) => { cell.textContent = '−10.015 … −10.001'; })"
 TABLES = """Array.from(document.querySelectorAll('.pair > .scroll'), (table) => {
-  const plot = table.nextElementSibling;
-  return [table.scrollWidth - table.clientWidth, plot.getBoundingClientRect().top - table.getBoundingClientRect().top, plot.clientWidth];
+  const plot = table.nextElementSibling, top = (element) => element.getBoundingClientRect().top;
+  return [table.scrollWidth - table.clientWidth, top(plot) - top(table), plot.clientWidth];
 })"""
 
 
