@@ -185,6 +185,26 @@ def test_a_choice_without_tasks_has_no_table_of_them(tmp_path: Path) -> None:
     assert 'id="table-tasks"' not in text
 
 
+def test_datasets_without_a_picture_take_no_place_of_those_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks come first by name; six of them left a section of pictures without any."""
+    from nco_bench.runs.display import QuietDisplay
+    from nco_bench.runs.request import RunRequest
+    from nco_bench.runs.runner import run
+
+    monkeypatch.setattr(pictures, "MAX_DATASETS", 1)
+    places = Places(tmp_path / "instances")
+    for solver, data in (("majority", "quickselect:count=4"), ("extreme-point", "bpp3d8:120x100:count=2")):
+        run(RunRequest((solver,), (data,), tmp_path / "runs", places), QuietDisplay())
+    frame = load_frame(tmp_path / "runs")
+    columns = sorted(arrange(summarise(frame))[1], key=lambda column: column.title, reverse=True)
+    assert columns[0].title.startswith("quickselect")
+    drawn, remarks = pictures.best_and_worst(frame, columns, places, {})
+    assert len(drawn) == 2
+    assert remarks == []
+
+
 @pytest.mark.slow
 def test_hundred_thousand_records_stay_below_five_megabytes(results: Results) -> None:
     """Ten solvers on ten sets of 1,000."""

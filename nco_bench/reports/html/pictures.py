@@ -59,16 +59,14 @@ def best_and_worst(
     """
     pictures: list[Picture] = []
     remarks: list[str] = []
-    for column in columns[:MAX_DATASETS]:
-        summary = focus(column)
-        if summary is None:
-            continue
+    drawable = [(column, summary) for column in columns if (summary := focus(column)) is not None]
+    for column, summary in drawable[:MAX_DATASETS]:
         try:
             pictures += _pictures(frame, summary, places, colours.get(summary.group.cell.solver, ""))
         except (NcoBenchError, OSError) as error:
             remarks.append(f"No pictures of {column.key}: {error}")
-    if len(columns) > MAX_DATASETS:
-        remarks.append(f"Pictures of the first {MAX_DATASETS} of {len(columns)} datasets.")
+    if len(drawable) > MAX_DATASETS:
+        remarks.append(f"Pictures of the first {MAX_DATASETS} of {len(drawable)} datasets.")
     return pictures, remarks
 
 
