@@ -226,7 +226,7 @@ def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str]
                 style = solver_look(*looks[name])
                 axis.step(
                     curve.seconds, curve.gaps, where="post", color=style.colour, linestyle=style.dash,
-                    marker=style.marker, markersize=3.0, label=f"{name} ({curve.told})",
+                    marker=style.marker, markersize=3.0, markevery=_turns(curve.gaps), label=f"{name} ({curve.told})",
                 )  # fmt: skip
             wide_log_scale(axis, [s for curve in lines.values() for s in curve.seconds])
             gap_scale(axis, [g for curve in lines.values() for g in curve.gaps])
@@ -235,6 +235,19 @@ def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str]
             axis.set(title=dataset, xlabel=clock, ylabel="mean gap (%)")
         legend(fig, axes)
     return target
+
+
+ROUNDING_PERCENT = 1e-4
+"""By how much gaps of one tour differ, which its network summed in float32."""
+
+
+def _turns(gaps: Sequence[float]) -> list[int]:
+    """Where a gap is below the last one marked by more than rounding, and both ends; all iterations make one thick bar."""
+    turns = [0]
+    for i, gap in enumerate(gaps):
+        if abs(gap - gaps[turns[-1]]) > ROUNDING_PERCENT or (i == len(gaps) - 1 > 0):
+            turns.append(i)
+    return turns
 
 
 def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out: Path | str) -> Path:

@@ -115,9 +115,8 @@ def checked_target(out: Path | str) -> Path:
     """Check the suffix before any work is done."""
     target = Path(out)
     if target.suffix.lower() not in FORMATS:
-        raise BadInputError(
-            f"{target}: plots are written as .png, .pdf or .svg, not {target.suffix or 'without suffix'!r}."
-        )
+        given = f"not {target.suffix!r}" if target.suffix else "and this name ends in none of them"
+        raise BadInputError(f"{target}: plots are written as .png, .pdf or .svg, {given}.")
     return target
 
 
