@@ -133,7 +133,7 @@ def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source
     if not hasattr(module, "from_official"):
         raise BadWeightsError(
             f"{source}: there are no official weights of {name}, its paper has no public code; a file of ours needs "
-            f"no import, 'run {name} --weights FILE' takes it."
+            f"no import but its manifest beside it, and 'run {name} --weights FILE' takes it."
         )
     try:
         policy.load_state_dict(module.from_official(state))

@@ -62,8 +62,8 @@ def import_checkpoint(
     Raises
     ------
     BadWeightsError
-        When the file is damaged, holds anything but plain data, does not fit the model, or has a manifest of
-        ours; when the name is that of official weights, or of others that are kept there.
+        When the file is damaged, holds anything but plain data, does not fit the model, has a manifest of
+        ours or the names of our own tensors; when the name is that of official weights, or of others that are kept there.
     UnknownNameError
         For an unknown model or problem.
     """
@@ -84,6 +84,8 @@ def import_checkpoint(
     if sizes_of is not None:
         config = sizes_of(state, problem)
     policy = build_path_policy(model, problem, **({} if sizes_of is None else dataclasses.asdict(config)))
+    if not official:
+        _refuse_our_names(file, state, policy.state_dict())
     load_official(policy, model, state, str(file))
     chosen = name or (model if problem == "tsp" else f"{model}-{problem}")
     imported = ",".join(map(sha256_of, files.values()))
@@ -120,6 +122,15 @@ def _refuse_own(file: Path) -> None:
         f"{file}: has a manifest, {manifest_path(file).name}, and needs no import; "
         f"'run {model} --weights {file}' takes it."
     )
+
+
+def _refuse_our_names(file: Path, state: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:
+    """Refuse weights of ours without their manifest, which no import can make again: it would call them the authors'."""
+    if file.suffix == SUFFIX and ours.keys() <= state.keys():
+        raise BadWeightsError(
+            f"{file}: these are weights of ours, by the names in it, and need no import but their manifest; put it beside "
+            f"them as {manifest_path(file).name} ('nco-bench weights export' copies both)."
+        )
 
 
 def _check_name(name: str) -> None:

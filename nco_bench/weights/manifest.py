@@ -198,7 +198,8 @@ def read_manifest(path: Path) -> Manifest:
         values = unseal_document(path.read_bytes())
     except FileNotFoundError:
         raise BadWeightsError(
-            f"{path}: the manifest of these weights is missing; `nco-bench weights import` makes one."
+            f"{path}: the manifest of these weights is missing; copy it from where they came, or, if they are the authors', "
+            "let `nco-bench weights import` make one."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadWeightsError(f"{path}: cannot read the manifest ({error}).") from error

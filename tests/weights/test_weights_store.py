@@ -224,6 +224,13 @@ def am_checkpoint(path: Path, seed: int) -> Path:
     return path
 
 
+def pens_copy(folder: Path) -> Path:
+    """The shipped weights of a model without public code, without their manifest."""
+    copied = export_copy("pens-a", folder / "pens" / "copy").path
+    manifest_path(copied).unlink()
+    return copied
+
+
 def test_an_import_never_writes_over_other_weights(cache: Path, tmp_path: Path) -> None:
     """It replaced what was pulled, or trained for hours, without a word."""
     first, other = (am_checkpoint(tmp_path / f"{seed}.pt", seed) for seed in (1, 2))
@@ -241,6 +248,10 @@ def test_an_import_never_writes_over_other_weights(cache: Path, tmp_path: Path) 
     copy = export_copy("mine", tmp_path / "copy")
     with pytest.raises(BadWeightsError, match=r"needs no import; 'run am --weights \S*copy\.safetensors'"):
         import_checkpoint("am", copy.path, name="yours")
+    manifest_path(copy.path).unlink()  # as one that was copied alone
+    for model in ("am", "pens-a"):
+        with pytest.raises(BadWeightsError, match=r"weights of ours.*put it beside them as copy\.json"):
+            import_checkpoint(model, copy.path if model == "am" else pens_copy(tmp_path), name="yours")
     manifest_path(made.path).unlink()  # as an import that was killed leaves it
     assert import_checkpoint("am", other, name="mine").manifest.sha256 != made.manifest.sha256
 
