@@ -172,6 +172,9 @@ def main() -> int:
                 start(options.file, options.folder, _at_speed(network))
         for network in networks:
             print(describe(options.folder, network))
+        sys.stdout.flush()
+    except BrokenPipeError:  # of a reader that has seen enough, as `head` has; what is left goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except NcoBenchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

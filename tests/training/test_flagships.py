@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -133,3 +135,14 @@ def test_a_network_without_processes_is_refused(campaign: tuple[Path, Stage]) ->
     file.write_text(file.read_text().replace("seed = 5", "seed = 5\nprocesses = 0"))
     with pytest.raises(BadInputError, match="network 1: processes = 0: expected 1 or more"):
         read_networks(file)
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback(campaign: tuple[Path, Stage], tmp_path: Path) -> None:
+    """As ``--status | head`` does."""
+    file, _ = campaign
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "nco_bench.training.flagships", str(file), str(tmp_path), "--status"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
