@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from nco_bench.nn.compiling import njit
 
 F32 = np.float32
 Array = NDArray[np.float32]

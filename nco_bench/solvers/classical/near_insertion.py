@@ -11,8 +11,9 @@ Letters in shapes: N nodes, K near ones.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from nco_bench.nn.compiling import njit
 
 FIRST_ROUND = 1000
 """Cities that come in the order given; later ones come in rounds, see `_in_rounds`."""

@@ -6,9 +6,9 @@ Letters in shapes: N nodes, the depot first.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nco_bench.nn.compiling import njit
 from nco_bench.solvers.classical.two_opt_moves import distance, work
 
 ALL_STEPS = 2**62

@@ -7,8 +7,8 @@ may touch.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from nco_bench.nn.compiling import njit
 from nco_bench.problems.distances import EARTH_RADIUS_KM
 
 KINDS = {

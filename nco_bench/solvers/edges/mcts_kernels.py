@@ -10,8 +10,9 @@ place: edges that are no candidates are never asked for theirs. No N x N matrix 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from nco_bench.nn.compiling import njit
 
 E = 2.718
 ALPHA = 1.0

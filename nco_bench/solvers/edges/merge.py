@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from nco_bench.errors import BadInputError
+from nco_bench.nn.compiling import njit
 
 NEAR_ENDS = 12
 """Ends of paths that are looked at around each end while paths are joined; at least 3 are needed."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+
+from nco_bench.nn.compiling import njit
 
 NEIGHBOURS = 32
 LEAST_GAIN = 1e-6

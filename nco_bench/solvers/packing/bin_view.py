@@ -11,7 +11,8 @@ Letters in shapes: R lanes, L x W base, S cells of a plane.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from nco_bench.nn.compiling import njit
 
 F32 = np.float32
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nco_bench.nn.compiling import njit
 from nco_bench.problems.bpp3d import ORIENTATIONS
 from nco_bench.solvers.packing import bin_view
 from nco_bench.solvers.packing.lowering import lower

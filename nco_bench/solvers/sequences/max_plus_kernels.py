@@ -10,8 +10,9 @@ turns into vector instructions (2.5 ms instead of 19 for 24 million terms).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from nco_bench.nn.compiling import njit
 
 F32, I32 = np.float32, np.int32
 Array = NDArray[np.float32]
