@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nco_bench.papers.published import PublishedTable
+
+if TYPE_CHECKING:
+    from nco_bench.papers.filling import Filled
 
 
 def standing(
@@ -117,5 +121,20 @@ def _fill(
     if json:
         print_json(asdict(done))
     cut = "; the last run was cut short, and goes on at the next start" if done.stopped else ""
-    say(f"{done.answered} cells answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}")
+    why = "" if done.stopped else _why_left(done)
+    say(
+        f"{done.answered} cells answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}{why}"
+    )
     return 1 if runner.failed else 0
+
+
+def _why_left(done: Filled) -> str:
+    """Say what a budget would have to be for more, and which cells no budget buys."""
+    from nco_bench.runs.planning import duration
+
+    why = ""
+    if done.cheapest is not None:
+        why += f"; the cheapest takes about {duration(done.cheapest)}"
+    if done.unknown:
+        why += f"; {done.unknown} without an estimate, as nothing near is stored: --table N without --fill runs them"
+    return why

@@ -55,6 +55,10 @@ class Filled:
         Wall time that was used.
     stopped
         Whether a run was cut short at the end of the budget; its solved instances are stored.
+    unknown
+        Those of `left` that are not begun, since nothing near is stored to tell what they cost.
+    cheapest
+        Seconds that the cheapest run of `left` is to take; None where there is no estimate.
     """
 
     answered: int
@@ -62,6 +66,8 @@ class Filled:
     left: int
     seconds: float
     stopped: bool
+    unknown: int = 0
+    cheapest: float | None = None
 
 
 def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callable[[str], None]) -> Filled:
@@ -101,7 +107,11 @@ def fill(found: Sequence[Standing], runner: Runner, budget: float, tell: Callabl
             stopped = True
     runnable = sum(one.runnable for one in found) + sum(len(cells) for _, cells in _functions(found))
     left = runnable - len(tally.answered)
-    return Filled(len(tally.answered), tuple(tally.refused), left, time.monotonic() - began, stopped)
+    waiting = [one.seconds for one in tally.still_open(found) if one.runnable]
+    return Filled(
+        len(tally.answered), tuple(tally.refused), left, time.monotonic() - began, stopped,
+        unknown=waiting.count(None), cheapest=min((s for s in waiting if s is not None), default=None),
+    )  # fmt: skip
 
 
 @dataclass

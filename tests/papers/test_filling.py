@@ -56,6 +56,24 @@ def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_
     assert cut.seconds < 8
 
 
+def test_what_is_left_says_why(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It said "0 cells answered, 12 left that can run here", whatever the budget."""
+    (cell,) = [one for one in cells(small) if one.runnable]
+    for seconds, said in (
+        (61.0, "1 left that can run here; the cheapest takes about 61 s"),
+        (
+            None,
+            "1 left that can run here; 1 without an estimate, as nothing near is stored: --table N without --fill",
+        ),
+    ):
+        found = [replace(cell, seconds=seconds)]
+        monkeypatch.setattr("nco_bench.papers.standing.standings", lambda *_, found=found, **__: found)
+        assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "1m", results=small) == 0
+        assert said in capfd.readouterr().err
+
+
 def test_the_end_of_a_budget_costs_one_small_batch(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a batch holds is kept when all of it is solved, so all 16 instances of a cell were lost together."""
     asked: list[float | None] = []
