@@ -33,11 +33,16 @@ def standing(
     """
     from nco_bench.cli.output import print_json
     from nco_bench.datasets.load import Places
+    from nco_bench.errors import BadInputError
     from nco_bench.papers.choosing import at_most, document, of_solvers, within
     from nco_bench.papers.standing import standings
     from nco_bench.papers.stored import stored_in
 
     seconds = _to_spend(budget) if fill else 0.0  # before the stored records are read
+    if fill and results.is_file():
+        raise BadInputError(
+            f"{results}: an archive is never added to; name its folder with --results, and --fill puts its runs there."
+        )
     places = Places.from_environment(instances)
     stored = stored_in(folders_of(results), places.instances)
     found = of_solvers(standings(tables, stored, least=least), *solvers)

@@ -13,7 +13,9 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.device import PRECISIONS
 from nco_bench.training.options import parsed_text
 
-SEE_RECIPES = "'nco-bench show MODEL' prints those of its recipes."
+SEE_RECIPES = (
+    "'nco-bench show MODEL' prints those of its recipes; the network's own begin with model., as model.width."
+)
 SCHEDULES = ("cosine", "exponential", "constant", "trapezoid")
 OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")

@@ -56,6 +56,14 @@ def test_a_run_that_would_not_fit_is_not_begun_and_one_that_takes_longer_is_cut_
     assert cut.seconds < 8
 
 
+def test_an_archive_is_refused_at_once(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each run was refused by itself, and the status was that of success."""
+    archive = small.parent / "archive.parquet"
+    archive.write_bytes(b"PAR1")
+    assert nco("reproduce", "tropical", "--table", "2", "--fill", "--budget", "1m", results=archive) == 2
+    assert "archive.parquet: an archive is never added to" in capfd.readouterr().err
+
+
 def test_what_is_left_says_why(
     small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
