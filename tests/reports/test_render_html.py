@@ -172,6 +172,16 @@ def test_packings_without_references_are_drawn_by_load_rate_beside_a_table_of_ta
     assert 'id="table-gaps"' not in text  # nothing has a reference
 
 
+def test_lines_inside_a_filled_marker_show() -> None:
+    """In the marker's own colour a crossed circle was a disc, as another row's, and unlike its legend."""
+    plot = html_plots._figure("", "", "", "")
+    styles = {"a": ("#112233", "circle_x", "⊗"), "b": ("#112233", "circle", "●")}
+    points = [(1.0, 1.0, 1.0, key) for key in ("a", "a", "b", "b")]
+    html_plots._marks(plot, points, styles, ["", " (1 of 2)", "", " (1 of 2)"])
+    edges = plot.renderers[0].data_source.data["edge"]
+    assert edges == ["#ffffff", "#112233", "#112233", "#112233"]
+
+
 def test_a_choice_without_tasks_has_no_table_of_them(tmp_path: Path) -> None:
     """Their columns are still there, and the page was refused for want of them."""
     from nco_bench.runs.display import QuietDisplay

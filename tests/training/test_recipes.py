@@ -26,7 +26,9 @@ def test_the_paper_recipe_is_that_of_appendix_c() -> None:
 def test_unknown_keys_get_the_nearest_name(key: str) -> None:
     with pytest.raises(UnknownNameError, match=f"Unknown training option '{key}'.*nco-bench show MODEL"):
         recipe_for(MODEL, {key: "1"})
-    with pytest.raises(UnknownNameError, match=r"as model\.width"):  # what is the network's has a name of its own
+    with pytest.raises(
+        UnknownNameError, match=r"as model\.width"
+    ):  # what is the network's has a name of its own
         recipe_for(MODEL, {"width": "1"})
     with pytest.raises(UnknownNameError, match="Did you mean 'batch'"):
         recipe_for(MODEL, {"bach": "1"})

@@ -32,6 +32,9 @@ MARKERS = (
 )  # fmt: skip
 """Bokeh's marker, and the letter that stands for it in the legend."""
 
+CROSSED = ("_cross", "_x", "_dot")
+"""Ends of the names of markers with lines inside, which in the marker's own colour would not show where it is filled."""
+
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 """By marker, so that two lines of one colour differ between their points too."""
 
@@ -259,10 +262,16 @@ def _marks(
         "name": [f"{key}{words}" for key, words in zip(keys, partial, strict=True)],
         "colour": [styles[key][0] for key in keys],
         "marker": [styles[key][1] for key in keys],
+        "edge": [
+            "#ffffff" if not words and styles[key][1].endswith(CROSSED) else styles[key][0]
+            for key, words in zip(keys, partial, strict=True)
+        ],
         "fill": [0.0 if words else 1.0 for words in partial],
     }
-    source = ColumnDataSource(columns)
-    drawn = plot.scatter("x", "y", source=source, marker="marker", size=9, color="colour", fill_alpha="fill")
+    drawn = plot.scatter(
+        "x", "y", source=ColumnDataSource(columns), marker="marker", size=9, fill_color="colour", line_color="edge",
+        fill_alpha="fill",
+    )  # fmt: skip
     plot.hover[0].renderers = [drawn]
 
 
