@@ -21,7 +21,7 @@ from nco_bench.errors import BadWeightsError, UnknownNameError
 from nco_bench.files import is_in_a_file
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.manifest import manifest_path
-from nco_bench.weights.store import WeightsFile, cache_folder, verify
+from nco_bench.weights.store import WeightsFile, cache_folder, files_called, verify
 
 REMEDY = (
     "Others are made by 'nco-bench train MODEL', or downloaded from their authors and read by "
@@ -48,7 +48,8 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     UnknownNameError
         When there are no official weights of that name.
     BadWeightsError
-        When a file cannot be fetched or is not the one at its commit; when the mirror that is named is not there.
+        When a file cannot be fetched or is not the one at its commit; when the mirror that is named is not there; for
+        weights that ship or are kept here, and are nobody's official ones.
     """
     mirror = os.environ.get("NCO_BENCH_MIRROR")
     if mirror and not Path(mirror).is_dir():
@@ -57,6 +58,10 @@ def pull(name: str, say: Callable[[str], None]) -> list[WeightsFile]:
     named = cards().get(name)
     model = named.model if named else name
     wanted = [entry for entry in table.values() if name == entry.name or model == entry.model]
+    if not wanted and files_called(name):
+        raise BadWeightsError(
+            f"{name}: these weights are here already, as 'weights list' tells; nothing is to be pulled."
+        )
     if not wanted:
         known = [*table, *{entry.model for entry in table.values()}]
         raise UnknownNameError("official weights", name, known, REMEDY)

@@ -72,3 +72,9 @@ def test_a_pull_says_that_nothing_came_and_that_the_mirror_is_not_there(
     monkeypatch.setenv("NCO_BENCH_MIRROR", str(tmp_path / "absent"))
     with pytest.raises(BadWeightsError, match=r"absent: no such folder; correct NCO_BENCH_MIRROR\."):
         pulling.pull("am-official-tsp100", lambda _: None)
+
+
+def test_weights_that_ship_are_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    with pytest.raises(BadWeightsError, match="pens-a: these weights are here already"):
+        pulling.pull("pens-a", lambda _: None)
