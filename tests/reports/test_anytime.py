@@ -12,7 +12,7 @@ from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.errors import ResultsError
+from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.figures import plots
 from nco_bench.reports.figures.anytime import Curve, anytime_curves
@@ -130,3 +130,10 @@ def test_marks_stand_where_the_gap_falls_alone(tmp_path: Path, monkeypatch: pyte
     )
     plots.anytime({"lkh3": curve}, tmp_path / "plot.png")
     assert marked == [[0, 2, 5, 6]]
+
+
+def test_a_plot_without_an_ending_is_told_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInputError, match="this name ends in none of them"
+    ):  # it was "not 'without suffix'"
+        plots.anytime({}, tmp_path / "plots")
