@@ -13,10 +13,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from nco_bench.nn.compiled import F32, Array, aligned, aligned_rows, fast, softened, weighted_sum
+from nco_bench.nn.compiling import njit
 from nco_bench.solvers.stepwise import dgl_features
 
 Nodes = NDArray[np.int64]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from nco_bench.nn.compiled import F32, Array, normalise
+from nco_bench.nn.compiling import njit
 
 Nodes = NDArray[np.int64]
 
