@@ -57,9 +57,8 @@ def check_fixture(path: Path | str) -> ParityResult:
 
     fixture = read_fixture(path)
     module, _, function = _checker(fixture.meta).partition(":")
-    with (
-        one_thread()
-    ):  # threads add the parts of a sum in an order of their own: GLOP's are 1.3e-4 off with three
+    # Threads add the parts of a sum in an order of their own: GLOP's are 1.3e-4 off with three.
+    with one_thread():
         return getattr(importlib.import_module(module), function)(fixture)
 
 
