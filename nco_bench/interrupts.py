@@ -15,6 +15,8 @@ from typing import Any
 AGAIN_SECONDS = 0.02
 OF_A_JOB = frozenset({signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2})
 """Signals by which SLURM warns the processes of a job."""
+KILLING_SECONDS = 2.0
+"""How long SLURM's killing of a job's processes may take on a busy node."""
 
 
 @contextmanager
@@ -45,6 +47,15 @@ def warnings_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def outlive_a_job() -> None:
+    """Wait where SLURM may be killing all processes of a job, one after the other, and has begun with one of ours.
+
+    Who goes on before its own turn takes the job's end for a failure of what it had in hand. Does nothing outside of a job.
+    """
+    if "SLURM_JOB_ID" in os.environ:
+        time.sleep(KILLING_SECONDS)
 
 
 def ignore_interrupts() -> None:

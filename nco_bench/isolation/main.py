@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from nco_bench.interrupts import outlive_a_job
 from nco_bench.isolation.outcomes import Failure, Outcome, Solved
 from nco_bench.isolation.transport import new_solved, pack_outcomes, receive, send, unpack_instances
 from nco_bench.problems import Instance
@@ -158,9 +159,11 @@ def death_signal() -> None:
 
 
 def describe_exit(code: int) -> str:
-    """Say in words how a process ended, from `subprocess`'s return code."""
+    """Say in words how a process ended, from `subprocess`'s return code; where it was killed with its job, so are we."""
     if code >= 0:
         return f"ended with exit status {code}"
+    if code == -signal.SIGKILL:
+        outlive_a_job()
     try:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:

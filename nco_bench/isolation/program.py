@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from nco_bench.interrupts import warnings_held
+from nco_bench.isolation.main import describe_exit
 
 STDERR_SHOWN = 300
 MOST_BYTES = 1 << 28
@@ -165,9 +166,7 @@ class ExternalProcess:
         self._ended_well = status == 0
         if status >= 0:
             return f"ended with status {status} without an answer"
-        with contextlib.suppress(ValueError):
-            return f"was killed by {signal.Signals(-status).name}"
-        return f"was killed by signal {-status}"
+        return describe_exit(status)
 
     def _last_words(self) -> str:
         """Return the last line of stderr, for a message."""
