@@ -99,7 +99,7 @@ class SelfAttention(nn.Module):
         return add_linear(x, self._mixed(x, scale, real), self.out, factor)
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
-        query, key, value = split_parts(self.qkv(x), 3, self.heads)
+        query, key, value = split_parts(products.linear(x, self.qkv.weight, self.qkv.bias), 3, self.heads)
         return side_by_side(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
 
 
@@ -218,7 +218,7 @@ def score_feed_forward(
 def _cached(x: Tensor, inner: nn.Linear) -> tuple[Tensor, ...]:
     """Cut tokens into rows whose hidden values fit the processor's cache."""
     rows, most = x.view(-1, x.shape[-1]), max(1, HIDDEN_AT_A_TIME // inner.out_features)
-    return (rows,) if len(rows) <= most else rows.split(most)
+    return (rows,) if rows.shape[0] <= most else rows.split(most)
 
 
 def works_in_place(x: Tensor) -> bool:

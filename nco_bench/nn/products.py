@@ -28,6 +28,7 @@ FEWEST = 3 * 2**19
 """Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
 FEWEST_PACKED = 2**19
 """The same where weights are packed beforehand."""
+FLOAT32 = torch.float32
 NARROWEST = 16
 """Columns and rows of a weight below which they do not."""
 
@@ -54,7 +55,7 @@ def _made_by_amd() -> bool:
 def pays(x: Tensor, weight: Tensor) -> bool:
     """Tell whether ``x weight^T`` goes to oneDNN."""
     # Other weights it multiplies number by number.
-    return _suits(x, weight) and weight.stride() in ((weight.shape[1], 1), (1, weight.shape[0]))
+    return _suits(x, weight) and (weight.is_contiguous() or weight.T.is_contiguous())
 
 
 def _suits(x: Tensor, weight: Tensor) -> bool:
@@ -62,12 +63,12 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
     columns, inner = weight.shape
     return (
         faster()
+        and x.numel() * columns >= FEWEST
         and x.is_cpu
-        and x.dtype is torch.float32
-        and weight.dtype is torch.float32
+        and x.dtype is FLOAT32
+        and weight.dtype is FLOAT32
         and columns >= NARROWEST
         and inner >= NARROWEST
-        and x.numel() * columns >= FEWEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )
@@ -128,7 +129,8 @@ def times(linear: nn.Linear, factor: float | Tensor) -> tuple[Tensor, Tensor | N
 def added(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, alpha: float = 1.0) -> Tensor:
     """Return ``total + alpha (x weight^T + bias)``, ``(M, N)``; without gradients. `total` may be overwritten."""
     if alpha == 1.0 and pays(x, weight):
-        rows, wanted = len(x), coarse(len(x))
+        rows = x.shape[0]
+        wanted = coarse(rows)
         if wanted != rows:
             x, total = _with_rows(x, rows, wanted), _with_rows(total, rows, wanted)
         made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, total, weight, bias, "add")
@@ -174,6 +176,7 @@ def _each_pays(x: Tensor, weights: Tensor) -> bool:
     return pays(x[0], weights[0]) and all(n == coarse(n) for n in (*x.shape[1:], weights.shape[1]))
 
 
+@functools.lru_cache(2**16)
 def coarse(rows: int) -> int:
     """Return the least number of rows that oneDNN is given for so many."""
     step = max(1, 1 << max(0, rows - 1).bit_length() >> STEPS.bit_length())
