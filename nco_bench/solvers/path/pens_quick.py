@@ -40,7 +40,8 @@ def through(layers: Iterable[Layer], x: Tensor, geometry: Geometry, scale: float
     batch, tokens, width = x.shape
     rows = batch * tokens
     total = filled(x)
-    normed = total.new_zeros(total.shape)
+    normed = torch.empty_like(total)
+    normed[rows:].zero_()
     normed_rows = normed.numpy()
     for layer in layers:
         attention = layer.attention
