@@ -195,6 +195,10 @@ class Layer(nn.Module):
         self.ffn_in = nn.Linear(config.width, config.ffn, bias=False)
         self.ffn_out = nn.Linear(config.ffn, config.width, bias=False)
 
+    def listened(self) -> bool:
+        """Tell whether hooks wait for it or its attention to be called."""
+        return any(one._forward_hooks or one._forward_pre_hooks for one in (self, self.attention))
+
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
         if works_in_place(x):
@@ -301,11 +305,13 @@ class Pens(nn.Module, PathPolicy):
         return (self.key(candidates) @ self.query(x[:, 0]).unsqueeze(-1)).squeeze(-1)
 
     def _through_layers(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
-        if KERNELS and works_in_place(x) and x.dtype is torch.float32:
+        quick = KERNELS and works_in_place(x) and x.dtype is torch.float32
+        layers = cast("Iterable[Layer]", self.layers)
+        if quick and not any(layer.listened() for layer in layers):
             from nco_bench.solvers.path.pens_quick import through
 
-            return through(cast("Iterable[Layer]", self.layers), x, geometry, scale)
-        for layer in self.layers:
+            return through(layers, x, geometry, scale)
+        for layer in layers:
             x = layer(x, geometry, scale)
         return x
 

@@ -124,6 +124,18 @@ def test_layers_in_place_compute_what_they_do_with_gradients(
         torch.testing.assert_close(policy.scores(state), learned, atol=2e-4, rtol=1e-4)
 
 
+def test_layers_that_somebody_listens_to_are_called() -> None:
+    policy, heard = small("pens-a").float(), []
+    policy.layers[0].register_forward_hook(lambda module, given, out: heard.append(out))
+    attention = policy.layers[1].attention
+    attention.register_forward_pre_hook(lambda module, given: heard.append(given[0]))  # type: ignore[operator]
+    listened = scores(policy, COORDS.float())
+    assert [one.shape for one in heard] == [(2, 14, 32)] * 2
+    torch.testing.assert_close(
+        listened, scores(small("pens-a").float(), COORDS.float()), atol=1e-5, rtol=1e-5
+    )
+
+
 def test_slopes_and_frequencies_are_the_published_ones() -> None:
     policy = build_path_policy("pens-ar")
     slopes = [10, 7.0711, 5, 3.5355, 2.5, 1.7678, 1.25, 0.8839, 0.625, 0.4419, 0.3125, 0.2210]
