@@ -159,7 +159,10 @@ def death_signal() -> None:
 
 
 def describe_exit(code: int) -> str:
-    """Say in words how a process ended, from `subprocess`'s return code; where it was killed with its job, so are we."""
+    """Say in words how a process ended, from `subprocess`'s return code.
+
+    Where SLURM kills the whole job, this process is killed before it says so, see `outlive_a_job`.
+    """
     if code >= 0:
         return f"ended with exit status {code}"
     if code == -signal.SIGKILL:
