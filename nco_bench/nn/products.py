@@ -62,15 +62,15 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
     """Tell whether a product is in float32 on the CPU, large enough, and outside autocast and compilation."""
     columns, inner = weight.shape
     return (
-        faster()
+        x.is_cpu
+        and not torch.compiler.is_compiling()  # asked before `faster`, which reads a file
+        and faster()
         and x.numel() * columns >= FEWEST
-        and x.is_cpu
         and x.dtype is FLOAT32
         and weight.dtype is FLOAT32
         and columns >= NARROWEST
         and inner >= NARROWEST
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
     )
 
 
