@@ -122,9 +122,10 @@ def these(options: argparse.Namespace) -> None:
     from official.checkouts import checkout_of
     from official.engine import SECONDS, measure
 
-    from nco_bench.training.loop import keep_freed_memory
+    from nco_bench.nn.memory import keep_freed_memory
 
     torch.set_num_threads(1)
+    keep_freed_memory()  # as `nco-bench run` and `train` do; of the whole process, so that theirs gain as well
     name = options.models[0]
     family = importlib.import_module(f"official.{name}")
     checkout = checkout_of(name, family, options.checkouts, options.any_commit)
@@ -132,8 +133,6 @@ def these(options: argparse.Namespace) -> None:
     for case in family.CASES:
         if case.key in options.of:
             torch.manual_seed(0)
-            if case.decoding == "update":
-                keep_freed_memory()  # as `nco-bench train` does; theirs gain by it too
             print(json.dumps(measure(case, family.pair(case, checkout), seconds)), flush=True)
 
 

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 from nco_bench.nn.build import build_path_policy
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.training.data import LabelStream
 from nco_bench.training.learner import Measure
 from nco_bench.training.learners.on_policy import OnPolicy
 from nco_bench.training.learners.on_policy_course import COURSE
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.supervised_course import greedy_gap
-from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import recipe_for
 from nco_bench.training.shards import read_shard
 from nco_bench.training.trainer import Trainer

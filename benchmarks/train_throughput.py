@@ -26,13 +26,13 @@ from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.nn.device import PRECISIONS, PerDevice, exact, of_derivatives, synchronise
 from nco_bench.nn.device import precision as named_precision
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.nn.products import linear
 from nco_bench.runs.devices import resolve_device
 from nco_bench.solvers.path.policy import PathNodes, PathState
 from nco_bench.training.data import Batch, LabelStream
 from nco_bench.training.learners.pieces import draw_sub_paths
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import Recipe, recipe_for
 from nco_bench.training.trainer import Trainer
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.training.learner import Loss
 from nco_bench.training.learners.fresh_instances import FreshInstances
 from nco_bench.training.learners.pieces import SubPaths
 from nco_bench.training.learners.policy_gradient import POMO_SETTINGS, PolicyGradient
 from nco_bench.training.learners.policy_gradient_course import PolicyGradientRecipe
 from nco_bench.training.learners.supervised import Supervised
-from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.recipes import chosen, overridden, recipe_for, recipes_of
 from nco_bench.training.trainer import Trainer
 from official.engine import Case, Pair, Side

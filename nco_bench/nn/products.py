@@ -232,6 +232,17 @@ def filled(x: Tensor) -> Tensor:
     return made
 
 
+def mapped(rows: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    """Return what `linear` makes of a matrix of `filled`, or with ``relu`` what `rectified` does, and ask nothing."""
+    return _called(rows, weight, bias, then)
+
+
+def added_to(total: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``total + rows weight^T + bias`` of matrices of `filled`, and ask nothing."""
+    made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, total, weight, bias, "add")
+    return made
+
+
 class Packed:
     """A linear map that stays as it is and needs no gradients: oneDNN packs its weights once, not at every call.
 

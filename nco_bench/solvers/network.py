@@ -21,7 +21,8 @@ from nco_bench.cards import card
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
 from nco_bench.nn.build import build_path_policy, refused_sizes
-from nco_bench.nn.device import PerDevice, full_convolutions
+from nco_bench.nn.device import PerDevice, full_convolutions, on_cpu
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
@@ -154,6 +155,8 @@ class NetworkSolver:
 
     def prepare(self, dataset: Dataset) -> None:
         """Find weights, build the network around them, move it to the device and make it ready."""
+        if on_cpu(self.options.device):
+            keep_freed_memory()
         self.weights = self.weights_to_load(dataset)
         config = {} if self.weights is None else dict(self.weights.manifest.config)
         self.refused = self._refused_sizes(dataset, config)

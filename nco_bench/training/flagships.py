@@ -37,12 +37,12 @@ from typing import IO
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.interrupts import Ending
 from nco_bench.nn.device import CPU, bf16_is_slow
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.training.campaign import last_checkpoint, take_turn
 from nco_bench.training.campaign_file import Stage, read_networks
 from nco_bench.training.checkpoint import load_state
 from nco_bench.training.distributed import reports
 from nco_bench.training.learner import said
-from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.run import train
 
 NICENESS = 15

@@ -201,7 +201,7 @@ def _watch(process: subprocess.Popen[bytes], log: Path, tell: Callable[[int], No
 
 def main(asked: str, answer: str, stop: str) -> None:
     """Train in this process, alone or in a group, and write what came of it; the group's first process does."""
-    from nco_bench.training.loop import keep_freed_memory
+    from nco_bench.nn.memory import keep_freed_memory
     from nco_bench.training.run import train
     from nco_bench.training.trainer import TrainingStopped
 

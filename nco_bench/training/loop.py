@@ -5,10 +5,8 @@ The `Trainer` knows what an update is; the loop knows clocks and budgets only.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,12 +19,6 @@ from nco_bench.training.learner import Measure
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Names of glibc's ``malloc.h``."""
-
-MAPPED_FROM = 256 << 20
-KEPT_FREE = 1 << 30
-"""Bytes."""
 QUESTION_SECONDS = 1.0
 
 
@@ -192,17 +184,3 @@ def _validate(trainer: Trainer, hooks: Hooks) -> float:
         progress.history.append(line)
         hooks.report({**line, "unit": measure.unit})
     return time.monotonic() - started
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc's allocator to reuse what an update frees; does nothing with another C library.
-
-    By default tensors of some megabytes are mapped anew and zeroed page by page at every update: 2,000 to 3,500 page faults
-    and a fifth of the time in training a task network with a batch of 500.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
-        mallopt(M_TRIM_THRESHOLD, KEPT_FREE)

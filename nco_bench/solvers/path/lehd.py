@@ -15,6 +15,8 @@ Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import FeedForward, SelfAttention, fuse_qkv, with_column
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
@@ -124,10 +127,28 @@ class Lehd(nn.Module, PathPolicy):
         # "First" is the node that the path must return to, "last" the node where it stands.
         x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
         scale, real = self.factor_at(state), state.real()
-        for layer in self.decoder[:-1]:
-            x = layer(x, scale, real)
-        scores = cast("Layer", self.decoder[-1]).scored(x, scale, self.score, real)
+        scores = self._decoded(x, scale, real)
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
+
+    def _decoded(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
+        """Score tokens ``(B, T, W)`` but the first and the last."""
+        *layers, last = (cast("Layer", layer) for layer in self.decoder)
+        if not pays(x, last.attention.out, self._listened(layers)):
+            for layer in layers:
+                x = layer(x, scale, real)
+            return last.scored(x, scale, self.score, real)
+        tokens, factor = Filled(x), scale / math.sqrt(last.attention.head_dim)
+        for layer in layers:
+            tokens.attend(layer.attention, factor, real)
+            tokens.feed_forward(layer.feed_forward)
+        tokens.attend(last.attention, factor, real)
+        return last.feed_forward.scored(tokens.whole, self.score)[:, 1:-1]
+
+    @staticmethod
+    def _listened(layers: Sequence[Layer]) -> Iterator[nn.Module]:
+        """Return what others may listen to."""
+        for layer in layers:
+            yield from (layer, layer.attention)
 
     def auxiliary_tokens(self) -> AuxiliaryTokens | None:
         """Those of the last layer but one: the last one scores from within."""

@@ -333,6 +333,10 @@ class Pens(nn.Module, PathPolicy):
             return torch.zeros(batch, tokens, self.config.width, dtype=dtype, device=state.features.device)
         count = state.candidates if state.padding is None else state.padding.count
         step = count if self.config.noise == "step" else 0
+        if KERNELS and dtype is torch.float32 and works_in_place(state.features) and isinstance(step, int):
+            from nco_bench.solvers.path import pens_quick
+
+            return pens_quick.gaussian_vectors(state.features.squeeze(-1), step, self.config.width)
         return gaussian_vectors(state.features.squeeze(-1), step, self.config.width).to(dtype)
 
     def _geometry(self, coords: Tensor, real: Tensor | None) -> Geometry:

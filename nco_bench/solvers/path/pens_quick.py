@@ -1,4 +1,6 @@
-"""The layers of PENS without gradients on the CPU, in fewer calls: where few tokens are left, calls cost most.
+"""PENS without gradients on the CPU in fewer calls: where few tokens are left, calls cost most.
+
+The integers that node vectors are drawn from take one compiled pass.
 
 Tokens stay in a matrix whose rows are filled up once for all layers; residuals and norms take one compiled pass.
 
@@ -7,17 +9,55 @@ Letters in shapes: B batch, T tokens, W width, M rows of the matrix, B T or some
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nco_bench.nn.compiled import F32, Array, added_and_normed, root_mean_square_normed
+from nco_bench.nn.compiled import F32, Array, added_and_normed, exact, root_mean_square_normed
 from nco_bench.nn.products import add_product, added, filled, linear, rectified
 from nco_bench.solvers.path.pens import ROWS_AT_A_TIME, Layer, epsilon
 from nco_bench.solvers.path.pens_geometry import Geometry
+
+
+@exact
+def _mixed(x: np.int64) -> np.int64:
+    """Return what `pens_vectors.mix` does."""
+    x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return x ^ (x >> 31 & 0x1FFFFFFFF)
+
+
+@exact
+def _draw(keys: NDArray[np.int64], step: int, uniform: Array, angle: Array) -> None:
+    """Write numbers from 0 to 1 and angles, ``(R, W / 2)`` each, for keys ``(R,)``."""
+    count = uniform.shape[1]
+    counters = np.empty(count, np.int64)
+    for i in range(count):
+        counters[i] = _mixed(np.int64(i) * 0x1F3D5B79 + np.int64(step) * 0x2545F491)
+    for r in range(len(keys)):
+        key, to, turned = keys[r], uniform[r], angle[r]
+        for i in range(count):
+            mixed = _mixed(key ^ counters[i])
+            to[i] = (F32(mixed >> 33 & 0x7FFFFFFF) + F32(0.5)) * F32(2.0**-31)
+            turned[i] = F32(mixed & 0xFFFFFFFF) * F32(2 * math.pi * 2.0**-32)
+
+
+def gaussian_vectors(keys: Tensor, step: int, width: int) -> Tensor:
+    """Return what `pens_vectors.gaussian_vectors` does; its integers pass once through the processor, not a dozen times."""
+    uniform = torch.empty(keys.numel(), width // 2)
+    made = torch.empty(*keys.shape, width)
+    angle = torch.empty_like(uniform)
+    _draw(keys.reshape(-1).numpy(), step, uniform.numpy(), angle.numpy())
+    radius = uniform.log_().mul_(-2).sqrt_()
+    rows = made.view(-1, width)
+    torch.mul(radius, angle.cos(), out=rows[:, : width // 2])
+    torch.mul(radius, angle.sin_(), out=rows[:, width // 2 :])
+    return made
 
 
 def through(layers: Iterable[Layer], x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:

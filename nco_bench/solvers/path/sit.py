@@ -35,6 +35,7 @@ from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.device import on_cpu
+from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import FeedForward, SelfAttention, add_linear, attend, side_by_side, with_column
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.nn.threads import one_thread
@@ -106,6 +107,12 @@ class CrossAttention(nn.Module):
         inputs = (self.query(x), self.key(tokens), self.value(tokens))
         query, key, value = (self._per_head(projected).transpose(1, 2) for projected in inputs)
         return add_linear(x, side_by_side(attend(query, key, value, scale, real)), self.out)
+
+    def add(self, x: Filled, tokens: Filled, scale: float | Tensor, real: Tensor | None = None) -> None:
+        """Do what `added` does."""
+        query, heads = x.mapped(self.query, self.heads), self.heads
+        key, value = tokens.mapped(self.key, heads), tokens.mapped(self.value, heads)
+        x.add(attend(query, key, value, scale, real), self.out)
 
     def probes(self, few: Tensor, scale: float | Tensor) -> Tensor:
         """Queries of the representatives, mapped by the keys' map, ``(B, H R, W)``: logits are ``probes @ tokens^T``."""
@@ -269,9 +276,32 @@ class Sit(nn.Module, PathPolicy):
         ):  # as in the official code, the CVRP's embedding learns through the depot alone
             candidates = candidates.detach()
         many = torch.cat([few, candidates], dim=1)
+        if self.config.attention == "cross" and self._filled_pay(few, many):
+            return self._through_filled(few, many, scale, real)
         for layer in self.layers[:-1]:
             few, many = layer(few, many, scale, real)
         return cast("Layer", self.layers[-1]).scored(few, many, scale, self.score, real)
+
+    def _filled_pay(self, few: Tensor, many: Tensor) -> bool:
+        """Tell whether the layers take tokens as `Filled`: the few as well."""
+        narrowest = cast("Layer", self.layers[0]).reading.query
+        return pays(few, narrowest, self.layers) and pays(many, narrowest, ())
+
+    def _through_filled(
+        self, few: Tensor, many: Tensor, scale: float | Tensor, real: Tensor | None
+    ) -> Tensor:
+        """Score the tokens behind the representatives as layer by layer, in fewer calls."""
+        layers, count = [cast("Layer", layer) for layer in self.layers], few.shape[1]
+        readers, tokens = Filled(few), Filled(many)
+        for layer in layers:
+            layer.reading.add(readers, tokens, scale, real)
+            readers.feed_forward(layer.few_feed_forward)
+            if layer is layers[-1]:
+                tokens = Filled(tokens.whole[:, count:])
+            layer.writing.add(tokens, readers, scale)
+            if layer is not layers[-1]:
+                tokens.feed_forward(layer.many_feed_forward)
+        return layers[-1].many_feed_forward.scored(tokens.whole, self.score)
 
     def _representatives(self, state: PathState) -> Tensor:
         """Map the destination once and the current node `repeats` times, ``(B, R, W)``."""

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.problems.tasks import TASKS, VARIANTS, Task, TaskBatch, generate, stream
 from nco_bench.solvers.sequences.task_networks import TaskNetwork, build_task_network
 from nco_bench.training.courses import Assignment, Course, Prepared
 from nco_bench.training.learner import Loss, Measure
-from nco_bench.training.loop import keep_freed_memory
 from nco_bench.training.manifest import manifest_of
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.trainer import Trainer

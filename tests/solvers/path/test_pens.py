@@ -190,6 +190,13 @@ def test_node_vectors_are_standard_normal_and_follow_key_and_step() -> None:
     assert float((gaussian_vectors(keys, 2, 192) * vectors).mean()) == pytest.approx(0, abs=0.01)
 
 
+@pytest.mark.parametrize("step", [0, 1, 99])
+def test_vectors_of_the_compiled_pass_are_the_same_bits(step: int) -> None:
+    quick = pytest.importorskip("nco_bench.solvers.path.pens_quick")
+    keys = torch.randint(-(2**63), 2**63 - 1, (5, 23), generator=torch.Generator().manual_seed(step))
+    assert torch.equal(quick.gaussian_vectors(keys, step, 192), gaussian_vectors(keys, step, 192))
+
+
 def test_noise_is_drawn_per_step_or_per_solve_and_by_the_seed() -> None:
     nodes = PathNodes(COORDS, None, 14)
     fresh, kept = small("pens-a"), small("pens-a", noise="solve")
