@@ -1,11 +1,12 @@
 """Samples per second of supervised training on a device, against its own matrix-multiplication speed.
 
     python benchmarks/train_throughput.py [MODEL] [--batch 32] [--threads 1] [--seconds 5] [--device cpu] [--data FILE ...]
-        [--recipe small] [--precision fp32 bf16] [--side 8192] [--compile] [--beside]
+        [--recipe small] [--precision fp32 bf16] [--side 8192] [--compile] [--beside] [--kernels 12]
 
 With labelled data it also says which share of the time an update waits for data. With ``--beside`` it says which share of an
 update is no pass through the network, forward and backward: drawing and turning pieces, losses (the auxiliary one counts
-here), clipping, optimiser, moving average.
+here), clipping, optimiser, moving average. With ``--kernels K`` it names the K dearest operations of an update: on a GPU,
+kernels, and whether they or the host that starts them take the time.
 
 The floor is the time that the multiplications of forward and backward pass alone would take at the speed that one
 large multiplication reaches here, in the precision: 6 floating point operations per weight and token. Attention is not in
@@ -17,10 +18,12 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.profiler import profile, supported_activities
 
 from nco_bench.errors import NcoBenchError
 from nco_bench.nn.build import build_path_policy, count_parameters
@@ -73,8 +76,8 @@ def multiplication_speed(seconds: float, device: torch.device, precision: str, s
     return 2 * rows * side * side * count / (time.perf_counter() - began)
 
 
-def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch.device) -> float:
-    """Return the speed of whole updates (data, forward, backward, AdamW) at one sub-path length."""
+def warm_trainer(model: str, recipe: Recipe, device: torch.device) -> Trainer:
+    """Return a run that has compiled what it compiles."""
     policy = build_path_policy(model).to(device).train()
     learner = Supervised(policy, Uniform(100), recipe, 0, device)  # type: ignore[arg-type]
     trainer = Trainer(policy, learner, recipe, Path("unused"), {})
@@ -83,6 +86,37 @@ def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch
     for _ in range(3):
         trainer.update(0.0)
     synchronise(device)
+    return trainer
+
+
+def dearest(model: str, recipe: Recipe, device: torch.device, count: int, updates: int = 4) -> list[str]:
+    """Return lines of what an update is made of: its wall time, the device's own, and the dearest operations."""
+    trainer = warm_trainer(model, recipe, device)
+    with profile(activities=supported_activities()) as profiled:
+        began = time.perf_counter()
+        for _ in range(updates):
+            trainer.update(0.0, wait=False)
+        synchronise(device)
+        wall = (time.perf_counter() - began) / updates
+    found = profiled.key_averages()
+    own = [one for one in found if one.device_type.name != "CPU"]
+    events = own or list(found)
+
+    def milliseconds(event: Any) -> float:
+        spent = event.self_device_time_total if own else event.self_cpu_time_total
+        return float(spent) / 1000 / updates
+
+    events.sort(key=milliseconds, reverse=True)
+    total, calls = sum(map(milliseconds, events)), sum(one.count for one in events) // updates
+    lines = [f"  an update: {wall * 1000:.1f} ms, {calls} operations of {total:.1f} ms together"]
+    return lines + [
+        f"  {milliseconds(one):8.2f} ms {one.count // updates:5d} x {one.key[:90]}" for one in events[:count]
+    ]
+
+
+def samples_per_second(model: str, recipe: Recipe, seconds: float, device: torch.device) -> float:
+    """Return the speed of whole updates (data, forward, backward, AdamW) at one sub-path length."""
+    trainer = warm_trainer(model, recipe, device)
     began, samples = time.perf_counter(), trainer.progress.samples
     while time.perf_counter() - began < seconds:
         trainer.update(0.0, wait=False)
@@ -166,6 +200,7 @@ def main() -> None:
     parser.add_argument(
         "--beside", action="store_true", help="also the share that is no pass through the network"
     )
+    parser.add_argument("--kernels", type=int, default=0, help="name so many of the dearest operations")
     options = parser.parse_args()
     try:
         device = torch.device(resolve_device(options.device))
@@ -190,7 +225,9 @@ def main() -> None:
             if options.beside:
                 rest = beside_the_network(options.model, recipe, options.seconds, device)
                 told += f", {rest:.0%} beside the network"
-            print(told)
+            print(told, flush=True)
+            for line in dearest(options.model, recipe, device, options.kernels) if options.kernels else ():
+                print(line, flush=True)
     if options.data:
         recipe = recipe_for(options.model, own)
         share = waiting(options.model, recipe, options.data, 4 * options.seconds, device)

@@ -52,6 +52,16 @@ def test_train_throughput(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert f"{second.NAME}," in lines[0]
 
 
+def test_train_throughput_names_the_dearest_operations(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--device", second.NAME, "--batch", "2", "--seconds", "0.01", "--side", "64", "--kernels", "3"]
+    lines = printed("train_throughput.py", given, monkeypatch, capsys)
+    assert len(lines) == 1 + 4 * 5
+    assert " operations of " in lines[2]
+    assert all(" x " in line for line in lines[3:6])
+
+
 def test_gpu_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
