@@ -18,7 +18,7 @@ from nco_bench.nn.layers import HIDDEN_AT_A_TIME, FeedForward, SelfAttention, at
 
 
 class Filled:
-    """Tokens ``(B, T, W)``, contiguous, that layers add to; `pays` says where.
+    """Tokens ``(B, T, W)``, or parts of them along the second axis, that layers add to; `pays` says where.
 
     Attributes
     ----------
@@ -28,10 +28,10 @@ class Filled:
 
     __slots__ = ("batch", "matrix", "rows", "tokens")
 
-    def __init__(self, x: Tensor) -> None:
-        self.batch, self.tokens = x.shape[:2]
+    def __init__(self, *parts: Tensor) -> None:
+        self.batch, self.tokens = len(parts[0]), sum(part.shape[1] for part in parts)
         self.rows = self.batch * self.tokens
-        self.matrix = products.filled(x)
+        self.matrix = products.filled(*parts)
 
     @property
     def whole(self) -> Tensor:
@@ -75,7 +75,7 @@ def pays(x: Tensor, narrowest: nn.Linear, listened: Iterable[nn.Module]) -> bool
     Parameters
     ----------
     x
-        The tokens.
+        The tokens, or the greater part of them.
     narrowest
         The smallest map that they go through: as all products, it must be large enough for `products.linear` to give it to
         the faster library.

@@ -223,11 +223,20 @@ def roomy(x: Tensor) -> Tensor:
     return _with_rows(x, rows, wanted)[:rows].view(x.shape)
 
 
-def filled(x: Tensor) -> Tensor:
-    """Return tokens ``(B, T, W)`` as a matrix whose rows, with some of zeros, are as many as `linear` need not fill up."""
-    rows, width = x.shape[0] * x.shape[1], x.shape[2]
-    made = x.new_empty(coarse(rows) if faster() else rows, width)
-    made[:rows].view(x.shape).copy_(x)
+def filled(*parts: Tensor) -> Tensor:
+    """Return tokens ``(B, T, W)`` as a matrix whose rows, with some of zeros, are as many as `linear` need not fill up.
+
+    Of several parts, which follow each other along the second axis, they are joined.
+    """
+    batch, width = parts[0].shape[0], parts[0].shape[2]
+    tokens = sum(part.shape[1] for part in parts)
+    rows = batch * tokens
+    made = parts[0].new_empty(coarse(rows) if faster() else rows, width)
+    room = made[:rows].view(batch, tokens, width)
+    if len(parts) == 1:
+        room.copy_(parts[0])
+    else:
+        torch.cat(parts, dim=1, out=room)
     made[rows:].zero_()
     return made
 

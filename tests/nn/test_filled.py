@@ -24,9 +24,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[filled.Filled]:
     found: list[filled.Filled] = []
     begin = filled.Filled.__init__
 
-    def noted(self: filled.Filled, x: Tensor) -> None:
+    def noted(self: filled.Filled, *parts: Tensor) -> None:
         found.append(self)
-        begin(self, x)
+        begin(self, *parts)
 
     monkeypatch.setattr(filled.Filled, "__init__", noted)
     return found

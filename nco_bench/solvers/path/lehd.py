@@ -125,19 +125,19 @@ class Lehd(nn.Module, PathPolicy):
             origin = with_column(origin.detach(), state.remaining)
             destination = with_column(destination, state.remaining)
         # "First" is the node that the path must return to, "last" the node where it stands.
-        x = torch.cat([self.first(destination), candidates, self.last(origin)], dim=1)
-        scale, real = self.factor_at(state), state.real()
-        scores = self._decoded(x, scale, real)
+        parts = self.first(destination), candidates, self.last(origin)
+        scores = self._decoded(parts, self.factor_at(state), state.real())
         return scores if self.problem == "cvrp" else scores.squeeze(-1)
 
-    def _decoded(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
-        """Score tokens ``(B, T, W)`` but the first and the last."""
+    def _decoded(self, parts: tuple[Tensor, ...], scale: float | Tensor, real: Tensor | None) -> Tensor:
+        """Score tokens but the first and the last, given those three parts of them."""
         *layers, last = (cast("Layer", layer) for layer in self.decoder)
-        if not pays(x, last.attention.out, self._listened(layers)):
+        if not pays(parts[1], last.attention.out, self._listened(layers)):
+            x = torch.cat(parts, dim=1)
             for layer in layers:
                 x = layer(x, scale, real)
             return last.scored(x, scale, self.score, real)
-        tokens, factor = Filled(x), scale / math.sqrt(last.attention.head_dim)
+        tokens, factor = Filled(*parts), scale / math.sqrt(last.attention.head_dim)
         for layer in layers:
             tokens.attend(layer.attention, factor, real)
             tokens.feed_forward(layer.feed_forward)

@@ -275,24 +275,24 @@ class Sit(nn.Module, PathPolicy):
             self.problem == "cvrp"
         ):  # as in the official code, the CVRP's embedding learns through the depot alone
             candidates = candidates.detach()
+        if self.config.attention == "cross" and self._filled_pay(few, candidates):
+            return self._through_filled(few, candidates, scale, real)
         many = torch.cat([few, candidates], dim=1)
-        if self.config.attention == "cross" and self._filled_pay(few, many):
-            return self._through_filled(few, many, scale, real)
         for layer in self.layers[:-1]:
             few, many = layer(few, many, scale, real)
         return cast("Layer", self.layers[-1]).scored(few, many, scale, self.score, real)
 
-    def _filled_pay(self, few: Tensor, many: Tensor) -> bool:
+    def _filled_pay(self, few: Tensor, candidates: Tensor) -> bool:
         """Tell whether the layers take tokens as `Filled`: the few as well."""
         narrowest = cast("Layer", self.layers[0]).reading.query
-        return pays(few, narrowest, self.layers) and pays(many, narrowest, ())
+        return pays(few, narrowest, self.layers) and pays(candidates, narrowest, ())
 
     def _through_filled(
-        self, few: Tensor, many: Tensor, scale: float | Tensor, real: Tensor | None
+        self, few: Tensor, candidates: Tensor, scale: float | Tensor, real: Tensor | None
     ) -> Tensor:
         """Score the tokens behind the representatives as layer by layer, in fewer calls."""
         layers, count = [cast("Layer", layer) for layer in self.layers], few.shape[1]
-        readers, tokens = Filled(few), Filled(many)
+        readers, tokens = Filled(few), Filled(few, candidates)
         for layer in layers:
             layer.reading.add(readers, tokens, scale, real)
             readers.feed_forward(layer.few_feed_forward)
