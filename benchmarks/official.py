@@ -122,10 +122,7 @@ def these(options: argparse.Namespace) -> None:
     from official.checkouts import checkout_of
     from official.engine import SECONDS, measure
 
-    from nco_bench.nn.memory import keep_freed_memory
-
     torch.set_num_threads(1)
-    keep_freed_memory()  # as `nco-bench run` and `train` do; of the whole process, so that theirs gain as well
     name = options.models[0]
     family = importlib.import_module(f"official.{name}")
     checkout = checkout_of(name, family, options.checkouts, options.any_commit)

@@ -8,9 +8,11 @@ as a product, with the softmax in it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -22,8 +24,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from nco_bench.nn.memory import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
+
 Side = Callable[[], Any]
 
+MAPPED_FROM = 32 << 20
+"""Bytes, the most that glibc comes to by itself."""
 ROUNDS = 5
 """Of theirs, ours, floor, ours, theirs."""
 SECONDS = 6.0
@@ -216,8 +222,24 @@ def peak() -> float:
     return 2 * 1024**3 / min(timed(lambda: torch.mm(left, right))[0] for _ in range(5))
 
 
+def as_python_does() -> None:
+    """Let glibc's allocator do what it comes to by itself once large tensors were freed; with another C library, nothing.
+
+    It maps from the largest piece on that was freed, 32 MiB at most, and gives back what is free beyond twice as much.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
+        mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_FROM)
+
+
 def measure(case: Case, pair: Pair, seconds: float = SECONDS) -> dict[str, Any]:
-    """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`."""
+    """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`.
+
+    Each side has memory as its users have it: ours as `nco-bench run`, theirs as Python. In training theirs gain by ours.
+    """
+    shared = case.decoding == "update"
+    keep_freed_memory()
     ours, floor, counted = recorded(pair.ours)
     warm = [(*recorded(side), side) for side in pair.theirs]
     turns = [timed(side)[0] for *_, side in warm] if len(warm) > 1 else [0.0]
@@ -228,6 +250,7 @@ def measure(case: Case, pair: Pair, seconds: float = SECONDS) -> dict[str, Any]:
     best, begun = peak(), time.process_time()
     while len(taken["floor"]) < ROUNDS:
         for name in ("theirs", "ours", "floor", "ours", "theirs"):
+            as_python_does() if name == "theirs" and not shared else keep_freed_memory()
             taken[name].append(timed(sides[name]))
         best = max(best, peak())
         if (time.process_time() - begun) * (1 + 1 / len(taken["floor"])) > seconds:
