@@ -16,14 +16,14 @@ from typing import Any
 
 from nco_bench.errors import BadInputError, NcoBenchError
 from nco_bench.toml_file import read_toml
-from nco_bench.training.options import checked_options, model_options
+from nco_bench.training.options import checked_options, model_options, refuse_own_name
 from nco_bench.training.recipes import LoopRecipe, Recipe, batch_now
 
 KEYS = (
     "name", "model", "slice", "turns", "data", "problem", "config", "seed", "start", "hours", "tables", "each",
 )  # fmt: skip
-NETWORK_KEYS = {"model", "seed", "labels", "validation", "start", "config", "processes"}
-OPTIONAL = {"start", "config", "processes"}
+NETWORK_KEYS = {"name", "model", "seed", "labels", "validation", "start", "config", "processes"}
+OPTIONAL = {"name", "start", "config", "processes"}
 """Of a ``[[network]]``."""
 
 WITHOUT_END = 10**9
@@ -102,9 +102,10 @@ def read_networks(file: Path) -> list[Stage]:
         if not isinstance(processes, int) or processes < 1:
             raise BadInputError(f"{file}: network {number}: processes = {processes}: expected 1 or more.")
         config = {"steps": str(WITHOUT_END), **_texts(entry.get("config", {}))}
+        name = entry.get("name", entry["model"])
         stages.append(
             Stage(
-                entry["model"], entry["model"], data=(entry["labels"],), config=config, seed=entry["seed"],
+                name, entry["model"], data=(entry["labels"],), config=config, seed=entry["seed"],
                 start=entry.get("start"), validation=(entry["validation"],), processes=processes,
             )
         )  # fmt: skip
@@ -258,6 +259,7 @@ def _plan(stage: Stage, earlier: set[str]) -> Planned:
     if options:
         defaults = model_config(stage.model, stage.problem)
         model_config(stage.model, stage.problem, **checked_options(defaults, options))
+        refuse_own_name(Path(stage.name), stage.model, options, "give the stage a name of its own")
     recipe = course.recipe(stage.model, {k: v for k, v in values.items() if k != "learner"}, stage.data)
     if not recipe.steps and stage.slice_s is None:
         raise BadInputError("the recipe trains for a given time: add slice, or steps to its config.")

@@ -9,12 +9,13 @@ network per table::
 
     [[network]]
     model = "decoder-6x128"
+    name = "shallow"         # of its weights; the model's name where it is missing, which is refused beside "model.KEY"
     seed = 20261
     labels = "tsp100"        # folder of shards in the campaign's folder; more may be added at any time
     validation = "tsp100-validation.npz"
     start = "decoder-6x128"  # weights to begin with; random ones where it is missing
     processes = 2            # that share every batch; 1 where it is missing
-    config = { recipe = "flagship", batch = 32 }
+    config = { recipe = "flagship", batch = 32, "model.depth" = 3 }
 
 Another batch or rate is adopted at the next start, and the manifest says from which step on it holds. On a CPU that has no
 instructions for bf16 a network whose `config` asks for it is trained in fp32, and a line says so.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nco_bench.cards import network_card, weights_owner
 from nco_bench.errors import BadInputError
 from nco_bench.settings import pairs, parse
 
@@ -69,7 +70,8 @@ def checked_options(
     Raises
     ------
     BadInputError
-        For a value of the wrong type, sizes below 1, heads that do not divide the width, and fields decided elsewhere.
+        For a value of the wrong type, sizes below 1, heads that do not divide the width, heads and widths of heads that
+        nobody chose to make another width than the network's, and fields decided elsewhere.
     """
     for key in options:
         if decided is not None and key in decided:
@@ -85,7 +87,55 @@ def checked_options(
             f"--config {MODEL_PREFIX}width={sizes['width']} {MODEL_PREFIX}heads={sizes['heads']}: "
             "expected a width that the heads divide."
         )
+    inner = sizes["heads"] * getattr(defaults, "head_dim", 0)
+    if (
+        {"width", "heads"} & parsed.keys()
+        and "head_dim" in kinds.keys() - parsed.keys()
+        and inner != sizes["width"]
+    ):
+        raise BadInputError(
+            f"--config {MODEL_PREFIX}width={sizes['width']} {MODEL_PREFIX}heads={sizes['heads']}: heads of "
+            f"{defaults.head_dim} make {inner}; choose {MODEL_PREFIX}width, {MODEL_PREFIX}heads and {MODEL_PREFIX}head_dim "
+            "together."
+        )
     return parsed
+
+
+def refuse_own_name(weights: Path, model: str, options: Mapping[str, str], way_out: str = "") -> None:
+    """Refuse to call a network of other sizes or choices as the model's own weights are called.
+
+    Runs take weights of those names where none are named, and tables say nothing of them.
+
+    Parameters
+    ----------
+    weights
+        The file to write.
+    model, options
+        What is trained; options that say what is so anyway make no other network.
+    way_out
+        How another name is given; ``--out`` where it is empty.
+
+    Raises
+    ------
+    BadInputError
+        Also for what `checked_options` refuses.
+    """
+    from nco_bench.nn.build import model_config  # with the network, torch
+
+    known, owner = network_card(model), weights_owner(model)
+    own = {
+        name + end for name in (model, owner) for end in ("", *(f"-{problem}" for problem in known.problems))
+    }
+    if not options or weights.stem not in own:
+        return
+    defaults = model_config(model, known.problems[0])
+    for key, value in checked_options(defaults, options).items():
+        if getattr(defaults, key, value) != value:
+            told = weights.with_stem(f"{weights.stem}-{key}-{options[key]}")
+            raise BadInputError(
+                f"--config {MODEL_PREFIX}{key}={options[key]}: makes another network than {model}, whose own weights are "
+                f"called {weights.stem}; {way_out or f'name it otherwise, such as --out {told}'}."
+            )
 
 
 def prefixed(options: Mapping[str, Any]) -> dict[str, Any]:

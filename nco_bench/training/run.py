@@ -24,7 +24,7 @@ from nco_bench.training.courses import COURSES, Assignment, Course, Prepared, co
 from nco_bench.training.distributed import joined, reports
 from nco_bench.training.learner import GAP, HoldsProcesses, Measure, SharesBatches
 from nco_bench.training.loop import Hooks, train_until_done
-from nco_bench.training.options import model_options
+from nco_bench.training.options import model_options, refuse_own_name
 from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
 from nco_bench.training.recipes import LoopRecipe
 from nco_bench.training.start import start_from
@@ -177,6 +177,8 @@ def train(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
     weights = weights_path(out, called)
+    if not resume:
+        refuse_own_name(weights, model, options)
     check_precision(recipe.precision, device, "--config")
     if reports():
         warn_of_slow(recipe.precision, device, "--config")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nco_bench.cards import first_name
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError
 from nco_bench.nn.device import CPU, CUDA, kind, on_cpu
@@ -20,6 +21,7 @@ from nco_bench.runs.records import record_key
 from nco_bench.training.campaign import chosen_stages
 from nco_bench.training.campaign_file import Stage, planned, read_campaign
 from nco_bench.training.job import as_document
+from nco_bench.training.options import refuse_own_name
 from nco_bench.training.run import checked, refuse_taken, weights_path
 
 JOB = "nco_bench.training.job"
@@ -64,7 +66,11 @@ def train_on_slurm(
     """
     model, out = arguments["model"], weights_path(arguments["out"], arguments["model"])
     budget = arguments["budget_s"]
-    _, _, _, recipe = checked(model, arguments["data"], arguments["config"], budget, arguments["validation"])
+    _, options, _, recipe = checked(
+        model, arguments["data"], arguments["config"], budget, arguments["validation"]
+    )
+    if not arguments["resume"]:
+        refuse_own_name(out, first_name(model), options)
     call, gpu = _for_device(arguments["device"], profile)
     launch = {"processes": profile.processes or max(1, profile.gpus if gpu else 1), "nodes": profile.nodes}
     values = {**arguments, "out": str(out.resolve()), "places": as_document(arguments["places"]), **call}

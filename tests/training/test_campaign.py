@@ -149,6 +149,7 @@ def test_finished_weights_that_a_table_looks_up_are_found_by_name(
         ("model = 'pens-a'\ndata = ['x']\nconfig = { recipe = 'paper', bach = 3 }", "'bach'"),
         ("model = 'pens-a'\ndata = ['x']\nconfig = { recipe = 'paper', 'model.depht' = 3 }", "depht"),
         ("model = 'am'\nproblem = 'tsp'\nconfig = { 'model.width' = 'wide' }", "model"),
+        ("model = 'sit'\nconfig = { 'model.width' = 7 }", "heads of 16 make 128"),
         ("model = 'pens-a'\nconfig = { recipe = 'paper' }", "add data"),
         ("model = 'pens-a'\ndata = ['x']", "add slice"),
         ("model = 'pens-a'\ndata = ['x']\nstart = 'y'\nconfig = { recipe = 'paper' }", "no earlier stage"),
@@ -159,6 +160,17 @@ def test_a_plan_names_the_stage_that_cannot_be_trained(tmp_path: Path, entry: st
     file.write_text(f"[[stage]]\nname = 'one'\n{entry}\n")
     with pytest.raises(BadInputError, match=rf"stage 'one': .*{told}"):
         planned(read_campaign(file))
+
+
+def test_a_stage_of_another_network_has_a_name_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    stage = "model = 'pens-a'\ndata = ['x']\nslice = '1s'\nconfig = {{ 'model.noise' = '{}' }}\n"
+    file.write_text("[[stage]]\n" + stage.format("solve"))
+    with pytest.raises(BadInputError, match=r"stage 'pens-a': .*model\.noise=solve: .*a name of its own"):
+        planned(read_campaign(file))
+    for named in ("name = 'pens-a-quiet'\n" + stage.format("solve"), stage.format("step")):
+        file.write_text("[[stage]]\n" + named)
+        assert [plan.learner for plan in planned(read_campaign(file))] == ["supervised"]
 
 
 UNSAID = re.compile(r"pens-[ar]-tsp20-.*|lra-.*")

@@ -27,6 +27,7 @@ from nco_bench.training.flagships import (
 
 CONFIG = """
 [[network]]
+name = "two-layers"
 model = "decoder-24x64"
 seed = 5
 labels = "labels"
@@ -56,18 +57,18 @@ def _steps(folder: Path, flagship: Stage) -> int:
 
 
 def _pid(folder: Path, flagship: Stage) -> int:
-    return int((folder / f"{flagship.model}.lock").read_text())
+    return int((folder / f"{flagship.name}.lock").read_text())
 
 
 def test_a_network_is_started_once_killed_and_continued(campaign: tuple[Path, Stage], tmp_path: Path) -> None:
     file, flagship = campaign
-    assert describe(tmp_path, flagship) == "decoder-24x64: stopped, no checkpoint yet"
+    assert describe(tmp_path, flagship) == "two-layers: stopped, no checkpoint yet"
     start(file, tmp_path, flagship)
     _until(lambda: _steps(tmp_path, flagship) >= 3)
     pid = _pid(tmp_path, flagship)
     assert is_running(tmp_path, flagship)
     assert os.getpriority(os.PRIO_PROCESS, pid) == 15
-    with pytest.raises(BadInputError, match="trains decoder-24x64 already"):
+    with pytest.raises(BadInputError, match="trains two-layers already"):
         train_on(tmp_path, flagship)
     os.kill(pid, signal.SIGKILL)
     _until(lambda: not is_running(tmp_path, flagship))
@@ -75,7 +76,7 @@ def test_a_network_is_started_once_killed_and_continued(campaign: tuple[Path, St
     state = load_state(last_checkpoint(tmp_path, flagship.name))["progress"]
     assert 0 < state["core_seconds"] <= state["seconds"] + 1
     assert describe(tmp_path, flagship).startswith(
-        f"decoder-24x64: stopped, {state['samples']:,} samples, 0.00 core-hours"
+        f"two-layers: stopped, {state['samples']:,} samples, 0.00 core-hours"
     )
 
     # More labels may be there by then.

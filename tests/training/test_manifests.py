@@ -37,8 +37,8 @@ TRAININGS: dict[str, tuple[str, tuple[str, ...], str | None, dict[str, str]]] = 
     ),
     "self-improved": (
         "sit", (), "cvrp",
-        {**LIGHT, "model.repeats": "2", "learner": "self-improved", "size": "10", "instances": "4", "batch": "2",
-         "steps": "3", "rounds_updates": "2", "judged_updates": "1", "iterations": "1", "longest": "11",
+        {**LIGHT, "model.head_dim": "16", "model.repeats": "2", "learner": "self-improved", "size": "10", "instances": "4",
+         "batch": "2", "steps": "3", "rounds_updates": "2", "judged_updates": "1", "iterations": "1", "longest": "11",
          "longest_start": "11", "validation_instances": "3"},
     ),
     "policy-gradient": (

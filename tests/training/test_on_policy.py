@@ -32,8 +32,8 @@ pytest.importorskip("fast_tsp", reason="fast-tsp is not installed")
 
 CONFIG = {
     "learner": "on-policy", "recipe": "flagship", "model.depth": "1", "model.width": "16", "model.heads": "2",
-    "batch": "4", "longest": "11", "longest_start": "11", "validation_instances": "2", "rollouts": "3", "every": "2",
-    "pool": "20", "cuts": "4", "warmup": "0", "log_every": "1", "checkpoint_every": "0",
+    "model.head_dim": "16", "batch": "4", "longest": "11", "longest_start": "11", "validation_instances": "2",
+    "rollouts": "3", "every": "2", "pool": "20", "cuts": "4", "warmup": "0", "log_every": "1", "checkpoint_every": "0",
 }  # fmt: skip
 
 

@@ -145,6 +145,40 @@ def test_options_of_the_model_reach_it_its_manifest_and_its_identity(
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        (
+            MODEL,
+            {"model.depth": "1"},
+            rf"model\.depth=1: makes another network than {MODEL}, .*{MODEL}-depth-1\.safe",
+        ),
+        (
+            None,
+            {"model.gate": "false"},
+            rf"model\.gate=false: .* called {MODEL}; .*--out {MODEL}-gate-false\.safe",
+        ),
+        ("w", {"model.width": "7"}, r"width=7 model\.heads=\d+: heads of \d+ make \d+; choose .* together"),
+    ],
+)
+def test_another_network_takes_no_name_of_the_models_own(
+    name: str | None, change: dict[str, str], told: str, tmp_path: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BadInputError, match=told):
+        train(MODEL, shards, {**CONFIG, "steps": "1", **change}, out=name and Path(name), progress="silent")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_option_that_says_what_is_so_anyway_leaves_the_name(
+    tmp_path: Path, shards: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = train(MODEL, shards, {**CONFIG, "steps": "1", "model.gate": "true"}, progress="silent")
+    assert done.weights == Path(f"{MODEL}.safetensors")
+
+
 def test_a_run_is_not_overwritten_by_accident(tmp_path: Path, shards: list[Path]) -> None:
     _train(shards, tmp_path / "w", steps="1")
     with pytest.raises(BadInputError, match="continue it with --resume, or choose another --out"):
