@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from nco_bench.errors import BadInputError
 from nco_bench.problems import Instance
 
+MIXED = "mixed"
+"""Convention of a set whose instances have several."""
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -110,7 +112,7 @@ class Dataset:
     def convention(self) -> str:
         """The scoring convention, or ``mixed`` (then each record names its own)."""
         names = {instance.convention for instance in self.instances}
-        return names.pop() if len(names) == 1 else "mixed"
+        return names.pop() if len(names) == 1 else MIXED
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -121,6 +121,19 @@ def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Res
         summarise(load_frame(results.folder))
 
 
+def test_runs_of_parts_of_a_set_share_its_column_whatever_their_instances_are_scored_by(results: Results) -> None:
+    """Of SIT's TSPLIB one instance alone is ``ceil``, the set is mixed."""
+    whole = make_cell(0, "lkh3", "tsplib:sit", convention="mixed")
+    part = make_cell(0, "pomo", "tsplib:sit", convention="ceil")
+    every, alone = make_records(whole, [7542.0, 90.0], [7542.0, 90.0]), make_records(part, [7600.0], [7542.0])
+    for record, convention in zip((*every, *alone), ("ceil", "tsplib-nint", "ceil"), strict=True):
+        record.convention = convention
+    results.run("r1", (part, alone))
+    results.run("r2", (whole, every))
+    found = summarise(load_frame(results.folder))
+    assert [(s.instances, s.group.cell.convention) for s in found] == [(1, "mixed"), (2, "mixed")]
+
+
 def test_files_of_one_name_for_two_problems_have_columns_of_their_own(results: Results) -> None:
     """``a.tsp`` and ``a.vrp`` in one command made every later report fail."""
     one = make_cell(0, "two-opt", "a", problem="tsp", convention="tsplib-nint", dataset_sha256="aa")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nco_bench.datasets.dataset import Reference
+from nco_bench.datasets.dataset import MIXED, Reference
 from nco_bench.datasets.names import stream_of
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.reports.frame.best_known import Source, hold_against_best
@@ -61,7 +61,10 @@ def load_frame(
             f"{none_in(folders, 'no results yet')}; fill it with: nco-bench run lkh3 --data tsp100 --limit 100"
         )
     records, repeated = _latest(columns.records, len(groups))
-    finished = tuple(builder.group(repeated[builder.index]) for builder in groups.values())
+    scoring = _conventions(groups.values())
+    finished = tuple(
+        builder.group(repeated[builder.index], scoring[builder.whole.key]) for builder in groups.values()
+    )
     sources = {
         (number, code): Source(cell.reference_solver or "unknown", "", _day(run))
         for number, (run, of_run) in enumerate(zip(runs, cells, strict=True))
@@ -180,7 +183,7 @@ class _GroupBuilder:
         self.cells.append(cell)
         self.runs.append(run)
 
-    def group(self, repeated: int) -> Group:
+    def group(self, repeated: int, convention: str) -> Group:
         def known(name: str) -> list[float]:
             return [value for c in self.cells if (value := getattr(c, name)) is not None]
 
@@ -195,7 +198,9 @@ class _GroupBuilder:
         drawn = next(
             (c.origin for c in reversed(self.cells) if c.origin.get("distribution")), cells[-1].origin
         )
-        facts = replace(cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256, origin=drawn)
+        facts = replace(
+            cells[-1], dataset=self.whole.name, dataset_sha256=self.whole.sha256, origin=drawn, convention=convention
+        )  # fmt: skip
         return Group(
             cell=facts,
             whole=self.whole,
@@ -210,6 +215,14 @@ class _GroupBuilder:
             repeated=repeated,
             solved=tuple((run.run_id, cell) for cell, run in zip(cells, runs, strict=True)),
         )
+
+
+def _conventions(builders: Iterable[_GroupBuilder]) -> dict[str, str]:
+    """Return how each whole is scored: a run of some instances knows the convention of those alone."""
+    found: dict[str, set[str]] = {}
+    for builder in builders:
+        found.setdefault(builder.whole.key, set()).update(cell.convention for cell in builder.cells)
+    return {key: names.pop() if len(names) == 1 else MIXED for key, names in found.items()}
 
 
 def own_memory(cells: Sequence[Cell]) -> float | None:
