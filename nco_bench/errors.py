@@ -65,6 +65,11 @@ class SolverFailedError(NcoBenchError):
     """A solver that crashed, hung or returned nonsense on one instance; recorded, and the run goes on."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Say how many of something there are: ``1 record``, ``1,000 records``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 MOST_CHARACTERS = 2000
 ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of Unicode that are written as escapes: controls, marks of direction, lone surrogates, private and unknown."""

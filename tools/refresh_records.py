@@ -28,7 +28,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from nco_bench.api import plan, run_study
-from nco_bench.errors import NcoBenchError
+from nco_bench.errors import NcoBenchError, counted
 from nco_bench.runs.archives import archived_runs
 from nco_bench.runs.environment import code_revision
 from nco_bench.runs.packing import pack
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
             unmade += 1
             print(f"{one}: {error}", file=sys.stderr)
     if unmade:
-        raise SystemExit(f"{unmade} runs could not be made")
+        raise SystemExit(f"{counted(unmade, 'run')} could not be made")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, Instances, Json
+from nco_bench.errors import counted
 
 
 def convert(
@@ -29,7 +30,7 @@ def convert(
 
     Solutions that IN lacks are those that 'reference' has stored.
     """
-    from nco_bench.cli.output import counted, print_json, say
+    from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.convert import convert_file
 
     dataset = convert_file(source, target, from_format, to_format, instance, instances)

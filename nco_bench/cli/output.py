@@ -53,11 +53,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def counted(number: int, noun: str) -> str:
-    """Say how many of something there are: ``1 record``, ``1,000 records``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 @dataclass
 class _Line:
     """How far one cell is: what is solved, and what of the batches in hand; `first` is when the first of them began."""

@@ -15,6 +15,7 @@ from nco_bench.cli.options import (
     ResultFolders,
     Results,
 )
+from nco_bench.errors import counted
 
 if TYPE_CHECKING:
     from nco_bench.reports.frame.result_frame import ResultFrame
@@ -285,7 +286,7 @@ def repeats(
     network_plots.gaps_by_repeats(points, out)
     for point in points:
         say(
-            f"{point.repeats} repeats: gap {point.mean:.3f} +- {point.half_width:.3f} %, n = {len(point.gaps)}"
+            f"{counted(point.repeats, 'repeat')}: gap {point.mean:.3f} +- {point.half_width:.3f} %, n = {len(point.gaps)}"
         )
     say(f"written to {out}")
 

@@ -16,6 +16,7 @@ from nco_bench.cli.options import (
     ResultFolders,
     ResultsFolder,
 )
+from nco_bench.errors import counted
 
 group = typer.Typer(help="Stored runs: list, show, remove, merge, pack, export.", no_args_is_help=True)
 
@@ -77,16 +78,18 @@ def remove(
     json: Json = False,
 ) -> None:
     """Remove whole runs, after asking; a name that is unknown, or a run in progress, and none is removed."""
-    from nco_bench.cli.output import counted, print_json, say
+    from nco_bench.cli.output import print_json, say
     from nco_bench.runs import folders
 
     chosen = folders.pick([results], runs)
     facts = [folders.facts_of(run) for run in chosen]
     records = sum(one.records for one in facts)
     for one in facts:
-        say(f"{one.run}: {', '.join(one.solvers)} on {', '.join(one.datasets)}, {one.records:,} records")
+        say(
+            f"{one.run}: {', '.join(one.solvers)} on {', '.join(one.datasets)}, {counted(one.records, 'record')}"
+        )
     which = "this run" if len(facts) == 1 else f"these {len(facts)} runs"
-    if not yes and not _confirmed(f"Remove {which} with {records:,} records?"):
+    if not yes and not _confirmed(f"Remove {which} with {counted(records, 'record')}?"):
         say("nothing was removed")
         return
     folders.remove(chosen)
@@ -158,7 +161,7 @@ def pack(
         print_json(asdict(facts))
     else:
         size = out.stat().st_size / 1e6
-        say(f"{out}: {_runs(facts.runs)} with {facts.records:,} records, {size:.2f} MB")
+        say(f"{out}: {_runs(facts.runs)} with {counted(facts.records, 'record')}, {size:.2f} MB")
 
 
 @group.command(short_help="Make folders of the runs in archives.")
@@ -202,7 +205,7 @@ def export(
     if json:
         print_json({"path": str(out), "rows": len(records), "columns": list(records.columns)})
     else:
-        say(f"{len(records):,} rows, {len(records.columns)} columns written to {out}")
+        say(f"{counted(len(records), 'row')}, {counted(len(records.columns), 'column')} written to {out}")
 
 
 def _in_short(facts: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nco_bench.cli.options import (
     ResultFolders,
     ResultsFolder,
 )
+from nco_bench.errors import counted
 
 group = typer.Typer(help="Make the leaderboard, and verify what others add to it.", no_args_is_help=True)
 
@@ -42,7 +43,7 @@ def build(
     environment, and pictures of the first instances beside the best known solution. Open OUT/index.html in a browser, from
     disk or from any web server; nothing is asked from elsewhere.
     """
-    from nco_bench.cli.output import counted, print_json, say
+    from nco_bench.cli.output import print_json, say
     from nco_bench.datasets.load import Places
     from nco_bench.reports.site.build import build_site
 
@@ -91,8 +92,8 @@ def add(
                 f"refused: {found[0].run}: and {len(found) - SHOWN} more like these (--json lists all)"
             )
     for run, records in done.added.items():
-        say(f"added: {run}, {records:,} records")
-    say(f"{results}: {len(done.added)} runs added, {len(done.refused)} refused")
+        say(f"added: {run}, {counted(records, 'record')}")
+    say(f"{results}: {counted(len(done.added), 'run')} added, {len(done.refused)} refused")
     return 1 if done.refused else 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nco_bench.errors import counted
 from nco_bench.papers.published import PublishedTable
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _fill(
     cut = "; the last run was cut short, and goes on at the next start" if done.stopped else ""
     why = "" if done.stopped else _why_left(done)
     say(
-        f"{done.answered} cells answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}{why}"
+        f"{counted(done.answered, 'cell')} answered in {done.seconds:.0f} s, {done.left} left that can run here{cut}{why}"
     )
     return 1 if runner.failed else 0
 

@@ -22,6 +22,7 @@ from nco_bench.cli.options import (
     Seed,
     SlurmSettings,
 )
+from nco_bench.errors import counted
 
 if TYPE_CHECKING:
     from nco_bench.datasets.places import Places
@@ -232,7 +233,7 @@ def _train_campaign(
         )  # fmt: skip
     if reports():
         if pack is not None:
-            say(f"{pack}: {len(pack_campaign(folder, pack))} files")
+            say(f"{pack}: {counted(len(pack_campaign(folder, pack)), 'file')}")
         print_json(done.as_dict()) if given.json else say(done.describe())
     if ending.signal and not done.complete:
         return ending.status

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nco_bench.cli.options import DEFAULT_INSTANCES, DEFAULT_RESULTS, Instances, Json, Results
+from nco_bench.errors import counted
 
 
 def verify(
@@ -17,7 +18,7 @@ def verify(
 ) -> int:
     """Score stored solutions again and check every hash; status 1 if something does not hold."""
     from nco_bench import stored
-    from nco_bench.cli.output import counted, print_json, say
+    from nco_bench.cli.output import print_json, say
 
     checked = stored.verify(runs or (), results=results, instances=instances)
     if json:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.problems import Instance
 
 MIXED = "mixed"
 """Convention of a set whose instances have several."""
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -90,7 +91,7 @@ class Dataset:
             raise BadInputError(f"{self.name}: a dataset needs at least one instance.")
         if len(self.references) != len(self.instances):
             raise BadInputError(
-                f"{self.name}: {len(self.references)} references for {len(self.instances)} instances."
+                f"{self.name}: {counted(len(self.references), 'reference')} for {counted(len(self.instances), 'instance')}."
             )
 
     def __len__(self) -> int:
@@ -101,8 +102,8 @@ class Dataset:
         smallest, largest = self.sizes
         known = sum(reference is not None for reference in self.references)
         return (
-            f"<Dataset {self.name}: {len(self):,} {self.problem} instances, "
-            f"n = {smallest:,}{f' to {largest:,}' if largest > smallest else ''}, {known:,} references>"
+            f"<Dataset {self.name}: {counted(len(self), f'{self.problem} instance')}, "
+            f"n = {smallest:,}{f' to {largest:,}' if largest > smallest else ''}, {counted(known, 'reference')}>"
         )
 
     def __iter__(self) -> Iterator[Instance]:

@@ -15,7 +15,7 @@ from typing import Any
 from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.generators import generator
 from nco_bench.datasets.names import DEFAULT_SEED, KOOL, TASKS, GenerationSpec, specify
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 
 GENERATOR_VERSION = "1"
 """Bumped whenever the same name gives other numbers; it is part of every stream's key."""
@@ -125,6 +125,6 @@ def _check_memory(spec: GenerationSpec, bytes_per_node: int) -> None:
     free = psutil.virtual_memory().available
     if needed > free:
         raise BadInputError(
-            f"{spec.name}: {spec.count:,} instances of {spec.n:,} nodes need {needed / 2**30:,.1f} GiB of memory, "
+            f"{spec.name}: {counted(spec.count, 'instance')} of {spec.n:,} nodes need {needed / 2**30:,.1f} GiB of memory, "
             f"{free / 2**30:,.1f} GiB are free; generate fewer or smaller ones."
         )

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from nco_bench.datasets.generate import generated_once
 from nco_bench.datasets.names import stream_of
-from nco_bench.errors import BadInputError, debugging
+from nco_bench.errors import BadInputError, counted, debugging
 from nco_bench.papers.courses import OF_COURSES, search_of
 from nco_bench.papers.judging import Verdict
 from nco_bench.papers.kept import RUNS_NETWORKS
@@ -159,7 +159,7 @@ def _answer_runs(found: Sequence[Standing], runner: Runner, end: float, tally: _
         if crowded and all(one.entry.preset.metric in TIMES for one in cells):
             tally.refuse(f"{title}: times alone, and {crowded}")
             continue
-        tally.tell(f"{title}: {len(cells)} cells, about {run.seconds:.3g} s{beside}")
+        tally.tell(f"{title}: {counted(len(cells), 'cell')}, about {run.seconds:.3g} s{beside}")
         most = _most(run.seconds, budget, slowed)
         reason, ended = _answered(run.preset, runner, min(left, most))
         if ended and left <= most:
@@ -199,7 +199,7 @@ def _answer_functions(found: Sequence[Standing], runner: Runner, end: float, tal
         if left <= 0:
             return False
         name = f"{table.paper} {table.label}"
-        tally.tell(f"{name}: {len(cells)} cells by a function that runs networks itself")
+        tally.tell(f"{name}: {counted(len(cells), 'cell')} by a function that runs networks itself")
         try:
             with _until(left):
                 rules = load_preset(table.paper, table.number)
@@ -266,7 +266,7 @@ def _generated(preset: CellPreset) -> bool:
 
 def _title(preset: CellPreset) -> str:
     sets = ", ".join(preset.mean_of or preset.data[:1])
-    return f"{' '.join(filter(None, (preset.solver, preset.decoding)))} on {sets}, {preset.count} instances"
+    return f"{' '.join(filter(None, (preset.solver, preset.decoding)))} on {sets}, {counted(preset.count, 'instance')}"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nco_bench.errors import counted
 from nco_bench.papers.measuring import HARDWARE_METRICS, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
@@ -79,7 +80,7 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
     if measured.cell.dataset.partition(":")[0] in preset.paper_sets:
         preset = replace(preset, same_instances=True)
     if measured.oom and measured.oom >= measured.failed and measured.value is None:
-        return Verdict("OOM", f"out of memory on {measured.oom} instances")
+        return Verdict("OOM", f"out of memory on {counted(measured.oom, 'instance')}")
     if measured.value is None:
         return Verdict("not run", _nothing(preset, measured))
     if cell.number is None:
@@ -192,7 +193,8 @@ def _compare(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Ver
         close = abs(measured.value - cell.number) <= rounding
         return Verdict(f"{'reproduced' if close else 'differs'}{few}", facts)
     if measured.instances < FEWEST:
-        return Verdict("not comparable", f"{measured.instances} instances are too few to judge by")
+        few = "1 instance is" if measured.instances == 1 else f"{measured.instances} instances are"
+        return Verdict("not comparable", f"{few} too few to judge by")
     if preset.same_instances and preset.paper_instances and missing <= 0 and measured.of_these is not None:
         low, high = measured.of_these
         measured = replace(measured, low=low, high=high)

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from nco_bench.datasets.names import stream_of
+from nco_bench.errors import counted
 from nco_bench.papers.costs import Cost, Costs
 from nco_bench.papers.entries import Entry, computed_entry, in_printed_unit, noted, without
 from nco_bench.papers.judging import ENOUGH, Verdict, judge
@@ -165,7 +166,7 @@ def _answered(table: PublishedTable, entry: Entry, ways: Sequence[CellPreset], v
     return replace(
         more,
         entry=replace(entry, preset=more.entry.preset),
-        needs=f"{more.instances} instances, {few} stored",
+        needs=f"{counted(more.instances, 'instance')}, {few} stored",
         seconds=_rest(entry, more, few),
         few=few,
     )

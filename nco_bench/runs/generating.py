@@ -11,7 +11,7 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places, stored_path
 from nco_bench.datasets.storage import load_saved, reference_summary, save_dataset
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.runs.display import Display
 from nco_bench.runs.offering import offer
 from nco_bench.runs.references import ReferenceRun, compute_references, merge
@@ -58,8 +58,9 @@ class Made:
         """Return one line for people."""
         summary = reference_summary(self.dataset)
         mean = f", mean reference {summary['mean_cost']:.6g}" if summary["count"] else ""
+        held = f"{counted(len(self.dataset), 'instance')}, {counted(summary['count'], 'reference')}"
         return (
-            f"{self.dataset.name}: {len(self.dataset)} instances, {summary['count']} references{mean}, "
+            f"{self.dataset.name}: {held}{mean}, "
             f"sha256 {self.dataset.sha256[:16]} -> {self.path}; name it with --data {self.dataset.name}"
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.ready import usable
 from nco_bench.runs.records import Cell
@@ -235,7 +235,7 @@ def known_seconds(results: Path, cell: Cell, dataset: Dataset) -> tuple[float, s
             elif smallest == largest == line["n"]:
                 of_size.append(line["seconds"])
     if of_set:
-        return fmean(of_set), f"{len(of_set):,} stored records"
+        return fmean(of_set), counted(len(of_set), "stored record")
     if of_size:
-        return fmean(of_size), f"{len(of_size):,} stored records of other sets of n = {largest:,}"
+        return fmean(of_size), f"{counted(len(of_size), 'stored record')} of other sets of n = {largest:,}"
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.load import Places, load_dataset
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.nn.device import CPU, on_cpu
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.problems import problem as problem_module
@@ -153,7 +153,7 @@ def cut(dataset: Dataset, limit: tuple[int, int | None] | None) -> Dataset:
     start, stop = limit
     if start >= len(dataset):
         raise BadInputError(
-            f"--limit {start + 1}-{stop}: {dataset.name} holds only {len(dataset)} instances."
+            f"--limit {start + 1}-{stop}: {dataset.name} holds only {counted(len(dataset), 'instance')}."
         )
     return dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
 

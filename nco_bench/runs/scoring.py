@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from nco_bench.datasets import catalog
 from nco_bench.datasets.dataset import Dataset, Origin, content_sha256
 from nco_bench.datasets.places import Places, has_ledger
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.problems import Instance
 from nco_bench.problems import problem as problem_module
 from nco_bench.runs.judge import gap_percent
@@ -106,7 +106,7 @@ def only(given: Instance | Dataset) -> Instance:
     if not isinstance(given, Dataset):
         return given
     if len(given) != 1:
-        raise BadInputError(f"{given.name}: holds {len(given)} instances; score takes one.")
+        raise BadInputError(f"{given.name}: holds {counted(len(given), 'instance')}; score takes one.")
     return given.instances[0]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import NcoBenchError, SolverFailedError
+from nco_bench.errors import NcoBenchError, SolverFailedError, counted
 from nco_bench.problems import Instance
 from nco_bench.progress import tracked
 from nco_bench.runs.clock import timed
@@ -108,7 +108,7 @@ def solve_batch(
         if len(outcomes) == len(batch):
             return SolvedBatch(outcomes, _split(outcomes, elapsed), elapsed)
         status, where = "failed", ""
-        message = f"returned {len(outcomes)} solutions for {len(batch)} instances"
+        message = f"returned {counted(len(outcomes), 'solution')} for {counted(len(batch), 'instance')}"
     if len(batch) == 1:
         return SolvedBatch([Failure(status, message, where)], [0.0], 0.0)
     middle = len(batch) // 2

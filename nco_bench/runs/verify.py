@@ -10,7 +10,7 @@ from pathlib import Path
 from nco_bench.datasets.dataset import Dataset
 from nco_bench.datasets.ledger_file import faults as ledger_faults
 from nco_bench.datasets.load import Places, load_dataset
-from nco_bench.errors import NcoBenchError, ResultsError, UnknownNameError
+from nco_bench.errors import NcoBenchError, ResultsError, UnknownNameError, counted
 from nco_bench.problems import problem as problem_module
 from nco_bench.progress import report, tracked
 from nco_bench.runs.finding import find_runs, incomplete, none_in
@@ -160,7 +160,8 @@ class _RunChecker:
             name, found = f"{cell.label} on {cell.dataset}", held.get(cell.cell, 0)
             if cell.records is not None and found != cell.records:
                 yield self._finding(
-                    name, f"holds {found} records, and the run had written {cell.records} when it ended"
+                    name,
+                    f"holds {counted(found, 'record')}, and the run had written {cell.records} when it ended",
                 )
             elif cell.records is None and cell.seconds_total and not found:  # of before they were counted
                 said = f"took {cell.seconds_total:.3g} s to solve, and its records are gone"

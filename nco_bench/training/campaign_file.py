@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.errors import BadInputError, NcoBenchError, counted
 from nco_bench.toml_file import read_toml
 from nco_bench.training.options import checked_options, model_options, refuse_own_name
 from nco_bench.training.recipes import LoopRecipe, Recipe, batch_now
@@ -272,5 +272,5 @@ def describe_plan(plans: Sequence[Planned]) -> str:
     """Say what a campaign would train, a line per network, and what it would cost in all."""
     hours = sum(plan.stage.hours for plan in plans)
     return "\n".join(
-        [*(plan.describe() for plan in plans), f"{len(plans)} networks, {hours:,.0f} H100 hours"]
+        [*(plan.describe() for plan in plans), f"{counted(len(plans), 'network')}, {hours:,.0f} H100 hours"]
     )

@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from nco_bench.errors import BadInputError, NcoBenchError
+from nco_bench.errors import BadInputError, NcoBenchError, counted
 from nco_bench.interrupts import Ending
 from nco_bench.nn.device import CPU, bf16_is_slow
 from nco_bench.nn.memory import keep_freed_memory
@@ -81,7 +81,7 @@ def describe(folder: Path, network: Stage) -> str:
     judged = "not validated yet" if measured is None else (
         f"{said(measured['name'], measured['value'], measured['unit'])} ± {measured['ci95']:.2f}"
     )  # fmt: skip
-    return f"{network.name}: {activity}, {progress['samples']:,} samples, {cost}, {judged}"
+    return f"{network.name}: {activity}, {counted(progress['samples'], 'sample')}, {cost}, {judged}"
 
 
 def train_on(folder: Path, network: Stage) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from nco_bench.cards import first_name
 from nco_bench.datasets.places import Places
-from nco_bench.errors import BadInputError, UnknownNameError
+from nco_bench.errors import BadInputError, UnknownNameError, counted
 from nco_bench.nn.device import check_precision, warn_of_slow
 from nco_bench.training.checkpoint import LAST
 from nco_bench.training.choices import departures, paper_of
@@ -87,7 +87,9 @@ class TrainResult:
         """Say it in a line or two."""
         measured = "" if self.validation is None else f", {self.validation.describe()}"
         more = "" if self.complete else " Continue with --resume."
-        done = f"{self.steps:,} steps, {self.samples:,} samples, {self.seconds / 60:.1f} min"
+        done = (
+            f"{counted(self.steps, 'step')}, {counted(self.samples, 'sample')}, {self.seconds / 60:.1f} min"
+        )
         return f"{self.weights}: {done}{measured}.{more}"
 
 
@@ -254,10 +256,8 @@ def _start(prepared: Prepared, start: str, model: str) -> None:
 def _with_parent(manifest: Manifest, start: dict[str, Any] | None) -> Manifest:
     if start is None:
         return manifest
-    note = (
-        f"Started from {start['name']} ({start['steps']:,} steps, {start['samples']:,} samples), which are not counted "
-        "here."
-    )
+    done = f"{counted(start['steps'], 'step')}, {counted(start['samples'], 'sample')}"
+    note = f"Started from {start['name']} ({done}), which are not counted here."
     return dataclasses.replace(manifest, parent=start["sha256"], notes=f"{manifest.notes} {note}".strip())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.formats.reading import read_npz
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,7 +128,7 @@ def in_tour_order(
         )
     if coords.shape[0] < 1 or coords.shape[1] < 3:
         raise BadInputError(
-            f"{place}: {coords.shape[0]} instances of {coords.shape[1]} nodes; nothing to learn."
+            f"{place}: {counted(coords.shape[0], 'instance')} of {counted(coords.shape[1], 'node')}; nothing to learn."
         )
     bad = np.flatnonzero(~np.isfinite(coords).all(axis=(1, 2)))
     if len(bad):

@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 
 from nco_bench.cards import trained_by
-from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
+from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError, counted
 from nco_bench.files import write
 from nco_bench.nn.device import CPU, CUDA, count, is_name, kind
 from nco_bench.problems.tasks import TASKS
@@ -207,7 +207,7 @@ def campaign(
         seconds = 0.0
         for done in run_round(members, samples, folder, until, jobs, device):
             if done is None:
-                print(f"time is up; weights of {state.samples:,} samples stay", file=sys.stderr)
+                print(f"time is up; weights of {counted(state.samples, 'sample')} stay", file=sys.stderr)
                 return state.samples
             _say(done)
             seconds += done.seconds
@@ -218,7 +218,8 @@ def campaign(
 
 
 def _say(done: Done) -> None:
-    text = f"{done.name}: {done.samples:,} samples, {done.seconds:.1f} s, loss {done.loss:.4f}, score {done.score:.4g}"
+    seen = counted(done.samples, "sample")
+    text = f"{done.name}: {seen}, {done.seconds:.1f} s, loss {done.loss:.4f}, score {done.score:.4g}"
     print(text, file=sys.stderr, flush=True)
 
 

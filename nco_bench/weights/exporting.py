@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nco_bench.errors import ResultsError, UnknownNameError
+from nco_bench.errors import ResultsError, UnknownNameError, counted
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.shelf import export, list_weights
 from nco_bench.weights.store import SUFFIX, WeightsFile, hidden_by, load_state, verify
@@ -101,7 +101,10 @@ def describe(file: WeightsFile) -> str:
         ("used before", hidden and f"the weights of this name in {hidden}"),
         ("sha256", manifest.sha256),
         ("licence", manifest.licence),
-        ("trained", f"{manifest.steps:,} steps, {manifest.samples:,} samples{share}, {manifest.hours:g} h"),
+        (
+            "trained",
+            f"{counted(manifest.steps, 'step')}, {counted(manifest.samples, 'sample')}{share}, {manifest.hours:g} h",
+        ),
         ("data", f"{data.instances:,} x {data.distribution or 'unknown'} of size {data.size or 'unknown'}"),
         ("labels", " ".join(part for part in (data.label_solver, data.label_params) if part)),
         ("machine", ", ".join(f"{key} {value}" for key, value in manifest.machine.items())),

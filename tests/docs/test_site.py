@@ -141,7 +141,7 @@ def test_a_printed_number_stands_over_ours_with_its_status(tmp_path: Path) -> No
     assert "| A\\_1 | 0.34%<br>**12.69%**<br>other weights (a) |" in text
     assert "TSP100 <br> Gap" in text
     assert "0.50%" not in text
-    assert "1 rows of the paper have no number of ours" in text
+    assert "1 row of the paper has no number of ours" in text
     assert "- a few C\\_v samples" in text
     assert "b too much" not in text
 

@@ -109,7 +109,7 @@ def test_all_gaps_are_to_the_best_reference_that_any_run_knew(results: Results) 
     results.run("r2", (second, make_records(second, [9.0], [8.0])))
     frame = load_frame(results.folder)
     assert [s.mean_gap_percent for s in summarise(frame)] == pytest.approx([25.0, 12.5])
-    assert "references of 1 instances changed" in frame.notes[0]
+    assert "references of 1 instance changed" in frame.notes[0]
 
 
 def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Results) -> None:
@@ -121,7 +121,9 @@ def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Res
         summarise(load_frame(results.folder))
 
 
-def test_runs_of_parts_of_a_set_share_its_column_whatever_their_instances_are_scored_by(results: Results) -> None:
+def test_runs_of_parts_of_a_set_share_its_column_whatever_their_instances_are_scored_by(
+    results: Results,
+) -> None:
     """Of SIT's TSPLIB one instance alone is ``ceil``, the set is mixed."""
     whole = make_cell(0, "lkh3", "tsplib:sit", convention="mixed")
     part = make_cell(0, "pomo", "tsplib:sit", convention="ceil")

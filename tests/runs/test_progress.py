@@ -185,7 +185,7 @@ def test_lkh_says_its_budget_on_a_cvrp_before_it_starts(tmp_path: Path) -> None:
     request = RunRequest(("lkh3:max_trials=2",), ("cvrp20:count=1",), tmp_path / "runs", Places(tmp_path))
     execute(request, kept)
     assert kept.messages[0].startswith("lkh3:max_trials=2 on cvrp20")
-    assert "1 x 2 trials for each of 1 instances, about 0.0036 s each" in kept.messages[0]
+    assert "1 x 2 trials for 1 instance, about 0.0036 s each" in kept.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_lkh_says_what_a_large_tsp_will_take(name: str, said: bool, tmp_path: Pa
     solver = create(choose("lkh3", SolverOptions(solver="lkh3")))
     told = solver.budget(load_dataset(name, Places(tmp_path)), None)
     assert bool(told) == said
-    assert not said or told.startswith("1 x 1,000 trials for each of 4 instances, about 9.2 s each")
+    assert not said or told.startswith("1 x 1,000 trials for 4 instances, about 9.2 s each")
 
 
 @pytest.mark.parametrize(

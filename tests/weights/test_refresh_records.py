@@ -95,7 +95,7 @@ def test_what_cannot_be_made_is_told_and_may_be_dropped(
     common = [NAME, str(tmp_path / "again"), "--results", str(results)]
     with monkeypatch.context() as broken:
         broken.setattr(refresh_records, "run_study", refused)
-        with pytest.raises(SystemExit, match="1 runs could not be made"):
+        with pytest.raises(SystemExit, match="1 run could not be made"):
             refresh_records.main(common)
     assert "these weights have no calibration" in capsys.readouterr().err
     refresh_records.main([*common, "--together"])

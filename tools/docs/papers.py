@@ -148,7 +148,8 @@ def _compact(measured: Measured) -> str:
         if not re.match(r"[a-z]{1,2} ", note) or note.split(" ", 1)[0] in marks
     ]
     left = len({line["Row"] for line in measured.lines}) - len(shown)
-    said = f"{left} rows of the paper have no number of ours here.\n\n" if left else ""
+    rows_left = "1 row of the paper has" if left == 1 else f"{left} rows of the paper have"
+    said = f"{rows_left} no number of ours here.\n\n" if left else ""
     return (
         table(["", *(plain(column).replace("\\|", "<br>") for column in columns)], rows, right=range(1, len(columns) + 1))
         + f"\n{said}" + folded("Notes", "\n".join(f"- {plain(note)}" for note in [*notes, measured.caption] if note))

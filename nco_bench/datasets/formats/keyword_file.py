@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -303,7 +303,8 @@ def node_positions(file: KeywordFile, section: Section, ids: FloatArray, lines: 
     n = file.dimension()
     if len(ids) != n:
         raise BadInputError(
-            f"{file.source}:{section.line}: {section.key} has {len(ids)} rows, DIMENSION says {n}; correct one of them."
+            f"{file.source}:{section.line}: {section.key} has {counted(len(ids), 'row')}, DIMENSION says {n}; "
+            "correct one of them."
         )
     base = 0 if (ids == 0).any() else 1
     wrong = np.flatnonzero((ids != np.floor(ids)) | (ids < base) | (ids >= n + base))

@@ -25,7 +25,7 @@ from nco_bench.datasets.formats.assemble import (
 )
 from nco_bench.datasets.formats.reading import read_npz, shown, stem, write_npz
 from nco_bench.datasets.formats.values import points
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.problems import Instance
 from nco_bench.problems.tsp import TSPInstance
 
@@ -76,7 +76,9 @@ def batch(
             f"{path}: {key!r} is empty, of shape {array.shape}; expected at least one instance."
         )
     if count is not None and len(array) != count:
-        raise BadInputError(f"{path}: {key!r} has {len(array)} rows for {count} instances.")
+        raise BadInputError(
+            f"{path}: {key!r} has {counted(len(array), 'row')} for {counted(count, 'instance')}."
+        )
     return array
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from nco_bench.cards import trained_by
-from nco_bench.errors import BadWeightsError
+from nco_bench.errors import BadWeightsError, counted
 from nco_bench.papers.judging import Verdict
 from nco_bench.papers.published import PublishedTable
 from nco_bench.problems.tasks import TASKS
@@ -101,7 +101,9 @@ def weights_behind(table: PublishedTable) -> dict[str, str]:
 
 def _say(trained: TrainingSeeds) -> str:
     share = "" if trained.share_of_paper is None else f", {100 * trained.share_of_paper:.3g} % of the paper's"
-    return f"{len(trained.seeds)} training seeds, each on {trained.samples:,} samples{share}"
+    return (
+        f"{counted(len(trained.seeds), 'training seed')}, each on {counted(trained.samples, 'sample')}{share}"
+    )
 
 
 def _parts(column: str) -> tuple[str, str]:

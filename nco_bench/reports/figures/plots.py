@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nco_bench.errors import ResultsError
+from nco_bench.errors import ResultsError, counted
 from nco_bench.reports.figures.anytime import Curve
 from nco_bench.reports.figures.style import (
     NOISE_PERCENT,
@@ -293,7 +293,7 @@ def scatter(frame: ResultFrame, solver_a: str, solver_b: str, dataset: str, out:
             )  # fmt: skip
         unit = "gap (%)" if use_gap else result.unit
         axes[0].set(xlabel=f"{result.solver_b}, {unit}", ylabel=f"{result.solver_a}, {unit}", aspect="equal")
-        axes[0].set(xlim=span, ylim=span, title=f"{result.dataset}, {len(x):,} instances")
+        axes[0].set(xlim=span, ylim=span, title=f"{result.dataset}, {counted(len(x), 'instance')}")
         legend(fig, axes)
     return target
 

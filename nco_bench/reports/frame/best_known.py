@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nco_bench.datasets.places import has_ledger
-from nco_bench.errors import ResultsError
+from nco_bench.errors import ResultsError, counted
 
 if TYPE_CHECKING:
     from nco_bench.datasets.dataset import Reference
@@ -223,7 +223,8 @@ def _notes(groups: Sequence[Group], places: Places, reference: Floats, best: Flo
     moved = np.flatnonzero(changed)
     names = [groups[code].cell.dataset for code in places.group[moved].tolist()]
     return tuple(
-        f"{name}: the references of {names.count(name)} instances changed between runs; all gaps are to the best known."
+        f"{name}: the references of {counted(names.count(name), 'instance')} changed between runs; all gaps are to the "
+        "best known."
         for name in sorted(set(names))
     )
 

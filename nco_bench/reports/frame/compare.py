@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.cards import cards
-from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError
+from nco_bench.errors import BadInputError, MissingRecordsError, ResultsError, UnknownNameError, counted
 from nco_bench.reports.frame.aggregate import mean_by, summarise
 from nco_bench.reports.frame.result_frame import OK, ResultFrame, nearest
 from nco_bench.reports.frame.rows import arrange
@@ -233,7 +233,7 @@ def sentence(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"{c.dataset}, {c.instances} instances: {c.solver_a} {c.mean_a:z.4f}, {c.solver_b} {c.mean_b:z.4f}; "
+        f"{c.dataset}, {counted(c.instances, 'instance')}: {c.solver_a} {c.mean_a:z.4f}, {c.solver_b} {c.mean_b:z.4f}; "
         f"difference {c.difference:+z.4f}{unit}{interval}; "
         f"{outcomes} of {c.solver_a}{p}.{left}"
     )

@@ -19,7 +19,7 @@ import pandas as pd
 
 from nco_bench import __version__
 from nco_bench.datasets.load import Places
-from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.errors import BadInputError, ResultsError, counted
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.result_frame import ResultFrame
@@ -163,9 +163,8 @@ def _documents(
             without.setdefault(picture.remark, []).append(column.key)
     remarks = [f"{remark} No pictures of {', '.join(names)}." for remark, names in without.items()]
     if count < PICTURES:
-        remarks.append(
-            f"{count} instances per dataset are drawn instead of {PICTURES}, to keep the site small."
-        )
+        fewer = f"{counted(count, 'instance')} per dataset {'is' if count == 1 else 'are'}"
+        remarks.append(f"{fewer} drawn instead of {PICTURES}, to keep the site small.")
     return documents, sum(len(d.instances) for d in drawn), tuple(remarks)
 
 

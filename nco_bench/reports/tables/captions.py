@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from nco_bench.datasets.names import parse_generated, stream_of
-from nco_bench.errors import NcoBenchError
+from nco_bench.errors import NcoBenchError, counted
 from nco_bench.reports.frame.best_known import Source
 from nco_bench.reports.frame.summary import CellSummary
 from nco_bench.reports.tables.table import GAP_DEFINITIONS, GAP_DEFINITIONS_MAX
@@ -144,7 +144,8 @@ def _who_and_when(counts: dict[Source, int]) -> str:
         days = sorted({source.date for source in alike[key] if source.date})
         between = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
         when = f", {'found' if key[1] else 'as of'} {between}" if days else ""
-        texts.append(f"{key[0]}{when}{f' on {numbers[key]:,} instances' if len(alike) > 1 else ''}")
+        of = f" on {counted(numbers[key], 'instance')}" if len(alike) > 1 else ""
+        texts.append(f"{key[0]}{when}{of}")
     return " and ".join(texts) or "none"
 
 

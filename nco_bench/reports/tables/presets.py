@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from nco_bench.errors import counted
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.result_frame import ResultFrame
 from nco_bench.reports.frame.rows import arrange
@@ -220,7 +221,7 @@ def cell_marks(summary: CellSummary, notes: Notes) -> Iterable[str]:
         yield notes.mark(failure_note(summary))
     if summary.undefined_gaps:
         yield notes.mark(
-            f"Gap undefined on {summary.undefined_gaps} instances, whose reference is 0; left out of it."
+            f"Gap undefined on {counted(summary.undefined_gaps, 'instance')}, whose reference is 0; left out of it."
         )
     unreferenced = summary.instances - summary.gap_instances - summary.undefined_gaps
     if summary.gap_instances and not summary.failed_solves and unreferenced:

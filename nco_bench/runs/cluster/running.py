@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.runs.cluster.status import troubles, wait
 from nco_bench.runs.cluster.submitting import Submitted, order_of, submit
 from nco_bench.runs.display import Display
@@ -69,11 +69,13 @@ def announce(done: Submitted, tell: Callable[[str], None]) -> None:
         return
     solves = sum(task.total for task in sized.tasks if task.call is None)
     calls = [task.title for task in sized.tasks if task.call is not None]
-    parts = [f"{solves:,} solutions"] * (solves > 0) + calls[:CALLS_SHOWN]
+    parts = [counted(solves, "solution")] * (solves > 0) + calls[:CALLS_SHOWN]
     parts += [f"{len(calls) - CALLS_SHOWN} more"] * (len(calls) > CALLS_SHOWN)
     expected = [share.seconds for task in sized.tasks for share in task.shares]
     known = [one for one in expected if one is not None]
     time = f", about {sum(known):.3g} s of computing" if known and len(known) == len(expected) else ""
     stored = f"; {sized.stored:,} are stored" if solves else ""
-    tell(f"submitted {done.own.name}: {len(sized.tasks):,} jobs for {', '.join(parts)}{time}{stored}")
+    tell(
+        f"submitted {done.own.name}: {counted(len(sized.tasks), 'job')} for {', '.join(parts)}{time}{stored}"
+    )
     tell(f"nco-bench runs status {done.own.name} --results {done.own.parent.parent} shows them")

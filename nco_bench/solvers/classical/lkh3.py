@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError
+from nco_bench.errors import BadInputError, counted
 from nco_bench.isolation.main import death_signal, describe_exit
 from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
@@ -117,8 +117,8 @@ class LKH3(ChildSolver):
             trials = self.params["max_trials"] or cvrp_trials(n)
             seconds = self.params["runs"] * cvrp_seconds(n, trials)
         return (
-            f"{self.params['runs']} x {trials:,} trials for each of {len(dataset)} instances, about {seconds:.2g} s each; "
-            "--param max_trials=N or --time-limit S gives another budget"
+            f"{self.params['runs']} x {trials:,} trials for {counted(len(dataset), 'instance')}, about "
+            f"{seconds:.2g} s each; --param max_trials=N or --time-limit S gives another budget"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError, shown
+from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError, counted, shown
 from nco_bench.problems import Instance
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved
 
@@ -149,7 +149,7 @@ class Guarded:
             return [Failure("failed", describe(error), traceback.format_exc())]
         if outcomes is None or len(outcomes) != len(batch):
             found = "None" if outcomes is None else f"{len(outcomes)} solutions"
-            raise SolverFailedError(f"returned {found} for {len(batch)} instances")
+            raise SolverFailedError(f"returned {found} for {counted(len(batch), 'instance')}")
         return [self._checked(outcome) for outcome in outcomes]
 
     def _checked(self, outcome: Any) -> Outcome:

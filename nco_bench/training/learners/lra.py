@@ -23,7 +23,7 @@ from nco_bench.datasets.lra import SPLITS, build_listops, build_pathfinder, reso
 from nco_bench.datasets.lra_files import task_of
 from nco_bench.datasets.names import parse_generated
 from nco_bench.datasets.places import Places
-from nco_bench.errors import BadInputError, ResultsError, UnknownNameError
+from nco_bench.errors import BadInputError, ResultsError, UnknownNameError, counted
 from nco_bench.problems.lra import LRA_TASKS, LRAInstance, LRATask, lra_task, pathfinder
 from nco_bench.problems.lra.listops import expressions
 from nco_bench.solvers.sequences.lra import LRAClassifier, lra_config
@@ -130,7 +130,7 @@ def _read_lesson(name: str, head: str, count: int, places: Places) -> Lesson:
     held = min(max(1, count), len(everything) // 10)
     if not held:
         raise BadInputError(
-            f"--data {name}: {len(everything)} instances are too few to hold some out; give 10."
+            f"--data {name}: {counted(len(everything), 'instance')}, too few to hold some out; give 10."
         )
     order = np.random.default_rng(0).permutation(len(everything))
     shuffled = [everything[i] for i in order]

@@ -45,7 +45,7 @@ def test_records_that_hold_arrive_verified(
     assert receipts.verified([one], [tmp_path / "board"]) == {one.run_id}
     said = capsys.readouterr().err
     assert f"added: {one.run_id}, 4 records" in said
-    assert "1 runs added, 0 refused" in said
+    assert "1 run added, 0 refused" in said
 
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
@@ -65,7 +65,7 @@ def test_an_archive_that_holds_arrives_as_its_folders_would(
     (one,) = find_runs(tmp_path / "board")
     assert [one.run_id] == [path.name for path in copy.iterdir()]
     assert receipts.verified([one], [tmp_path / "board"]) == {one.run_id}
-    assert "1 runs added, 0 refused" in capsys.readouterr().err
+    assert "1 run added, 0 refused" in capsys.readouterr().err
     assert added(copy, tmp_path) == 0  # the very same records
     assert find_runs(tmp_path / "board")[0].count() == 4
 
@@ -240,7 +240,7 @@ def test_a_damaged_run_does_not_keep_the_others_out(
     said = capsys.readouterr()
     assert said.out.startswith(f"refused: {damaged.name}")
     assert said.out.count("\n") == 1
-    assert "1 runs added, 1 refused" in said.err
+    assert "1 run added, 1 refused" in said.err
 
 
 def test_a_source_without_runs_is_the_users_mistake(

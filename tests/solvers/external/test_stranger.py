@@ -53,7 +53,7 @@ FAULTS = {
     "return [Solved(np.arange(9), trace='ab')]": "trace is no list",
     "return [Solved(None)]": "returned NoneType",
     "return 7": "TypeError",
-    "return []": "returned 0 solutions for 1 instances",
+    "return []": "returned 0 solutions for 1 instance",
     "raise Loud()": "Loud: a Loud that cannot be shown",
     "raise BaseException('\\ud800 \\x1b[31m \\u202e')": "\\ud800 \\x1b[31m \\u202e",
     "raise KeyboardInterrupt": "KeyboardInterrupt",
