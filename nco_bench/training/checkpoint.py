@@ -95,13 +95,24 @@ def _read(path: Path, *, tensors: bool) -> Checkpoint:
             metadata = file.metadata() or {}
             names = file.keys() if tensors else ()
             content = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise ResultsError(
-            f"{path}: damaged checkpoint ({error}); use {PREVIOUS} beside it, or start anew without --resume."
-        ) from error
-    if metadata.get("nco_bench_checkpoint") != str(FORMAT):
-        raise ResultsError(f"{path}: not a training checkpoint of this version of nco-bench.")
-    return Checkpoint(content, json.loads(metadata["state"]))
+        if metadata.get("nco_bench_checkpoint") != str(FORMAT):
+            raise ResultsError(f"{path}: not a training checkpoint of this version of nco-bench.")
+        return Checkpoint(content, json.loads(metadata["state"]))
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ResultsError(f"{path}: damaged checkpoint ({error}); {_way_out(path)}.") from error
+
+
+def _way_out(path: Path) -> str:
+    """Say what is left where a checkpoint is damaged: the one before, if that can be read."""
+    anew = f"move {path.parent} away and start anew without --resume"
+    previous = path.with_name(PREVIOUS)
+    if path == previous or not previous.exists():
+        return anew
+    try:
+        _read(previous, tensors=True)
+    except ResultsError:
+        return f"{PREVIOUS} beside it is damaged too: {anew}"
+    return f"copy {PREVIOUS} beside it over it, or {anew}"
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:

@@ -300,13 +300,17 @@ def refuse_taken(weights: Path) -> None:
 
 
 def weights_path(out: Path | None, model: str) -> Path:
-    """Return the weights file of a run, with its suffix; raises `BadInputError` for a folder's name."""
+    """Return the weights file of a run, with its suffix; raises `BadInputError` for a folder's name and other suffixes."""
     path = Path(out) if out else Path(f"{model}{SUFFIX}")
     if path.name in ("", ".."):
         raise BadInputError(
             f"--out {path}: is a folder; name the weights file, such as {path / model}{SUFFIX}."
         )
-    return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
+    if path.suffix not in ("", SUFFIX):
+        raise BadInputError(
+            f"--out {path}: weights are written as {SUFFIX}; give the file this ending or none."
+        )
+    return path.with_suffix(SUFFIX)
 
 
 def _refuse_impossible(model: str, recipe: LoopRecipe, budget_s: float | None) -> None:

@@ -75,6 +75,29 @@ def test_without_space_the_last_complete_checkpoint_stays(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} <= {LAST, PREVIOUS}
 
 
+def test_a_damaged_checkpoint_is_told_what_can_still_be_read(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, Checkpoint({"a": torch.zeros(100)}, {"step": step}))
+    last, previous = tmp_path / LAST, tmp_path / PREVIOUS
+    last.write_bytes(
+        last.read_bytes().replace(b'{\\"step', b'\\"\\"step')
+    )  # the state alone is no JSON any more
+    with pytest.raises(
+        ResultsError, match=rf"damaged checkpoint .*; copy {PREVIOUS} beside it over it, or move"
+    ):
+        load_checkpoint(last)
+    previous.write_bytes(previous.read_bytes()[:-10])
+    with pytest.raises(
+        ResultsError, match=rf"{PREVIOUS} beside it is damaged too: move .* away and start anew"
+    ):
+        load_checkpoint(last)
+    previous.unlink()
+    with pytest.raises(
+        ResultsError, match=r"damaged checkpoint .*; move .* away and start anew without --resume"
+    ):
+        load_checkpoint(last)
+
+
 def test_a_weights_file_is_no_checkpoint(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

@@ -207,6 +207,15 @@ def test_an_out_that_is_a_folder_is_refused(out: str, shards: list[Path]) -> Non
         _train(shards, Path(out), steps="1")
 
 
+def test_an_out_with_another_ending_is_refused(tmp_path: Path, shards: list[Path]) -> None:
+    """`new.pt` became `new.pt.safetensors`, and `--branch new.pt` looked for another folder."""
+    with pytest.raises(
+        BadInputError, match=r"new\.pt: weights are written as \.safetensors; give the file this ending"
+    ):
+        _train(shards, tmp_path / "new.pt", steps="1")
+    assert not list(tmp_path.glob("new*"))
+
+
 def test_what_was_held_out_stays_so(tmp_path: Path, shards: list[Path]) -> None:
     """A run with `--validation` learns from all labels: those it would hold out without are no longer unseen."""
     config = CONFIG | {"steps": "2"}
