@@ -186,6 +186,12 @@ def test_gap_of_means_on_request(results: Results) -> None:
     assert "100 (mean cost − mean reference) / mean reference" in table.caption
 
 
+def test_both_gaps_carry_the_daggers_and_what_belongs_to_the_mean_does_not(results: Results) -> None:
+    cells = row(table_of(results, ("few", [11.0]), ("all", [10.0, 10.5]), name="gaps"), "few")
+    marked = [key for key, value in cells.items() if isinstance(value, Number | Text) and value.marks]
+    assert marked == ["tsp100/gap", "tsp100/ratio"]
+
+
 def test_instances_table_has_a_row_per_instance(results: Results) -> None:
     table = table_of(results, ("a", [11.0, "oom"]), ("b", [10.0, 10.5]), name="instances")
     first = row(table, "tsp100-0")

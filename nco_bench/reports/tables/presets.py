@@ -183,7 +183,7 @@ def _value(summary: CellSummary | None, quantity: Quantity, decimals: int, notes
         return Text(failure_word(summary)) if quantity.key in ("cost", "gap") else DASH
     value = quantity.value(summary)
     marks: tuple[str, ...] = ()
-    if quantity.key in ("cost", "gap"):
+    if quantity.key in ("cost", "gap", "ratio"):  # an interval and a spread are those of the mean beside them
         marks = tuple(cell_marks(summary, notes))
     elif quantity.key in ("time", "total"):  # of fewer instances than stand in the header
         marks = tuple(coverage_marks(summary, notes))
