@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 import os
@@ -19,6 +20,19 @@ from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved
 STATUSES = ("failed", "timeout", "oom")
 MAKING = ("__init__", "prepare")
 """Methods that do a solver's own work, and whose failures are its own."""
+
+
+def without_answers(dataset: Dataset) -> Dataset:
+    """Return the dataset as a stranger gets it: no cost and no tour that somebody found, and no labels."""
+    instances = as_asked(dataset.instances)
+    return dataclasses.replace(dataset, instances=instances, references=(None,) * len(dataset))
+
+
+def as_asked(instances: Sequence[Instance]) -> Sequence[Instance]:
+    """Return instances without the answers that those of tasks carry."""
+    if not hasattr(instances[0], "asked"):
+        return instances
+    return [one.asked() for one in instances]  # type: ignore[attr-defined]
 
 
 def text_of(value: Any) -> str:
@@ -52,6 +66,7 @@ class Guarded:
 
     def __init__(self, make: Callable[[], Any], where: str, *, alone: bool = False) -> None:
         self._where, self._alone = where, alone
+        self._shown: tuple[Dataset, Dataset] | None = None
         self._solver = self._guard("__init__", make)
 
     def _guard(self, method: str, call: Callable[[], Any]) -> Any:
@@ -67,6 +82,14 @@ class Guarded:
                 raise SolverFailedError(f"{where}: {method}() raised {describe(error)}.") from error
             raise BadInputError(f"{self._where}: {method}() raised {describe(error)}.") from error
 
+    def _seen(self, dataset: Dataset) -> Dataset:
+        """Return a dataset as the solver may see it; in a process of its own it comes so."""
+        if self._alone:
+            return dataset
+        if self._shown is None or self._shown[0] is not dataset:
+            self._shown = dataset, without_answers(dataset)
+        return self._shown[1]
+
     def _ask(self, method: str, default: Any, *arguments: Any) -> Any:
         """Call an optional method; `default` where the solver has none."""
         found = self._guard(method, lambda: getattr(self._solver, method, None))
@@ -79,18 +102,18 @@ class Guarded:
 
     def unsupported(self, dataset: Dataset) -> str | None:
         """Return why the solver cannot run on the dataset, or None."""
-        found = self._ask("unsupported", None, dataset)
+        found = self._ask("unsupported", None, self._seen(dataset))
         if found is not None and not isinstance(found, str):
             raise self._wrong("unsupported", found, "the reason as text, or None")
         return None if found is None else text_of(found)
 
     def prepare(self, dataset: Dataset) -> None:
         """Let it prepare."""
-        self._ask("prepare", None, dataset)
+        self._ask("prepare", None, self._seen(dataset))
 
     def batch_size(self, dataset: Dataset) -> int:
         """Return its batch size; 1 where it has none."""
-        found = self._ask("batch_size", 1, dataset)
+        found = self._ask("batch_size", 1, self._seen(dataset))
         try:
             size = 0 if isinstance(found, bool) else operator.index(found)
         except TypeError:
@@ -101,7 +124,7 @@ class Guarded:
 
     def budget(self, dataset: Dataset, time_limit: float | None) -> str:
         """Return what it says of the time that it will take."""
-        return text_of(self._ask("budget", "", dataset, time_limit))
+        return text_of(self._ask("budget", "", self._seen(dataset), time_limit))
 
     def notes(self) -> list[str]:
         """Return its notes for the records."""
@@ -135,7 +158,8 @@ class Guarded:
             When `solve` raises, or returns something else, for more than one instance; one alone becomes a `Failure`.
         """
         try:
-            returned = self._solver.solve(list(batch), seed=seed, time_limit=time_limit, progress=progress)
+            given = list(batch) if self._alone else list(as_asked(batch))
+            returned = self._solver.solve(given, seed=seed, time_limit=time_limit, progress=progress)
             outcomes = None if returned is None else list(returned)
         except (SolverFailedError, MemoryError):
             raise

@@ -19,7 +19,7 @@ from nco_bench.errors import BadInputError, NcoBenchError, SolverFailedError
 from nco_bench.isolation.foreign import ChildDiedError, ForeignProcess
 from nco_bench.isolation.transport import pack_instances
 from nco_bench.problems import Instance
-from nco_bench.solvers.external.guarded import MAKING
+from nco_bench.solvers.external.guarded import MAKING, as_asked, without_answers
 from nco_bench.solvers.own_modules import State, state_of
 from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions
 
@@ -224,16 +224,3 @@ def _absolute(value: str) -> str:
         if value and len(value) < 4096 and os.path.exists(value) and path.suffix
         else value
     )
-
-
-def without_answers(dataset: Dataset) -> Dataset:
-    """Return the dataset as a stranger gets it: no cost and no tour that somebody found, and no labels."""
-    instances = as_asked(dataset.instances)
-    return dataclasses.replace(dataset, instances=instances, references=(None,) * len(dataset))
-
-
-def as_asked(instances: Sequence[Instance]) -> Sequence[Instance]:
-    """Return instances without the answers that those of tasks carry."""
-    if not hasattr(instances[0], "asked"):
-        return instances
-    return [one.asked() for one in instances]  # type: ignore[attr-defined]

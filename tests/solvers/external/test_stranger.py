@@ -156,7 +156,8 @@ from nco_bench.solvers import register
 class Peek:
     def __init__(self, options): pass
     def unsupported(self, dataset): return None
-    def prepare(self, dataset): self.seen = [i.LABELS for i in dataset.instances]
+    def prepare(self, dataset):
+        self.seen = [i.LABELS for i in dataset.instances] + [r is not None for r in dataset.references]
     def solve(self, batch, *, seed, time_limit, progress):
         self.seen += [i.LABELS for i in batch]
         assert not any(np.any(one) for one in self.seen), "labels are seen"
@@ -164,6 +165,7 @@ class Peek:
 """
 
 
+@pytest.mark.parametrize("more", [[], ["--in-process"]])
 @pytest.mark.parametrize(
     ("problem", "data", "labels", "answers"),
     [
@@ -171,13 +173,13 @@ class Peek:
         ("lra", "lra-listops32:count=4", "label", "1"),
     ],
 )
-def test_labels_stay_here(problem: str, data: str, labels: str, answers: str) -> None:
+def test_labels_stay_here(problem: str, data: str, labels: str, answers: str, more: list[str]) -> None:
     names = {"PROBLEM": problem, "LABELS": labels, "ANSWERS": answers}
     text = PEEKING
     for name, value in names.items():
         text = text.replace(name, value)
     Path("peek.py").write_text(text)
-    assert run(["run", "peek.py", "--data", data, "--results", "runs"]) == 0
+    assert run(["run", "peek.py", "--data", data, "--results", "runs", *more]) == 0
     found = records(Path("runs"))
     assert [one.status for one in found] == ["ok"] * 4
     assert sum(one.cost or 0.0 for one in found) < 4  # they are judged by the labels all the same
