@@ -47,6 +47,7 @@ from nco_bench.training.learner import said
 from nco_bench.training.run import train
 
 NICENESS = 15
+TOGETHER = "nco_bench.training.together"
 
 
 def locked(folder: Path, network: Stage) -> IO[str] | None:
@@ -144,7 +145,7 @@ def share_cores(networks: Sequence[Stage], cores: int) -> list[Stage]:
 
 def start(file: Path, folder: Path, network: Stage) -> None:
     """Start the processes that train a network and outlive this one."""
-    together = ["torch.distributed.run", "--standalone", f"--nproc-per-node={network.processes}", "-m", "--"]
+    together = [TOGETHER, "--standalone", f"--nproc-per-node={network.processes}", "-m", "--"]
     command = [sys.executable, "-m", *(together if network.processes > 1 else ())]
     command += [__spec__.name, str(file), str(folder), "--train", network.name]
     with (folder / f"{network.name}.log").open("a") as log:

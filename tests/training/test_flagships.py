@@ -125,6 +125,29 @@ def test_two_processes_train_one_network(campaign: tuple[Path, Stage], tmp_path:
     assert load_state(last_checkpoint(tmp_path, flagship.name))["progress"]["samples"] % 4 == 0
 
 
+def test_two_processes_end_quietly_with_a_checkpoint(campaign: tuple[Path, Stage], tmp_path: Path) -> None:
+    """What SIGTERM ended as it should had torchrun's traceback around it."""
+    file, _ = campaign
+    file.write_text(file.read_text().replace("seed = 5", "seed = 5\nprocesses = 2"))
+    (flagship,) = read_networks(file)
+    start(file, tmp_path, flagship)
+    _until(lambda: _steps(tmp_path, flagship) >= 2)
+    launcher = int(Path(f"/proc/{_pid(tmp_path, flagship)}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(launcher, signal.SIGTERM)
+    _until(lambda: not is_running(tmp_path, flagship))
+    _until(lambda: not _alive(launcher))
+    told = (tmp_path / f"{flagship.name}.log").read_text().splitlines()
+    assert [line for line in told if not line.startswith("step ")] == [
+        "ending with a checkpoint after this update; once more ends at once"
+    ]
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has waited for does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 @pytest.mark.parametrize(("cores", "shares"), [(0, []), (1, [1]), (2, [2]), (3, [2, 1]), (9, [2, 1])])
 def test_the_first_networks_get_the_cores_that_there_are(cores: int, shares: list[int]) -> None:
     flagships = read_networks(Path(__file__).parents[2] / "campaigns" / "flagships.toml")
