@@ -56,7 +56,8 @@ class BetterSolutions:
     def note_stored(self, folders: Sequence[Path], repeats: int) -> None:
         """Take what results folders hold of the cell, but for records whose solution was not kept."""
         for run in (run for folder in folders for run in find_runs(folder)):
-            same = cells_of(run, self._cell.config_sha256, self._cell.seed, self._dataset)
+            cells = cells_of(run, self._cell.config_sha256, self._cell.seed, self._dataset)
+            same = {cell.cell for cell in cells}
             for record in run.records() if same else ():
                 ours = record.cell in same and record.repeat < repeats
                 if (

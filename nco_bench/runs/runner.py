@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.errors import BadInputError, debugging
+from nco_bench.errors import BadInputError, counted, debugging
 from nco_bench.isolation import guard
 from nco_bench.nn.device import on_cpu
 from nco_bench.problems import problem as problem_module
@@ -28,7 +28,7 @@ from nco_bench.runs.ready import prepared, usable
 from nco_bench.runs.records import Cell, Record, record_keys
 from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
-from nco_bench.runs.store import RunWriter, is_called
+from nco_bench.runs.store import RunWriter, batch_sizes, is_called
 from nco_bench.runs.store import done as stored_before
 from nco_bench.solvers.protocol import Begins, Failure, Solved, Solver
 
@@ -113,6 +113,8 @@ def _run_cell(
         left = sum(len(indices) for _, indices in pending)
         stored_gaps = gaps_of(cell, dataset, done)
         display.start_cell(cell, total, total - left, stored_gaps)
+        if done and request.batch_size is not None:
+            _tell_other_batches(request, cell, dataset, done, display)
         budget = getattr(solver, "budget", lambda *_: "")(dataset, request.time_limit)
         if left and budget:
             display.message(f"{title_of(cell)}: {budget}")
@@ -151,6 +153,25 @@ def _run_cell(
         return cell, worker.failed
     finally:
         getattr(solver, "close", lambda: None)()
+
+
+def _tell_other_batches(
+    request: RunRequest, cell: Cell, dataset: Dataset, done: Collection[tuple[int, int]], display: Display
+) -> None:
+    """Say where what is stored was solved in batches of another size: the solutions are the same, the times are not."""
+    sizes: dict[tuple[int, int], int] = {}
+    for folder in (request.results, *request.known):
+        sizes |= batch_sizes(folder, cell.config_sha256, request.seed, dataset)
+    other = [
+        size for place, size in sizes.items() if place in done and min(size, len(dataset)) != cell.batch_size
+    ]
+    if other:
+        were = f"{counted(len(other), 'stored solution')} {'was' if len(other) == 1 else 'were'}"
+        these = " or ".join(map(str, sorted(set(other))))
+        display.message(
+            f"{title_of(cell)}: {were} found in batches of {these}, not {cell.batch_size}, and so were the times; --fresh "
+            "measures them anew"
+        )
 
 
 def _cut_batches(request: RunRequest, cell: Cell, alone: float | None) -> list[str]:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -283,6 +284,24 @@ def done(
     `nco_bench.runs.closed` knows only the ones with records of these instances.
     """
     found: dict[tuple[int, int], float | None] = {}
+    for run, cells in _holding(results, config_sha256, seed, dataset):
+        found |= run.solved({cell.cell for cell in cells}, dataset, DONE)
+    return found
+
+
+def batch_sizes(results: Path, config_sha256: str, seed: int, dataset: Dataset) -> dict[tuple[int, int], int]:
+    """Return in batches of how many instances what `done` finds was solved, by (repeat, index)."""
+    found: dict[tuple[int, int], int] = {}
+    for run, cells in _holding(results, config_sha256, seed, dataset):
+        for cell in cells:
+            found |= dict.fromkeys(run.solved({cell.cell}, dataset, DONE), cell.batch_size)
+    return found
+
+
+def _holding(
+    results: Path, config_sha256: str, seed: int, dataset: Dataset
+) -> Iterator[tuple[Run, list[Cell]]]:
+    """Yield the runs that may hold records of a cell, each with its cells that are like it; the latest last."""
     instances = range(dataset.first_index, dataset.first_index + len(dataset))
     without: frozenset[str] = frozenset()
     if (results / SUBMISSIONS).is_dir():
@@ -292,14 +311,13 @@ def done(
     for run in find_runs(results, without=without):
         cells = cells_of(run, config_sha256, seed, dataset)
         if cells:
-            found |= run.solved(cells, dataset, DONE)
-    return found
+            yield run, cells
 
 
-def cells_of(run: Run, config_sha256: str, seed: int, dataset: Dataset) -> set[int]:
-    """Return which cells of a run are of this configuration, on a set that begins as this one."""
-    return {
-        cell.cell
+def cells_of(run: Run, config_sha256: str, seed: int, dataset: Dataset) -> list[Cell]:
+    """Return the cells of a run that are of this configuration, on a set that begins as this one."""
+    return [
+        cell
         for cell in run.cells()
         if cell.config_sha256 == config_sha256 and cell.seed == seed and cell.is_of(dataset)
-    }
+    ]

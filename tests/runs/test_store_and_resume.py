@@ -135,6 +135,20 @@ def test_a_second_start_computes_nothing_and_fresh_computes_all(
     assert len(find_runs(tmp_path / "runs")) == 2
 
 
+def test_stored_solutions_of_another_batch_size_are_told(
+    slow: Path, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their times are those of the other batches, which nothing said."""
+    run(request(slow, dataset, tmp_path, batch_size=4, limit=parse_limit("8")), QuietDisplay())
+    for size, told in ((2, "8 stored solutions were found in batches of 4, not 2"), (4, ""), (None, "")):
+        run(request(slow, dataset, tmp_path, batch_size=size, limit=parse_limit("8")), QuietDisplay())
+        said = capsys.readouterr().err
+        assert told in said if told else "batches" not in said
+    run(request(slow, dataset, tmp_path, batch_size=2, limit=parse_limit("8"), fresh=True), QuietDisplay())
+    run(request(slow, dataset, tmp_path, batch_size=2), QuietDisplay())
+    assert "batches" not in capsys.readouterr().err
+
+
 def test_a_slice_solves_the_same_as_the_whole(slow: Path, dataset: Path, tmp_path: Path) -> None:
     run(request(slow, dataset, tmp_path / "part", limit=parse_limit("11-20")), QuietDisplay())
     run(request(slow, dataset, tmp_path / "whole"), QuietDisplay())
