@@ -18,6 +18,7 @@ from nco_bench.cli.options import (
 from nco_bench.errors import counted
 
 if TYPE_CHECKING:
+    from nco_bench.datasets.dataset import Dataset
     from nco_bench.reports.frame.result_frame import ResultFrame
 
 group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
@@ -261,8 +262,14 @@ def sightedness(
     from nco_bench.reports.figures import networks as network_plots
 
     dataset = load_dataset(data, Places.from_environment(instances))
-    network_plots.long_sightedness([long_sightedness(s, dataset, limit) for s in solvers], out)
+    lines = [long_sightedness(s, dataset, limit) for s in solvers]
+    network_plots.long_sightedness(lines, out, _first_of(dataset, limit))
     say(f"written to {out}")
+
+
+def _first_of(dataset: Dataset, limit: int) -> str:
+    """Say which instances a picture is of."""
+    return f"{dataset.name}, {counted(min(limit, len(dataset)), 'instance')}"
 
 
 @group.command(short_help="Gap of SIT networks against the repeats of the last node.")
@@ -283,7 +290,7 @@ def repeats(
 
     dataset = load_dataset(data, Places.from_environment(instances))
     points = gaps_by_repeats(solvers, dataset, limit)
-    network_plots.gaps_by_repeats(points, out)
+    network_plots.gaps_by_repeats(points, out, _first_of(dataset, limit))
     for point in points:
         say(
             f"{counted(point.repeats, 'repeat')}: gap {point.mean:.3f} +- {point.half_width:.3f} %, n = {len(point.gaps)}"

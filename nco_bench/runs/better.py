@@ -79,7 +79,8 @@ class BetterSolutions:
         beaten = f"beats {len(self._found) - first}" if len(self._found) > first else ""
         found = f"finds {first} new" if first else ""
         told = " and ".join(filter(None, (beaten, found)))
-        display.message(f"{self._cell.label} {told} references of {self._dataset.name}{stored}")
+        noun = "reference" if len(self._found) == 1 else "references"
+        display.message(f"{self._cell.label} {told} {noun} of {self._dataset.name}{stored}")
         if self._kept:
             from nco_bench.runs.offering import offer
 

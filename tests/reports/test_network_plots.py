@@ -38,6 +38,20 @@ def test_sightedness_leaves_out_ranks_without_cases(tmp_path: Path) -> None:
     assert ">net (14 choices)<" in text
 
 
+def test_pictures_of_some_instances_say_which(tmp_path: Path) -> None:
+    line = Sightedness("net", (9, 3, 0), (10, 4, 0))
+    text = network_plots.long_sightedness([line], tmp_path / "s.svg", "tsp50, 8 instances").read_text()
+    assert ">tsp50, 8 instances<" in text
+    points = [network_plots.RepeatsGap(5, (0.0, 2.0))]
+    assert ">set, 2<" in network_plots.gaps_by_repeats(points, tmp_path / "r.svg", "set, 2").read_text()
+
+
+def test_the_interval_of_few_gaps_is_students() -> None:
+    """Of 0 and 2 the mean's standard error is 1; the t distribution of one degree of freedom has 12.706 at 97.5 %."""
+    assert network_plots.RepeatsGap(5, (0.0, 2.0)).half_width == pytest.approx(12.7062, abs=1e-4)
+    assert network_plots.RepeatsGap(5, (1.0,)).half_width == 0.0
+
+
 def test_intervals_of_two_networks_do_not_cover_each_other(tmp_path: Path) -> None:
     """Four upright bars, of two networks at two ranks, stand at four places."""
     line = Sightedness("net", (9, 3, 0), (10, 4, 0))

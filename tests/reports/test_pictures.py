@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError
 from nco_bench.problems.cvrp import CVRPInstance
@@ -68,6 +69,13 @@ def test_title_states_cost_and_convention_or_why_the_solution_is_infeasible(tmp_
         draw(CVRP, tmp_path / "c.svg", np.array([0, 1, 2, 3, 4, 0]))
     )
     assert "own words" in title(draw(TSP, tmp_path / "d.svg", title="own words"))
+
+
+def test_a_gap_that_is_rounding_has_no_sign(tmp_path):
+    known = Reference(4.0 * (1 + 1e-12), "lkh3")
+    assert "gap 0.000 % to lkh3" in title(
+        draw(TSP, tmp_path / "a.svg", np.array([0, 1, 2, 3]), reference=known)
+    )
 
 
 def test_equal_pictures_are_equal_files(tmp_path):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
 from nco_bench.reports.figures.style import COLOURS, checked_target, figure, legend, look
+from nco_bench.reports.frame.statistics import interval_of_mean
 
 FloatArray = NDArray[np.float64]
 
@@ -114,7 +115,7 @@ def _draw_fit(axis: Any, curve: ScaleCurve) -> None:
     axis.plot(fine, np.polyval(np.polyfit(factors[inside], lengths[inside], 2), fine), color="#555555")
 
 
-def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
+def long_sightedness(lines: Sequence[Sightedness], out: Path | str, title: str = "") -> Path:
     """Draw the share of right choices against the rank of the right node (decoder scaling Figure 12).
 
     Bars are 95 % Wilson intervals; those of several networks stand side by side.
@@ -136,6 +137,7 @@ def long_sightedness(lines: Sequence[Sightedness], out: Path | str) -> Path:
         last = max(len(line.hits) for line in lines)
         axes[0].set_xticks(range(1, last + 1), [*(str(k) for k in range(1, last)), f"≥{last}"])
         axes[0].set(
+            title=title,
             xlabel="rank of the right node among the unvisited neighbours",
             ylabel="right choices (%)",
             xlim=(0.5, last + 0.5),
@@ -158,13 +160,12 @@ class RepeatsGap:
 
     @property
     def half_width(self) -> float:
-        """Half of the mean's 95 % interval (normal approximation); 0 for one instance."""
-        if len(self.gaps) < 2:
-            return 0.0
-        return 1.96 * float(np.std(self.gaps, ddof=1)) / float(np.sqrt(len(self.gaps)))
+        """Half of the mean's 95 % interval, as tables have it; 0 for one instance."""
+        low, high = interval_of_mean(np.array(self.gaps)) or (0.0, 0.0)
+        return (high - low) / 2
 
 
-def gaps_by_repeats(points: Sequence[RepeatsGap], out: Path | str) -> Path:
+def gaps_by_repeats(points: Sequence[RepeatsGap], out: Path | str, title: str = "") -> Path:
     """Draw the mean gap against the repeats of the last node (SIT, Figure 3), with 95 % intervals."""
     target = checked_target(out)
     with figure(1, target) as (_, axes):
@@ -174,7 +175,7 @@ def gaps_by_repeats(points: Sequence[RepeatsGap], out: Path | str) -> Path:
             color=style.colour, marker=style.marker, linestyle=style.dash, capsize=2.0, elinewidth=0.8,
         )  # fmt: skip
         axes[0].set_xticks([p.repeats for p in points])
-        axes[0].set(xlabel="repeats of the last node", ylabel="optimality gap (%)")
+        axes[0].set(title=title, xlabel="repeats of the last node", ylabel="optimality gap (%)")
     return target
 
 

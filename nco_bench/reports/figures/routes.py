@@ -234,7 +234,7 @@ def _caption(
         return f"{text}, infeasible: {found[0]}"
     cost = judge.score(instance, solution)
     gap = None if reference is None else gap_percent(cost, reference.cost, "min")
-    told = "" if gap is None or reference is None else f", gap {gap:.3f} % to {reference.solver}"
+    told = "" if gap is None or reference is None else f", gap {gap:z.3f} % to {reference.solver}"
     between = "\n" if author else " "
     return f"{text},{between}cost {cost:.6g} ({instance.convention}){told}"
 
