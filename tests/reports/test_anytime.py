@@ -16,6 +16,7 @@ from nco_bench.errors import BadInputError, ResultsError
 from nco_bench.problems import tsp
 from nco_bench.reports.figures import plots
 from nco_bench.reports.figures.anytime import Curve, anytime_curves
+from nco_bench.reports.figures.style import SOLVER_COLOURS
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.request import RunRequest
@@ -95,6 +96,17 @@ def test_a_plot_says_how_many_were_solved_at_a_time(tmp_path: Path) -> None:
         text = plots.anytime(curves, tmp_path / f"{name}.svg").read_text()
         assert told in text
         assert axis in text
+
+
+def test_curves_of_one_solver_have_colours_of_their_own(tmp_path: Path) -> None:
+    """Four curves of SIT were black, and crossed."""
+    pytest.importorskip("matplotlib")
+    curves = {f"sit prc:{k}": Curve("sit", [1.0, 2.0], [4.0, 3.0 + k]) for k in range(4)}
+    curves["lehd"] = Curve("lehd", [1.0, 2.0], [4.0, 2.0])
+    text = plots.anytime(curves, tmp_path / "plot.svg", ["lehd", "pens-a", "sit"]).read_text().lower()
+    drawn = [colour for colour in SOLVER_COLOURS if f"stroke: {colour.lower()}" in text]
+    assert len(drawn) >= 5
+    assert {SOLVER_COLOURS[0], SOLVER_COLOURS[2]} <= set(drawn)
 
 
 def test_each_dataset_has_a_panel_and_a_method_one_look_in_all(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from nco_bench.reports.figures.anytime import Curve
 from nco_bench.reports.figures.style import (
     NOISE_PERCENT,
     Look,
+    apart,
     checked_target,
     figure,
     gap_scale,
@@ -216,7 +217,7 @@ def anytime(curves: Mapping[str, Curve], out: Path | str, solvers: Sequence[str]
         All solvers of the results, which decide the colours.
     """
     target = checked_target(out)
-    looks = solver_looks({c.method or name: c.solver for name, c in curves.items()}, solvers)
+    looks = apart(solver_looks({c.method or name: c.solver for name, c in curves.items()}, solvers))
     panels: dict[str, dict[str, Curve]] = defaultdict(dict)
     for name, curve in curves.items():
         panels[curve.dataset][curve.method or name] = curve

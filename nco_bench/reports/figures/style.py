@@ -104,6 +104,20 @@ def solver_looks(lines: Mapping[str, str], solvers: Sequence[str]) -> dict[str, 
     return found
 
 
+def apart(looks: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """Give the second and later lines of a solver colours that no solver drawn has, as long as there are any.
+
+    Curves of one colour cross, and neither dash nor marker tells then which is which.
+    """
+    free = [colour for colour in SOLVER_COLOURS if colour not in {taken for taken, _ in looks.values()}]
+    seen: set[str] = set()
+    found = {}
+    for label, (colour, number) in looks.items():
+        found[label] = (free.pop(0) if colour in seen and free else colour, number)
+        seen.add(colour)
+    return found
+
+
 def solver_look(colour: str, number: int) -> Look:
     """Return the look of a line as `solver_looks` numbers it."""
     around = number // len(MARKERS)  # the markers are used up: another dash and half of a marker with each
