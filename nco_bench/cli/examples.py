@@ -236,7 +236,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "plot anytime": (
         "nco-bench plot anytime --data tsp100 --out anytime.pdf",
         "nco-bench plot anytime --solver lehd --out anytime.png",
-        "nco-bench plot anytime --results results/fill --data fu_tsp1000 --out gap.svg",
+        "nco-bench plot anytime --results results/fill --data fu_tsp1000 --out g.svg",
     ),
     "plot scaling": (
         "nco-bench plot scaling --out scaling.pdf",

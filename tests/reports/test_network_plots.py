@@ -63,6 +63,17 @@ def test_intervals_of_two_networks_do_not_cover_each_other(tmp_path: Path) -> No
     assert len(bars) == 4
 
 
+@pytest.mark.parametrize("panels", [1, 2, 3])
+def test_titles_of_similarities_stay_within_the_picture(panels: int, tmp_path: Path) -> None:
+    """Those of two squares beside each other touched the upper edge."""
+    from PIL import Image
+
+    values = np.random.default_rng(0).normal(size=(12, 5))
+    drawn = network_plots.cosine_maps([Features("decoder-6x128", values, 0)] * panels, tmp_path / "f.png")
+    ink = np.asarray(Image.open(drawn).convert("L")) < 200
+    assert ink[4:-4, 4:-4].sum() == ink.sum()
+
+
 def test_wrong_choices_are_marked(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(12, 5))
     right, wrong = Features("a", values, 0), Features("b", values, 4)

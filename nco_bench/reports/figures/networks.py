@@ -238,6 +238,7 @@ def cosine_maps(panels: Sequence[Features], out: Path | str) -> Path:
     """Draw the cosine similarity of all pairs of candidates, sorted by the tour (decoder scaling Figure 11)."""
     target = checked_target(out)
     with figure(len(panels), target, square=len(panels) == 1) as (fig, axes):
+        fig.set_layout_engine("compressed")
         image: Any = None
         for axis, panel in zip(axes, panels, strict=True):
             image = axis.imshow(cosine_similarity(panel.values), vmin=-1, vmax=1, cmap="viridis")
