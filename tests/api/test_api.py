@@ -142,7 +142,7 @@ def test_score_is_that_of_the_raw_instance() -> None:
     for solution in ([0.5, 1.0], [[0, 1], [2, 3]]):
         with pytest.raises(BadInputError, match="expected a list of node indices"):
             nco_bench.score("square.tsp", solution)
-    with pytest.raises(BadInputError, match="holds 10000 instances"):
+    with pytest.raises(BadInputError, match="holds 10,000 instances"):
         nco_bench.score("tsp20", tour)
 
 
