@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--problem")
     parser.add_argument("--size", type=int)
     parser.add_argument("--decoding", help="as the table calls it; `update` is a step of training")
-    parser.add_argument("--seconds", type=float, help="of processor time that the rounds of a case may take")
+    parser.add_argument("--seconds", type=float, help="that the rounds of a case may take")
     parser.add_argument("--any-commit", action="store_true", help="take other commits than the pinned ones")
     parser.add_argument("--dry", action="store_true", help="print, do not keep")
     parser.add_argument("--page", action="store_true", help="only write docs/speed.md")

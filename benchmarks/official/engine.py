@@ -1,5 +1,7 @@
 """Two sides in turns: the authors' code and ours, with the same weights and instances, and the floor of ours.
 
+Each side has memory as its users have it, so ours are timed in a copy of the process (`Apart`).
+
 The floor is the time of our matrix products alone: every product that our side hands to the library is written down once
 (which, of which shapes and strides) and called again on operands of these shapes, in the same run. What lies between it
 and our time is all that is not a product; a product that could be left out is in the floor too. Fused attention counts
@@ -8,13 +10,13 @@ as a product, with the softmax in it.
 
 from __future__ import annotations
 
-import ctypes
+import multiprocessing
 import os
 import platform
 import statistics
-import sys
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
@@ -24,16 +26,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from nco_bench.nn.memory import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, keep_freed_memory
+from nco_bench.nn.memory import keep_freed_memory
 
 Side = Callable[[], Any]
 
-MAPPED_FROM = 32 << 20
-"""Bytes, the most that glibc comes to by itself."""
 ROUNDS = 5
 """Of theirs, ours, floor, ours, theirs."""
 SECONDS = 6.0
-"""Of processor time that the rounds of one case may take, about; there is at least one."""
+"""That the rounds of one case may take, about; there is at least one."""
 
 aten = torch.ops.aten
 PRODUCTS = {
@@ -222,39 +222,62 @@ def peak() -> float:
     return 2 * 1024**3 / min(timed(lambda: torch.mm(left, right))[0] for _ in range(5))
 
 
-def as_python_does() -> None:
-    """Let glibc's allocator do what it comes to by itself once large tensors were freed; with another C library, nothing.
+class Apart:
+    """Sides in a process of their own, a copy of this one, which keeps freed memory as `nco-bench run` does.
 
-    It maps from the largest piece on that was freed, 32 MiB at most, and gives back what is free beyond twice as much.
+    The allocator's settings are a process's, and cannot be taken back: theirs stay as Python has them.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
-        mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_FROM)
+
+    def __init__(self, sides: Mapping[str, Side]) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._child = os.fork()
+        if self._child:
+            theirs.close()
+            return
+        self._pipe.close()
+        status = 1
+        try:
+            keep_freed_memory()
+            for name in iter(theirs.recv, ""):
+                theirs.send(timed(sides[name]))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def timed(self, name: str) -> tuple[float, float]:
+        """Time a side."""
+        self._pipe.send(name)
+        found: tuple[float, float] = self._pipe.recv()
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.send("")
+        os.waitpid(self._child, 0)
 
 
 def measure(case: Case, pair: Pair, seconds: float = SECONDS) -> dict[str, Any]:
-    """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`.
-
-    Each side has memory as its users have it: ours as `nco-bench run`, theirs as Python. In training theirs gain by ours.
-    """
-    shared = case.decoding == "update"
-    keep_freed_memory()
+    """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`."""
+    if case.decoding == "update":
+        keep_freed_memory()  # as `nco-bench train` does; theirs gain by it too
     ours, floor, counted = recorded(pair.ours)
     warm = [(*recorded(side), side) for side in pair.theirs]
     turns = [timed(side)[0] for *_, side in warm] if len(warm) > 1 else [0.0]
     found, _, theirs_counted, theirs = warm[turns.index(min(turns))]
     same = None if pair.same is None else round(float(pair.same(found, ours)), 4)
-    sides = {"theirs": theirs, "ours": pair.ours, "floor": floor}
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
-    best, begun = peak(), time.process_time()
+    apart = Apart({"ours": pair.ours, "floor": floor})
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ("theirs", "ours", "floor")}
+    best, begun = peak(), time.perf_counter()
+    apart.timed("ours")  # once, to warm up what its process has of its own
     while len(taken["floor"]) < ROUNDS:
         for name in ("theirs", "ours", "floor", "ours", "theirs"):
-            as_python_does() if name == "theirs" and not shared else keep_freed_memory()
-            taken[name].append(timed(sides[name]))
+            taken[name].append(timed(theirs) if name == "theirs" else apart.timed(name))
         best = max(best, peak())
-        if (time.process_time() - begun) * (1 + 1 / len(taken["floor"])) > seconds:
+        if (time.perf_counter() - begun) * (1 + 1 / len(taken["floor"])) > seconds:
             break
+    apart.close()
     counts = {"ours": counted, "theirs": theirs_counted}
     row: dict[str, Any] = {**asdict(case), "same": same}
     for name, times in taken.items():

@@ -11,7 +11,7 @@ from typing import Any
 HEAD = """# Speed against the official code
 
 One table of every model that has official code: the authors' code and ours, with the same weights and the same instances,
-timed in turns in one process; decoder-6x128, PENS and attend2pack, which have none, beside a plain peer
+timed in turns in one run; decoder-6x128, PENS and attend2pack, which have none, beside a plain peer
 (`benchmarks/official/plain.py`, `attend2pack.py`).
 Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this page from
 `benchmarks/official/measured`.
@@ -20,7 +20,8 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
 
 - **ours**, **theirs**: processor seconds of one call on the whole batch, the median of all turns; steps of long
   constructions are measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
-- **ratio**: theirs by ours.
+- **ratio**: theirs by ours. Each side has memory as its users have it: ours keeps what a step frees, as `nco-bench run`
+  does, theirs what glibc's allocator keeps by itself (it maps large tensors anew and zeroes them). In updates both keep all.
 - **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
   floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
   but for many short TSP tours of AM) are in neither floor nor products.
