@@ -39,6 +39,21 @@ def test_the_products_of_torchs_own_attention_and_encoder_layer_are_counted() ->
     assert whole == mixed + 2 * count * tokens * 2 * width * hidden
 
 
+def test_our_side_is_timed_in_a_process_of_its_own(tmp_path: Path) -> None:
+    from official.engine import Apart, timed
+
+    told = tmp_path / "told"
+    apart = Apart({"ours": lambda: told.write_text(str(os.getpid()))})
+    seconds = apart.timed("ours")
+    assert len(seconds) == len(timed(lambda: None))
+    assert int(told.read_text()) != os.getpid()
+    apart.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+    with pytest.raises(EOFError):  # its traceback is on the terminal
+        Apart({"broken": lambda: 1 / 0}).timed("broken")
+
+
 def row(**changed: object) -> dict[str, object]:
     known = {
         "model": "difusco", "problem": "tsp", "size": 100, "decoding": "merge+2opt", "batch": 1, "points": 0, "same": 1.0,
