@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn import products
-from nco_bench.nn.layers import HIDDEN_AT_A_TIME, FeedForward, SelfAttention, attend, works_in_place
+from nco_bench.nn.layers import HIDDEN_AT_A_TIME, SelfAttention, attend, works_in_place
 
 
 class Filled:
@@ -43,30 +43,36 @@ class Filled:
         made = products.mapped(self.matrix, linear.weight, linear.bias)
         return made[: self.rows].view(self.batch, self.tokens, heads, -1).transpose(1, 2)
 
+    def parts(self, linear: nn.Linear, heads: int) -> tuple[Tensor, ...]:
+        """Map tokens to queries, keys and values at once, ``(B, H, T, K)`` each."""
+        made = products.mapped(self.matrix, linear.weight, linear.bias)[: self.rows]
+        return made.view(self.batch, self.tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def read(self, heads: Tensor) -> Tensor:
+        """Return what heads have read, ``(B, H, T, K)``, side by side as rows, ``(M, H K)``."""
+        mixed = heads.transpose(1, 2).flatten(2)
+        return products.filled(mixed) if self.rows != len(self.matrix) else mixed.view(self.rows, -1)
+
     def add(self, heads: Tensor, out: nn.Linear) -> None:
         """Add what heads have read, ``(B, H, T, K)``, through their output map."""
-        mixed = heads.transpose(1, 2).flatten(2)
-        rows = products.filled(mixed) if self.rows != len(self.matrix) else mixed.view(self.rows, -1)
-        self.matrix = products.added_to(self.matrix, rows, out.weight, out.bias)
+        self.matrix = products.added_to(self.matrix, self.read(heads), out.weight, out.bias)
 
     def attend(self, attention: SelfAttention, factor: float | Tensor, real: Tensor | None) -> None:
         """Add self-attention; `factor` of the logits holds 1/sqrt(K), `real` as in `layers.attend`."""
-        joined = products.mapped(self.matrix, attention.qkv.weight, attention.qkv.bias)[: self.rows]
-        parts = joined.view(self.batch, self.tokens, 3, attention.heads, -1).permute(2, 0, 3, 1, 4)
-        query, key, value = parts.unbind(0)
+        query, key, value = self.parts(attention.qkv, attention.heads)
         self.add(attend(query, key, value, factor, real), attention.out)
 
-    def feed_forward(self, block: FeedForward) -> None:
-        """Add a feed-forward block with ReLU."""
-        inner, outer = block.inner, block.outer
+    def feed_forward(self, inner: nn.Linear, outer: nn.Linear, factor: float = 1.0) -> None:
+        """Add `factor` times a feed-forward block with ReLU."""
         most = max(1, HIDDEN_AT_A_TIME // inner.out_features)
-        if self.rows <= most:
+        if self.rows <= most and factor == 1.0:
             hidden = products.mapped(self.matrix, inner.weight, inner.bias, "relu")
             self.matrix = products.added_to(self.matrix, hidden, outer.weight, outer.bias)
             return
-        for rows in self.matrix.split(most):
+        for rows in (self.matrix,) if self.rows <= most else self.matrix.split(most):
             hidden = products.mapped(rows, inner.weight, inner.bias, "relu")
-            rows.add_(outer.bias).add_(products.mapped(hidden, outer.weight, None))
+            change = products.mapped(hidden, outer.weight, None)
+            rows.add_(outer.bias, alpha=factor).add_(change, alpha=factor)
 
 
 def pays(x: Tensor, narrowest: nn.Linear, listened: Iterable[nn.Module]) -> bool:

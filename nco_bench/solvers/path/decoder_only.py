@@ -16,6 +16,7 @@ Letters in shapes: B batch, M candidates, T = M + 2 tokens, W width, H heads, K 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,7 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn import products
 from nco_bench.nn.device import exact
+from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import (
     add_feed_forward,
     attend,
@@ -126,6 +129,17 @@ class GatedAttention(nn.Module):
             return x.addcmul_(mixed, gates.sigmoid(), value=float(alpha))
         return x + alpha * (mixed * torch.sigmoid(gates))
 
+    def add(self, tokens: Filled, scale: float | Tensor, alpha: float, real: Tensor | None) -> None:
+        """Do what `added` does."""
+        query, key, value = tokens.parts(self.qkv, self.heads)
+        read = tokens.read(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
+        mixed = products.mapped(read, self.out.weight, self.out.bias)
+        if self.gate is None:
+            tokens.matrix = tokens.matrix + alpha * mixed
+            return
+        gates = products.mapped(tokens.matrix, self.gate.weight, self.gate.bias)
+        tokens.matrix.addcmul_(mixed, gates.sigmoid_(), value=alpha)
+
     def mapped(self, x: Tensor) -> Tensor:
         """Return queries, keys, values and gates of tokens, side by side."""
         parts = [self.qkv(x)] if self.gate is None else [self.qkv(x), self.gate(x)]
@@ -202,13 +216,30 @@ class DecoderOnly(nn.Module, PathPolicy):
             ends = self._first.attention.mapped(torch.cat([start, current], dim=1))
             maps = torch.cat([ends[:, :1], features[:, 1:-1, width:], ends[:, 1:]], dim=1)
         scale, real = self.factor_at(state), state.real()
-        # Training may want the tokens behind the last layer, too (`auxiliary_tokens`).
-        whole = self.layers if torch.is_grad_enabled() else self.layers[:-1]
-        for layer in whole:
-            x, maps = layer(x, scale, maps, real), None
-        if torch.is_grad_enabled():
+        if (
+            torch.is_grad_enabled()
+        ):  # training may want the tokens behind the last layer, too (`auxiliary_tokens`)
+            for layer in self.layers:
+                x, maps = layer(x, scale, maps, real), None
             return self.score(x[:, 1:-1]).squeeze(-1)
-        return cast("DecoderLayer", self.layers[-1]).scored(x, scale, self.score, maps, real).squeeze(-1)
+        return self._scored(x, scale, maps, real).squeeze(-1)
+
+    def _scored(self, x: Tensor, scale: float | Tensor, maps: Tensor | None, real: Tensor | None) -> Tensor:
+        """Score tokens ``(B, T, W)`` but the first and the last; `maps` as the first layer takes them."""
+        *layers, last = (cast("DecoderLayer", layer) for layer in self.layers)
+        for layer in layers[:1]:
+            x, maps = layer(x, scale, maps, real), None
+        if maps is not None or not pays(x, last.attention.out, _listened(layers[1:])):
+            for layer in layers[1:]:
+                x = layer(x, scale, None, real)
+            return last.scored(x, scale, self.score, maps, real)
+        tokens = Filled(x)
+        for layer in layers[1:]:
+            layer.attention.add(tokens, scale, float(layer.alpha_attention), real)
+            tokens.feed_forward(layer.ffn_in, layer.ffn_out, float(layer.alpha_ffn))
+        last.attention.add(tokens, scale, float(last.alpha_attention), real)
+        block = last.ffn_in, last.ffn_out, self.score, last.alpha_ffn
+        return score_feed_forward(tokens.whole, *block)[:, 1:-1]
 
     @property
     def _first(self) -> DecoderLayer:
@@ -224,6 +255,12 @@ class DecoderOnly(nn.Module, PathPolicy):
     def auxiliary_tokens(self) -> AuxiliaryTokens:
         """Those of the last layer, in the order destination, between, origin."""
         return AuxiliaryTokens(self.layers[-1], ends=True)
+
+
+def _listened(layers: Sequence[DecoderLayer]) -> Iterator[nn.Module]:
+    """Return what others may listen to."""
+    for layer in layers:
+        yield from (layer, layer.attention)
 
 
 def build(config: DecoderOnlyConfig, logit_scale: LogitScale | None = None) -> DecoderOnly:

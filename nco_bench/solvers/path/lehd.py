@@ -140,7 +140,7 @@ class Lehd(nn.Module, PathPolicy):
         tokens, factor = Filled(*parts), scale / math.sqrt(last.attention.head_dim)
         for layer in layers:
             tokens.attend(layer.attention, factor, real)
-            tokens.feed_forward(layer.feed_forward)
+            tokens.feed_forward(layer.feed_forward.inner, layer.feed_forward.outer)
         tokens.attend(last.attention, factor, real)
         return last.feed_forward.scored(tokens.whole, self.score)[:, 1:-1]
 

@@ -295,12 +295,12 @@ class Sit(nn.Module, PathPolicy):
         readers, tokens = Filled(few), Filled(few, candidates)
         for layer in layers:
             layer.reading.add(readers, tokens, scale, real)
-            readers.feed_forward(layer.few_feed_forward)
+            readers.feed_forward(layer.few_feed_forward.inner, layer.few_feed_forward.outer)
             if layer is layers[-1]:
                 tokens = Filled(tokens.whole[:, count:])
             layer.writing.add(tokens, readers, scale)
             if layer is not layers[-1]:
-                tokens.feed_forward(layer.many_feed_forward)
+                tokens.feed_forward(layer.many_feed_forward.inner, layer.many_feed_forward.outer)
         return layers[-1].many_feed_forward.scored(tokens.whole, self.score)
 
     def _representatives(self, state: PathState) -> Tensor:
