@@ -70,8 +70,7 @@ def checked_options(
     Raises
     ------
     BadInputError
-        For a value of the wrong type, sizes below 1, heads that do not divide the width, heads and widths of heads that
-        nobody chose to make another width than the network's, and fields decided elsewhere.
+        For a value of the wrong type, sizes below 1, heads that do not divide the width, and fields decided elsewhere.
     """
     for key in options:
         if decided is not None and key in decided:
@@ -86,17 +85,6 @@ def checked_options(
         raise BadInputError(
             f"--config {MODEL_PREFIX}width={sizes['width']} {MODEL_PREFIX}heads={sizes['heads']}: "
             "expected a width that the heads divide."
-        )
-    inner = sizes["heads"] * getattr(defaults, "head_dim", 0)
-    if (
-        {"width", "heads"} & parsed.keys()
-        and "head_dim" in kinds.keys() - parsed.keys()
-        and inner != sizes["width"]
-    ):
-        raise BadInputError(
-            f"--config {MODEL_PREFIX}width={sizes['width']} {MODEL_PREFIX}heads={sizes['heads']}: heads of "
-            f"{defaults.head_dim} make {inner}; choose {MODEL_PREFIX}width, {MODEL_PREFIX}heads and {MODEL_PREFIX}head_dim "
-            "together."
         )
     return parsed
 

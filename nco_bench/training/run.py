@@ -179,8 +179,6 @@ def train(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
     weights = weights_path(out, called)
-    if not resume:
-        refuse_own_name(weights, model, options)
     check_precision(recipe.precision, device, "--config")
     if reports():
         warn_of_slow(recipe.precision, device, "--config")
@@ -190,6 +188,8 @@ def train(
         prepared = course.prepare(assignment)
         if isinstance(prepared.learner, HoldsProcesses):
             held.callback(prepared.learner.close)
+        if not resume:
+            refuse_own_name(weights, model, options)
         if start is not None:
             _start(prepared, start, model)
         trainer = _trainer(prepared, recipe, weights, resume=resume, adopt=adopt, branch=branch)

@@ -149,7 +149,6 @@ def test_finished_weights_that_a_table_looks_up_are_found_by_name(
         ("model = 'pens-a'\ndata = ['x']\nconfig = { recipe = 'paper', bach = 3 }", "'bach'"),
         ("model = 'pens-a'\ndata = ['x']\nconfig = { recipe = 'paper', 'model.depht' = 3 }", "depht"),
         ("model = 'am'\nproblem = 'tsp'\nconfig = { 'model.width' = 'wide' }", "model"),
-        ("model = 'sit'\nconfig = { 'model.width' = 7 }", "heads of 16 make 128"),
         ("model = 'pens-a'\nconfig = { recipe = 'paper' }", "add data"),
         ("model = 'pens-a'\ndata = ['x']", "add slice"),
         ("model = 'pens-a'\ndata = ['x']\nstart = 'y'\nconfig = { recipe = 'paper' }", "no earlier stage"),

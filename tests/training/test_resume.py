@@ -158,7 +158,6 @@ def test_options_of_the_model_reach_it_its_manifest_and_its_identity(
             {"model.gate": "false"},
             rf"model\.gate=false: .* called {MODEL}; .*--out {MODEL}-gate-false\.safe",
         ),
-        ("w", {"model.width": "7"}, r"width=7 model\.heads=\d+: heads of \d+ make \d+; choose .* together"),
     ],
 )
 def test_another_network_takes_no_name_of_the_models_own(
