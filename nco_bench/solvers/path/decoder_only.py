@@ -133,11 +133,11 @@ class GatedAttention(nn.Module):
         """Do what `added` does."""
         query, key, value = tokens.parts(self.qkv, self.heads)
         read = tokens.read(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
-        mixed = products.mapped(read, self.out.weight, self.out.bias)
+        mixed = products.mapped(read, self.out)
         if self.gate is None:
             tokens.matrix = tokens.matrix + alpha * mixed
             return
-        gates = products.mapped(tokens.matrix, self.gate.weight, self.gate.bias)
+        gates = products.mapped(tokens.matrix, self.gate)
         tokens.matrix.addcmul_(mixed, gates.sigmoid_(), value=alpha)
 
     def mapped(self, x: Tensor) -> Tensor:
