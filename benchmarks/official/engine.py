@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from nco_bench.nn.memory import keep_freed_memory
+from nco_bench.nn.products import STEPS
 
 Side = Callable[[], Any]
 
@@ -133,7 +134,7 @@ class Products(TorchDispatchMode):
                 def operand(shape: _Shape, place: count[int] = place) -> Tensor:
                     whole = buffers[next(place), shape.dtype]  # operands of one product never share memory
                     made = whole.as_strided(shape.size, shape.stride)
-                    return torch.ops.mkldnn._reorder_linear_weight(made, 1) if shape.packed else made
+                    return torch.ops.mkldnn._reorder_linear_weight(made, STEPS) if shape.packed else made
 
                 known[key] = (
                     func,
