@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.nn import products
-from nco_bench.nn.layers import HIDDEN_AT_A_TIME, SelfAttention, attend, works_in_place
+from nco_bench.nn.layers import HIDDEN_AT_A_TIME, SelfAttention, attend, listened, works_in_place
 
 
 class Filled:
@@ -75,7 +75,7 @@ class Filled:
             rows.add_(outer.bias, alpha=factor).add_(change, alpha=factor)
 
 
-def pays(x: Tensor, narrowest: nn.Linear, listened: Iterable[nn.Module]) -> bool:
+def pays(x: Tensor, narrowest: nn.Linear, layers: Iterable[nn.Module]) -> bool:
     """Tell whether layers take tokens ``(B, T, W)`` as `Filled`.
 
     Parameters
@@ -85,12 +85,12 @@ def pays(x: Tensor, narrowest: nn.Linear, listened: Iterable[nn.Module]) -> bool
     narrowest
         The smallest map that they go through: as all products, it must be large enough for `products.linear` to give it to
         the faster library.
-    listened
-        Layers that must be called as modules where hooks wait for that.
+    layers
+        Those that must be called as modules where hooks wait for that.
     """
     return (
         works_in_place(x)
         and x.dtype is torch.float32
         and products.pays(x, narrowest.weight)
-        and not any(one._forward_hooks or one._forward_pre_hooks for one in listened)
+        and not listened(layers)
     )

@@ -6,6 +6,7 @@ Letters in shapes: B batch, T tokens, W width, H heads, K head width.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -227,6 +228,12 @@ def works_in_place(x: Tensor) -> bool:
     There a fresh tensor costs about as much as the sum that is written to it.
     """
     return x.is_cpu and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def listened(layers: Iterable[nn.Module]) -> bool:
+    """Tell whether hooks wait for layers, or their attention, to be called as modules."""
+    modules = (one for layer in layers for one in (layer, getattr(layer, "attention", layer)))
+    return any(one._forward_hooks or one._forward_pre_hooks for one in modules)
 
 
 def add_linear(x: Tensor, inputs: Tensor, linear: nn.Linear, factor: float | Tensor = 1.0) -> Tensor:

@@ -16,7 +16,6 @@ Letters in shapes: B batch, M candidates, T = M + 2 tokens, W width, H heads, K 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -216,9 +215,8 @@ class DecoderOnly(nn.Module, PathPolicy):
             ends = self._first.attention.mapped(torch.cat([start, current], dim=1))
             maps = torch.cat([ends[:, :1], features[:, 1:-1, width:], ends[:, 1:]], dim=1)
         scale, real = self.factor_at(state), state.real()
-        if (
-            torch.is_grad_enabled()
-        ):  # training may want the tokens behind the last layer, too (`auxiliary_tokens`)
+        # Training may want the tokens behind the last layer, too (`auxiliary_tokens`).
+        if torch.is_grad_enabled():
             for layer in self.layers:
                 x, maps = layer(x, scale, maps, real), None
             return self.score(x[:, 1:-1]).squeeze(-1)
@@ -229,7 +227,7 @@ class DecoderOnly(nn.Module, PathPolicy):
         *layers, last = (cast("DecoderLayer", layer) for layer in self.layers)
         for layer in layers[:1]:
             x, maps = layer(x, scale, maps, real), None
-        if maps is not None or not pays(x, last.attention.out, _listened(layers[1:])):
+        if maps is not None or not pays(x, last.attention.out, layers[1:]):
             for layer in layers[1:]:
                 x = layer(x, scale, None, real)
             return last.scored(x, scale, self.score, maps, real)
@@ -255,12 +253,6 @@ class DecoderOnly(nn.Module, PathPolicy):
     def auxiliary_tokens(self) -> AuxiliaryTokens:
         """Those of the last layer, in the order destination, between, origin."""
         return AuxiliaryTokens(self.layers[-1], ends=True)
-
-
-def _listened(layers: Sequence[DecoderLayer]) -> Iterator[nn.Module]:
-    """Return what others may listen to."""
-    for layer in layers:
-        yield from (layer, layer.attention)
 
 
 def build(config: DecoderOnlyConfig, logit_scale: LogitScale | None = None) -> DecoderOnly:

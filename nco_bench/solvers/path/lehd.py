@@ -16,7 +16,6 @@ Letters in shapes: B batch, N nodes, M candidates, T = M + 2 tokens, W width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -132,7 +131,7 @@ class Lehd(nn.Module, PathPolicy):
     def _decoded(self, parts: tuple[Tensor, ...], scale: float | Tensor, real: Tensor | None) -> Tensor:
         """Score tokens but the first and the last, given those three parts of them."""
         *layers, last = (cast("Layer", layer) for layer in self.decoder)
-        if not pays(parts[1], last.attention.out, self._listened(layers)):
+        if not pays(parts[1], last.attention.out, layers):
             x = torch.cat(parts, dim=1)
             for layer in layers:
                 x = layer(x, scale, real)
@@ -143,12 +142,6 @@ class Lehd(nn.Module, PathPolicy):
             tokens.feed_forward(layer.feed_forward.inner, layer.feed_forward.outer)
         tokens.attend(last.attention, factor, real)
         return last.feed_forward.scored(tokens.whole, self.score)[:, 1:-1]
-
-    @staticmethod
-    def _listened(layers: Sequence[Layer]) -> Iterator[nn.Module]:
-        """Return what others may listen to."""
-        for layer in layers:
-            yield from (layer, layer.attention)
 
     def auxiliary_tokens(self) -> AuxiliaryTokens | None:
         """Those of the last layer but one: the last one scores from within."""

@@ -42,6 +42,7 @@ from torch import Tensor, nn
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import (
     dot_products,
+    listened,
     products_bytes,
     scaled,
     split_parts,
@@ -195,10 +196,6 @@ class Layer(nn.Module):
         self.ffn_in = nn.Linear(config.width, config.ffn, bias=False)
         self.ffn_out = nn.Linear(config.ffn, config.width, bias=False)
 
-    def listened(self) -> bool:
-        """Tell whether hooks wait for it or its attention to be called."""
-        return any(one._forward_hooks or one._forward_pre_hooks for one in (self, self.attention))
-
     def forward(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Transform tokens, ``(B, T, W)`` to ``(B, T, W)``."""
         if works_in_place(x):
@@ -307,7 +304,7 @@ class Pens(nn.Module, PathPolicy):
     def _through_layers(self, x: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         quick = KERNELS and works_in_place(x) and x.dtype is torch.float32
         layers = cast("Iterable[Layer]", self.layers)
-        if quick and not any(layer.listened() for layer in layers):
+        if quick and not listened(layers):
             from nco_bench.solvers.path.pens_quick import through
 
             return through(layers, x, geometry, scale)
