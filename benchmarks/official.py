@@ -18,6 +18,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,19 +119,16 @@ def run(name: str, options: argparse.Namespace) -> None:
 
 def these(options: argparse.Namespace) -> None:
     """Measure cases of one model and problem in this process, and print each as JSON."""
-    import torch
     from official.checkouts import checkout_of
-    from official.engine import SECONDS, measure
+    from official.engine import SECONDS, measure, prepared
 
-    torch.set_num_threads(1)
     name = options.models[0]
     family = importlib.import_module(f"official.{name}")
     checkout = checkout_of(name, family, options.checkouts, options.any_commit)
     seconds = SECONDS if options.seconds is None else options.seconds
     for case in family.CASES:
         if case.key in options.of:
-            torch.manual_seed(0)
-            print(json.dumps(measure(case, family.pair(case, checkout), seconds)), flush=True)
+            print(json.dumps(measure(case, partial(prepared, name, case, checkout), seconds)), flush=True)
 
 
 def line_of(row: dict[str, Any]) -> str:

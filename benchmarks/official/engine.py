@@ -1,6 +1,6 @@
 """Two sides in turns: the authors' code and ours, with the same weights and instances, and the floor of ours.
 
-Each side has memory as its users have it, so ours are timed in a copy of the process (`Apart`).
+Each side has memory as its users have it, so ours are timed in a process of their own (`Apart`).
 
 The floor is the time of our matrix products alone: every product that our side hands to the library is written down once
 (which, of which shapes and strides) and called again on operands of these shapes, in the same run. What lies between it
@@ -10,15 +10,17 @@ as a product, with the softmax in it.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
+import pickle
 import platform
 import statistics
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -224,31 +226,28 @@ def peak() -> float:
 
 
 class Apart:
-    """Sides in a process of their own, a copy of this one, which keeps freed memory as `nco-bench run` does.
+    """Our side, and its floor, in a process of its own, which keeps freed memory as `nco-bench run` does.
 
     The allocator's settings are a process's, and cannot be taken back: theirs stay as Python has them.
+
+    Attributes
+    ----------
+    found
+        What our side returned, called once.
+    operations
+        Of its products.
     """
 
-    def __init__(self, sides: Mapping[str, Side]) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._child = os.fork()
-        if self._child:
-            theirs.close()
-            return
-        self._pipe.close()
-        status = 1
-        try:
-            keep_freed_memory()
-            for name in iter(theirs.recv, ""):
-                theirs.send(timed(sides[name]))
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
+    def __init__(self, prepare: Callable[[], Pair]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._child = context.Process(target=_answer, args=(theirs, prepare), daemon=True)
+        self._child.start()
+        theirs.close()
+        self.found, self.operations = pickle.loads(self._pipe.recv_bytes())
 
     def timed(self, name: str) -> tuple[float, float]:
-        """Time a side."""
+        """Time ``ours`` or ``floor``."""
         self._pipe.send(name)
         found: tuple[float, float] = self._pipe.recv()
         return found
@@ -256,30 +255,62 @@ class Apart:
     def close(self) -> None:
         """End the process."""
         self._pipe.send("")
-        os.waitpid(self._child, 0)
+        self._child.join()
 
 
-def measure(case: Case, pair: Pair, seconds: float = SECONDS) -> dict[str, Any]:
+def _answer(pipe: Any, prepare: Callable[[], Pair]) -> None:
+    keep_freed_memory()
+    ours = prepare().ours
+    found, floor, operations = recorded(ours)
+    sides = {"ours": ours, "floor": floor}
+    pipe.send_bytes(pickle.dumps((found, operations)))
+    for name in iter(pipe.recv, ""):
+        pipe.send(timed(sides[name]))
+
+
+class Here:
+    """The same in this process, for updates: `nco-bench train` keeps freed memory, and theirs gain by it too."""
+
+    def __init__(self, prepare: Callable[[], Pair]) -> None:
+        keep_freed_memory()
+        ours = prepare().ours
+        self.found, floor, self.operations = recorded(ours)
+        self._sides = {"ours": ours, "floor": floor}
+
+    def timed(self, name: str) -> tuple[float, float]:
+        """Time ``ours`` or ``floor``."""
+        return timed(self._sides[name])
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def prepared(family: str, case: Case, checkout: Path | None) -> Pair:
+    """Prepare both sides of a case, with one thread; the same pair in every process."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    pair: Pair = importlib.import_module(f"official.{family}").pair(case, checkout)
+    return pair
+
+
+def measure(case: Case, prepare: Callable[[], Pair], seconds: float = SECONDS) -> dict[str, Any]:
     """Check that both sides choose the same, then time them in turns; medians, in seconds of one call of `Case.batch`."""
-    if case.decoding == "update":
-        keep_freed_memory()  # as `nco-bench train` does; theirs gain by it too
-    ours, floor, counted = recorded(pair.ours)
+    ours = (Here if case.decoding == "update" else Apart)(prepare)
+    pair = prepare()
     warm = [(*recorded(side), side) for side in pair.theirs]
     turns = [timed(side)[0] for *_, side in warm] if len(warm) > 1 else [0.0]
     found, _, theirs_counted, theirs = warm[turns.index(min(turns))]
-    same = None if pair.same is None else round(float(pair.same(found, ours)), 4)
-    apart = Apart({"ours": pair.ours, "floor": floor})
+    same = None if pair.same is None else round(float(pair.same(found, ours.found)), 4)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ("theirs", "ours", "floor")}
     best, begun = peak(), time.perf_counter()
-    apart.timed("ours")  # once, to warm up what its process has of its own
     while len(taken["floor"]) < ROUNDS:
         for name in ("theirs", "ours", "floor", "ours", "theirs"):
-            taken[name].append(timed(theirs) if name == "theirs" else apart.timed(name))
+            taken[name].append(timed(theirs) if name == "theirs" else ours.timed(name))
         best = max(best, peak())
         if (time.perf_counter() - begun) * (1 + 1 / len(taken["floor"])) > seconds:
             break
-    apart.close()
-    counts = {"ours": counted, "theirs": theirs_counted}
+    ours.close()
+    counts = {"ours": ours.operations, "theirs": theirs_counted}
     row: dict[str, Any] = {**asdict(case), "same": same}
     for name, times in taken.items():
         for place, clock in enumerate(("cpu", "wall")):

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,19 +40,19 @@ def test_the_products_of_torchs_own_attention_and_encoder_layer_are_counted() ->
     assert whole == mixed + 2 * count * tokens * 2 * width * hidden
 
 
-def test_our_side_is_timed_in_a_process_of_its_own(tmp_path: Path) -> None:
-    from official.engine import Apart, timed
+def test_our_side_is_timed_in_a_process_of_its_own() -> None:
+    from official.engine import Apart, Case, prepared
 
-    told = tmp_path / "told"
-    apart = Apart({"ours": lambda: told.write_text(str(os.getpid()))})
-    seconds = apart.timed("ours")
-    assert len(seconds) == len(timed(lambda: None))
-    assert int(told.read_text()) != os.getpid()
+    case = Case("attend2pack", "bpp3d", 12, "greedy", 3)
+    pair = prepared("attend2pack", case, None)
+    apart = Apart(partial(prepared, "attend2pack", case, None))
+    assert pair.same is not None
+    assert pair.same(pair.theirs[0](), apart.found) == 1.0
+    assert apart.operations > 0
+    assert all(len(apart.timed(name)) == 2 for name in ("ours", "floor"))
     apart.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(told.read_text()), 0)
     with pytest.raises(EOFError):  # its traceback is on the terminal
-        Apart({"broken": lambda: 1 / 0}).timed("broken")
+        Apart(partial(prepared, "no such family", case, None))
 
 
 def row(**changed: object) -> dict[str, object]:
