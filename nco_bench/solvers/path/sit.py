@@ -260,9 +260,8 @@ class Sit(nn.Module, PathPolicy):
         inputs = F.pad(F.pad(candidates, (0, 1), value=1.0), (0, 0, count, more))
         embedding = torch.cat([self.embedding.weight.T, self.embedding.bias[None]])
         real = state.real(count, 0)
-        there = inputs.new_ones(1, tokens, dtype=torch.bool) if real is None else real[0, 0]
-        mask = None if real is None and more == 0 else F.pad(there, (0, more))
-        raw = sit_streaming.Raw(inputs, embedding, few, mask, tokens if real is None else 0)
+        mask = None if real is None else F.pad(real[0, 0], (0, more))
+        raw = sit_streaming.Raw(inputs, embedding, few, tokens, mask)
         scores = sit_streaming.scores(list(self.layers), self.score, raw, self._scale(state), threads)
         return scores[:, : candidates.shape[1]]
 

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nco_bench.nn import products
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.path import sit, sit_streaming
-from nco_bench.solvers.path.policy import path_state
+from nco_bench.solvers.path.policy import PathState, path_state
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
-from nco_bench.solvers.path.sit import CrossAttention, Layer, SitConfig
+from nco_bench.solvers.path.sit import CrossAttention, Layer, Sit, SitConfig
 
 CONFIG = SitConfig(width=24, heads=3, head_dim=8, ffn=32, layers=2)
 
@@ -29,6 +30,17 @@ def plain(attention: CrossAttention, queries: Tensor, keys: Tensor) -> Tensor:
         heads(attention.value(keys)),
     )
     return attention.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+
+
+def drawn(policy: Sit, problem: str, batch: int, count: int) -> PathState:
+    """The first step of random instances."""
+    coords, remaining = torch.rand(batch, count, 2), None
+    if problem == "cvrp":
+        demand, capacity = torch.randint(1, 9, (batch, count)), torch.full((batch,), 30)
+        task, remaining = cvrp_problem(coords, demand, capacity), torch.linspace(1.0, 0.2, batch)
+    else:
+        task = tsp_problem(coords)
+    return path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True, remaining=remaining)
 
 
 def test_a_layer_is_two_textbook_attentions() -> None:
@@ -52,14 +64,7 @@ def test_inference_computes_the_plain_network_however_tokens_are_cut(
     monkeypatch.setattr(sit, "STREAMED_FROM", 0)
     torch.manual_seed(0)
     policy = build_path_policy("sit", problem, width=24, heads=3, head_dim=8, ffn=32, layers=3)
-    coords = torch.rand(3, 20, 2)
-    remaining = None
-    if problem == "cvrp":
-        demand, capacity = torch.randint(1, 9, (3, 20)), torch.full((3,), 30)
-        task, remaining = cvrp_problem(coords, demand, capacity), torch.tensor([1.0, 0.5, 0.2])
-    else:
-        task = tsp_problem(coords)
-    state = path_state(task.nodes, policy.embed(task.nodes), task.rows, closed=True, remaining=remaining)
+    state = drawn(policy, problem, 3, 20)
     with torch.no_grad():
         streamed = policy.scores(state)
         monkeypatch.setattr(sit, "STREAMED_FROM", 1000)
@@ -86,6 +91,36 @@ def test_tokens_that_are_filled_up_change_no_score(batch: int, monkeypatch: pyte
     assert sit_streaming.filled(tokens, state.features.device) > tokens
     assert found[0].shape == found[1].shape
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_instances_that_pass_one_by_one_get_the_same_scores(
+    problem: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sit, "STREAMED_FROM", 0)
+    monkeypatch.setattr(sit_streaming, "CHUNK_TOKENS", PerDevice(cpu=120, gpu=120))
+    for module in (products, sit_streaming):
+        monkeypatch.setattr(module, "faster", lambda: torch.backends.mkldnn.is_available())
+    for fewest in ("FEWEST", "FEWEST_PACKED"):
+        monkeypatch.setattr(products, fewest, 1)
+    torch.manual_seed(0)
+    policy = build_path_policy("sit", problem, width=48, heads=3, head_dim=16, ffn=64, layers=3)
+    state, known = (
+        drawn(policy, problem, batch, 100 if batch > 1 else 300),
+        torch.backends.mkldnn.is_available(),
+    )
+    pays = [sit_streaming.Alone.pays]
+    with torch.no_grad():
+        with monkeypatch.context() as watched:
+            watched.setattr(
+                sit_streaming.Alone, "pays", lambda *given: pays.append(pays[0](*given)) or pays[-1]
+            )
+            alone = policy.scores(state)
+        assert pays[1:] == [known]
+        monkeypatch.setattr(sit_streaming.Alone, "pays", lambda *given: False)
+        together = policy.scores(state)
+    torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch", [1, 5])  # pieces of an instance, groups of instances
