@@ -209,6 +209,8 @@ def score_feed_forward(
     The outer map and the score are both linear, so they are joined first: the second half of the work falls away.
     """
     weight, bias = score.weight @ outer.weight, score.weight @ outer.bias
+    if torch.is_grad_enabled():
+        return score(x) + products.block(x, inner, weight * factor, bias * factor, gelu=gelu)
     parts = _cached(x, inner) if works_in_place(x) and x.is_contiguous() else (x,)
     found = [
         score(rows) + factor * F.linear(hidden_values(rows, inner, gelu), weight, bias) for rows in parts

@@ -105,7 +105,11 @@ def feed_forward(
     x: Tensor, inner: nn.Linear, outer: nn.Linear, factor: float | Tensor = 1.0, *, gelu: bool = False
 ) -> Tensor:
     """Return ``factor * outer(relu(inner(x)))``, or with exact GELU in place of ReLU."""
-    weight, bias = times(outer, factor)
+    return block(x, inner, *times(outer, factor), gelu=gelu)
+
+
+def block(x: Tensor, inner: nn.Linear, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> Tensor:
+    """Return what `feed_forward` does with an outer map of this weight and bias, which may have few columns."""
     if torch.is_grad_enabled() and pays(x, inner.weight) and x.is_contiguous():
         given = x, inner.weight, inner.bias, weight, bias
         made: Tensor = _FeedForward.apply(gelu, *given)  # type: ignore[no-untyped-call]
@@ -388,7 +392,7 @@ class _FeedForward(torch.autograd.Function):
         hidden = F.gelu(before) if gelu else F.relu_(before)
         ctx.gelu = gelu
         ctx.save_for_backward(x, before, hidden, inner, outer)
-        return _called(hidden, outer, bias)
+        return _called(hidden, outer, bias) if pays(hidden, outer) else F.linear(hidden, outer, bias)
 
     @staticmethod
     @once_differentiable
