@@ -4,9 +4,9 @@
     python benchmarks/official.py --page
 
 FOLDER holds checkouts of the official repositories under their own names (``POMO``, ``bq-nco``, ...), each at the commit
-that the model's card names; one that is missing is skipped with a line. Each model and problem has a process of its own with
-one thread; both sides are timed in turns, theirs first and last; processor time is compared, since other work on the machine
-moves wall time.
+that the model's card names; one that is missing is skipped with a line. Each side of a case has a process of its own with
+one thread, so that none has the memory that another case left; both are timed in turns, theirs first and last; processor
+time is compared, since other work on the machine moves wall time.
 Results are kept in ``benchmarks/official/measured``, one file per model, and ``--page`` writes ``docs/speed.md`` from them.
 """
 
@@ -58,10 +58,10 @@ def main() -> None:
     parser.add_argument("--any-commit", action="store_true", help="take other commits than the pinned ones")
     parser.add_argument("--dry", action="store_true", help="print, do not keep")
     parser.add_argument("--page", action="store_true", help="only write docs/speed.md")
-    parser.add_argument("--of", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--of", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.of:
-        these(options)
+        this_one(options)
         return
     if not options.page:
         for name in options.models or families():
@@ -80,7 +80,7 @@ def families() -> list[str]:
 
 
 def run(name: str, options: argparse.Namespace) -> None:
-    """Measure the cases of one model, each problem in a process of its own, and keep what was found."""
+    """Measure the cases of one model, each in a process of its own, and keep what was found."""
     from official.checkouts import checkout_of
 
     family = importlib.import_module(f"official.{name}")
@@ -89,17 +89,17 @@ def run(name: str, options: argparse.Namespace) -> None:
     except LookupError as error:
         print(f"{name}: skipped, {error}")
         return
-    chosen: dict[str, list[str]] = {}
+    chosen: list[Any] = []
     for case in family.CASES:
         wanted = (
             (options.problem, case.problem), (options.size, case.size), (options.decoding, case.decoding)
         )  # fmt: skip
         if any(asked not in (None, is_) for asked, is_ in wanted):
             continue
-        chosen.setdefault(case.problem, []).append(case.key)
+        chosen.append(case)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    for problem, keys in chosen.items():
-        command = [sys.executable, __file__, name, "--checkouts", str(options.checkouts), "--of", *keys]
+    for case in chosen:
+        command = [sys.executable, __file__, name, "--checkouts", str(options.checkouts), "--of", case.key]
         command += ["--any-commit"] * options.any_commit
         command += [] if options.seconds is None else ["--seconds", str(options.seconds)]
         with subprocess.Popen(
@@ -114,11 +114,11 @@ def run(name: str, options: argparse.Namespace) -> None:
                 if not options.dry:
                     keep(MEASURED / f"{name}.json", row)
         if child.returncode:
-            print(f"{name}, {problem}: failed, see above.", flush=True)
+            print(f"{case.key}: failed, see above.", flush=True)
 
 
-def these(options: argparse.Namespace) -> None:
-    """Measure cases of one model and problem in this process, and print each as JSON."""
+def this_one(options: argparse.Namespace) -> None:
+    """Measure a case of one model, theirs in this process, and print it as JSON."""
     from official.checkouts import checkout_of
     from official.engine import SECONDS, measure, prepared
 
@@ -126,9 +126,8 @@ def these(options: argparse.Namespace) -> None:
     family = importlib.import_module(f"official.{name}")
     checkout = checkout_of(name, family, options.checkouts, options.any_commit)
     seconds = SECONDS if options.seconds is None else options.seconds
-    for case in family.CASES:
-        if case.key in options.of:
-            print(json.dumps(measure(case, partial(prepared, name, case, checkout), seconds)), flush=True)
+    case = next(one for one in family.CASES if one.key == options.of)
+    print(json.dumps(measure(case, partial(prepared, name, case, checkout), seconds)), flush=True)
 
 
 def line_of(row: dict[str, Any]) -> str:

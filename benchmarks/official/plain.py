@@ -118,5 +118,6 @@ class PlainPens(nn.Module):
         """Draw the nodes' vectors of this step."""
         if self.solves > 1:
             return torch.randn(*rows.shape, self.ours.config.width)
+        self.ours.reseed(torch.arange(len(rows)))  # as `decode_path` does
         keys = self.ours.embed(PathNodes(torch.empty(len(rows), size, 2), None, size))
         return gaussian_vectors(gather_rows(keys, rows).squeeze(2), rows.shape[1] - 2, self.ours.config.width)
