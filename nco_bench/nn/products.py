@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import platform
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -280,24 +281,49 @@ def packed_weight(linear: nn.Linear) -> Tensor:
     A weight that was made in inference mode counts no changes, and stays as it is.
     """
     weight = linear.weight
-    if weight.is_inference():
-        return weight
-    now = weight._version, weight.data_ptr()
-    kept: _Kept | None = linear.__dict__.get(PACKED)
-    if kept is None or kept.of != now:
+    return (
+        weight if weight.is_inference() else kept(linear, PACKED, (weight,), lambda weights: packed(*weights))
+    )
+
+
+def packed(weight: Tensor) -> Tensor:
+    """Return a weight as oneDNN reads it."""
+    made: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), STEPS)
+    return made
+
+
+def kept(
+    owner: nn.Module, name: str, weights: Sequence[Tensor], make: Callable[[Sequence[Tensor]], Tensor]
+) -> Tensor:
+    """Return what `make` makes of weights, without gradients; made again when one of them has changed.
+
+    Parameters
+    ----------
+    owner, name
+        Where it is kept; copies and files of the module know nothing of it.
+    weights
+        Those that were made in inference mode count no changes: of them nothing is kept.
+    make
+        Called with `weights`.
+    """
+    if any(one.is_inference() for one in weights):
+        return make(weights)
+    now = tuple((one._version, one.data_ptr()) for one in weights)
+    known: _Kept | None = owner.__dict__.get(name)
+    if known is None or known.of != now:
         with torch.inference_mode():
-            kept = _Kept(now, torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), STEPS))
-        linear.__dict__[PACKED] = kept
-    return kept.packed
+            known = _Kept(now, make(weights))
+        owner.__dict__[name] = known
+    return known.made
 
 
 class _Kept:
-    """A packed weight and what it was made of; copies of a map begin without."""
+    """What was made of which weights; copies of a module begin without."""
 
-    __slots__ = ("of", "packed")
+    __slots__ = ("made", "of")
 
-    def __init__(self, of: tuple[int, int], packed: Tensor) -> None:
-        self.of, self.packed = of, packed
+    def __init__(self, of: tuple[tuple[int, int], ...], made: Tensor) -> None:
+        self.of, self.made = of, made
 
     def __deepcopy__(self, memo: Any) -> None:
         return None
@@ -326,8 +352,7 @@ class Packed:
     @functools.cached_property
     def packed(self) -> Tensor:
         """The weights as oneDNN reads them."""
-        made: Tensor = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), STEPS)
-        return made
+        return packed(self.weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return ``x weight^T + bias`` of a matrix ``(M, K)``."""

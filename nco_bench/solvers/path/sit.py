@@ -262,7 +262,9 @@ class Sit(nn.Module, PathPolicy):
         real = state.real(count, 0)
         mask = None if real is None else F.pad(real[0, 0], (0, more))
         raw = sit_streaming.Raw(inputs, embedding, few, tokens, mask)
-        scores = sit_streaming.scores(list(self.layers), self.score, raw, self._scale(state), threads)
+        scores = sit_streaming.scores(
+            cast("list[Layer]", list(self.layers)), self.score, raw, self._scale(state), threads
+        )
         return scores[:, : candidates.shape[1]]
 
     def _scores(self, state: PathState) -> Tensor:

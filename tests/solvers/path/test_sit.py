@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from nco_bench.nn import products
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import PerDevice
-from nco_bench.solvers.path import sit, sit_streaming
+from nco_bench.solvers.path import sit, sit_pieces, sit_streaming
 from nco_bench.solvers.path.policy import PathState, path_state
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
 from nco_bench.solvers.path.sit import CrossAttention, Layer, Sit, SitConfig
@@ -110,15 +110,13 @@ def test_instances_that_pass_one_by_one_get_the_same_scores(
         drawn(policy, problem, batch, 100 if batch > 1 else 300),
         torch.backends.mkldnn.is_available(),
     )
-    pays = [sit_streaming.Alone.pays]
+    pays = [sit_pieces.Alone.pays]
     with torch.no_grad():
         with monkeypatch.context() as watched:
-            watched.setattr(
-                sit_streaming.Alone, "pays", lambda *given: pays.append(pays[0](*given)) or pays[-1]
-            )
+            watched.setattr(sit_pieces.Alone, "pays", lambda *given: pays.append(pays[0](*given)) or pays[-1])
             alone = policy.scores(state)
         assert pays[1:] == [known]
-        monkeypatch.setattr(sit_streaming.Alone, "pays", lambda *given: False)
+        monkeypatch.setattr(sit_pieces.Alone, "pays", lambda *given: False)
         together = policy.scores(state)
     torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
 
