@@ -20,8 +20,9 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
 
 - **ours**, **theirs**: processor seconds of one call on the whole batch, the median of all turns; steps of long
   constructions are measured at evenly spread lengths of the partial solution and add up to the whole (marked ≈).
-- **ratio**: theirs by ours. Each side has memory as its users have it: ours keeps what a step frees, as `nco-bench run`
-  does, theirs what glibc's allocator keeps by itself (it maps large tensors anew and zeroes them). In updates both keep all.
+- **ratio**: theirs by ours. Each side has a process of its own, and memory as its users have it: ours keeps what a step
+  frees, as `nco-bench run` does, theirs what glibc's allocator keeps by itself (it maps large tensors anew and zeroes them).
+  Updates share a process, which keeps all.
 - **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
   floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
   but for many short TSP tours of AM) are in neither floor nor products.

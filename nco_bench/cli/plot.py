@@ -326,7 +326,8 @@ def features(
     if kind not in kinds:
         raise UnknownNameError("kind of feature plot", kind, kinds)
     dataset = load_dataset(data, Places.from_environment(instances))
-    kinds[kind]([candidate_features(s, dataset, instance - 1, step) for s in solvers], out)
+    panels = [candidate_features(s, dataset, instance - 1, step) for s in solvers]
+    kinds[kind](panels, out, f"{dataset.name}, instance {instance}, {counted(step, 'node')} passed")
     say(f"written to {out}")
 
 

@@ -69,15 +69,20 @@ def test_titles_of_similarities_stay_within_the_picture(panels: int, tmp_path: P
     from PIL import Image
 
     values = np.random.default_rng(0).normal(size=(12, 5))
-    drawn = network_plots.cosine_maps([Features("decoder-6x128", values, 0)] * panels, tmp_path / "f.png")
-    ink = np.asarray(Image.open(drawn).convert("L")) < 200
-    assert ink[4:-4, 4:-4].sum() == ink.sum()
+    some, title = (
+        [Features("decoder-6x128", values, 0)] * panels,
+        "tsp1000:count=128, instance 128, 500 nodes passed",
+    )
+    for draw in (network_plots.cosine_maps, network_plots.feature_pca):
+        ink = np.asarray(Image.open(draw(some, tmp_path / "f.png", title)).convert("L")) < 200
+        assert ink[4:-4, 4:-4].sum() == ink.sum()
 
 
 def test_wrong_choices_are_marked(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(12, 5))
     right, wrong = Features("a", values, 0), Features("b", values, 4)
-    text = network_plots.feature_pca([right, wrong], tmp_path / "f.svg").read_text()
+    text = network_plots.feature_pca([right, wrong], tmp_path / "f.svg", "tsp20, instance 1").read_text()
+    assert ">tsp20, instance 1<" in text
     assert "a: right choice" in text
     assert "b: wrong choice" in text
     assert ">picked<" in text

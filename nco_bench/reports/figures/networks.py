@@ -190,10 +190,11 @@ def wilson(
     return centre - reach, centre + reach
 
 
-def feature_pca(panels: Sequence[Features], out: Path | str) -> Path:
+def feature_pca(panels: Sequence[Features], out: Path | str, title: str = "") -> Path:
     """Draw the candidates in the plane of their first two principal components (decoder scaling Figure 10)."""
     target = checked_target(out)
     with figure(len(panels), target) as (fig, axes):
+        fig.suptitle(title, fontsize=9.0)
         for axis, panel in zip(axes, panels, strict=True):
             points, share = principal_components(panel.values)
             axis.plot(
@@ -234,11 +235,12 @@ def principal_components(values: FloatArray) -> tuple[FloatArray, tuple[float, f
     return left[:, :2] * singular[:2], (float(power[0]) / total, float(power[1]) / total)
 
 
-def cosine_maps(panels: Sequence[Features], out: Path | str) -> Path:
+def cosine_maps(panels: Sequence[Features], out: Path | str, title: str = "") -> Path:
     """Draw the cosine similarity of all pairs of candidates, sorted by the tour (decoder scaling Figure 11)."""
     target = checked_target(out)
     with figure(len(panels), target, square=len(panels) == 1) as (fig, axes):
         fig.set_layout_engine("compressed")
+        fig.suptitle(title, fontsize=9.0)
         image: Any = None
         for axis, panel in zip(axes, panels, strict=True):
             image = axis.imshow(cosine_similarity(panel.values), vmin=-1, vmax=1, cmap="viridis")
