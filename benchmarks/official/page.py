@@ -114,10 +114,10 @@ def conditions(rows: list[dict[str, Any]]) -> str:
     machines = [row["machine"] for row in rows]
     loads = [machine["load"] for machine in machines]
     peaks = [row["peak_gflops"] for row in rows]
-    low, high = f"{min(loads):.0f}", f"{max(loads):.0f}"
+    load = " to ".join(dict.fromkeys(f"{one:.0f}" for one in (min(loads), max(loads))))
     return (
         f"Machine: {_one_of(machines, 'processor')}, {_one_of(machines, 'cores')} cores shared with other work (load average"
-        f" {low if low == high else f'{low} to {high}'} while measuring, so processor time is compared and wall time left out),"
+        f" {load} while measuring, so processor time is compared and wall time left out),"
         " one thread,"
         f" PyTorch {_one_of(machines, 'torch')}, {_one_of(machines, 'day')}. A product of two 1024 x 1024 matrices reached"
         f" {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s between the turns (median {statistics.median(peaks):.0f})."
