@@ -237,7 +237,7 @@ def _improve(search: Search, budget: Budget) -> bool:
         most = min(left, ACTIONS_PER_CALL)
         gain = kernels.sample_actions(
             search.points, search.others, search.filled, search.weights, search.visits, search.candidates,
-            search.counts, search.onward, search.back, search.counters, search.random, most, action,
+            search.counts, search.onward, search.counters, search.random, most, action,
         )  # fmt: skip
         left -= most
         if budget.late():

@@ -186,25 +186,24 @@ def two_opt_pass(points, others, filled, weights, visits, candidates, counts, on
 
 
 @njit(cache=True)
-def _potential(weight, mean, visited, simulations):  # type: ignore[no-untyped-def]
-    return weight / mean + ALPHA * np.sqrt(np.log(simulations + 1) / (np.log(E) * (visited + 1)))
-
-
-@njit(cache=True)
-def _choose(others, filled, weights, visits, candidates, counts, onward, counters, random, city, begin):  # type: ignore[no-untyped-def]
-    """Draw the city to join to, -1 if there is none."""
+def _choose(  # type: ignore[no-untyped-def]
+    others, filled, weights, visits, candidates, counts, counters, random, city, begin, following, promising, potentials
+):  # fmt: skip
+    """Draw the city to join to, -1 if there is none; `following` is the next one on the path."""
     total = 0.0
     for k in range(filled[city]):
         total += weights[city, k]
     mean = total / (len(filled) - 1)
-    promising, potentials = np.empty(counts[city], np.int64), np.empty(counts[city])
+    simulations = np.log(counters[SIMULATIONS] + 1)
     found, total = 0, 0.0
     for k in range(counts[city]):
         other = candidates[city, k]
-        if other in (begin, onward[city]):
+        if other in (begin, following):
             continue
         m = _place(others, filled, city, other)
-        potential = _potential(weights[city, m], mean, visits[city, m], counters[SIMULATIONS])
+        potential = weights[city, m] / mean + ALPHA * np.sqrt(
+            simulations / (np.log(E) * (visits[city, m] + 1))
+        )
         if potential >= 1:
             promising[found], potentials[found] = other, potential
             total += potential
@@ -218,30 +217,60 @@ def _choose(others, filled, weights, visits, candidates, counts, onward, counter
 
 
 @njit(cache=True)
+def _turn_front(first, last, count, i):  # type: ignore[no-untyped-def]
+    """Turn round all that lies before a node of a path, which is at place i of the tour.
+
+    The path is `count` segments of the tour, each from a first to a last place, in either direction. Returns the place of
+    the node before, which comes to the front, and the number of segments.
+    """
+    k = 0
+    while not min(first[k], last[k]) <= i <= max(first[k], last[k]):
+        k += 1
+    if i != first[k]:  # cut in two
+        for m in range(count, k, -1):
+            first[m], last[m] = first[m - 1], last[m - 1]
+        last[k] = i - 1 if first[k] < i else i + 1
+        first[k + 1] = i
+        k, count = k + 1, count + 1
+    freed = last[k - 1]
+    for m in range((k + 1) // 2):
+        o = k - 1 - m
+        first[m], last[m], first[o], last[o] = last[o], first[o], last[m], first[m]
+    return freed, count
+
+
+@njit(cache=True)
 def _simulate(  # type: ignore[no-untyped-def]
-    points, others, filled, weights, visits, candidates, counts, onward, back, counters, random, begin, action
-):
-    """Sample an action that begins at a city; the tour is left changed. Returns its gain and its number of pairs."""
-    city = onward[begin]
-    onward[begin], back[city] = -1, -1
+    points, others, filled, weights, visits, candidates, counts, tour, place, counters, random, begin, action, first, last,
+    promising, potentials
+):  # fmt: skip
+    """Sample an action that begins at a city. Returns its gain and its number of pairs.
+
+    The tour, cut behind that city, is a path of which each exchange turns a front part round. `_turn_front` keeps these
+    parts, so that no step takes longer where the tour is longer.
+    """
+    n, start = len(tour), place[begin] + 1
+    first[0], last[0], count = 0, n - 1, 1  # places are counted from the city behind `begin`
+    city = tour[start % n]
     action[0], action[1] = begin, city
     gain, best, best_pairs, pairs = distance(points, begin, city), NOTHING, 2, 1
     while True:
+        onward = first[1] if first[0] == last[0] else first[0] + (1 if first[0] < last[0] else -1)
         other = _choose(
-            others, filled, weights, visits, candidates, counts, onward, counters, random, city, begin
-        )
+            others, filled, weights, visits, candidates, counts, counters, random, city, begin,
+            tour[(onward + start) % n], promising, potentials,
+        )  # fmt: skip
         if other < 0:
             break
         _visit(others, filled, visits, city, other)
-        freed = back[other]
+        before, count = _turn_front(first, last, count, (place[other] - start) % n)
+        freed = tour[(before + start) % n]
         action[2 * pairs], action[2 * pairs + 1] = other, freed
         gain += distance(points, other, freed) - distance(points, city, other)
         real = gain - distance(points, freed, begin)
         pairs += 1
         if real > best:
             best, best_pairs = real, pairs
-        _reverse(onward, back, city, freed)
-        onward[city], back[other], back[freed] = other, city, -1
         city = freed
         if real > 0 or pairs > MOST_PAIRS:
             break
@@ -250,18 +279,25 @@ def _simulate(  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def sample_actions(  # type: ignore[no-untyped-def]
-    points, others, filled, weights, visits, candidates, counts, onward, back, counters, random, most, best_action
+    points, others, filled, weights, visits, candidates, counts, onward, counters, random, most, best_action
 ):  # fmt: skip
-    """Sample actions until one gains, at most `most`; return the best gain. The tour is left as it was."""
-    old_onward, old_back = onward.copy(), back.copy()
+    """Sample actions until one gains, at most `most`; return the best gain."""
+    n = len(onward)
+    tour, place = np.empty(n, np.int64), np.empty(n, np.int64)
+    city = 0
+    for k in range(n):
+        tour[k], place[city] = city, k
+        city = onward[city]
     action = np.empty(2 * (MOST_PAIRS + 2), np.int64)
+    first, last = np.empty(MOST_PAIRS + 3, np.int64), np.empty(MOST_PAIRS + 3, np.int64)
+    promising, potentials = np.empty(candidates.shape[1], np.int64), np.empty(candidates.shape[1])
     best = NOTHING
     for _ in range(most):
-        begin = random_number(random) % len(points)
+        begin = random_number(random) % n
         gain, pairs = _simulate(
-            points, others, filled, weights, visits, candidates, counts, onward, back, counters, random, begin, action,
+            points, others, filled, weights, visits, candidates, counts, tour, place, counters, random, begin, action,
+            first, last, promising, potentials,
         )  # fmt: skip
-        onward[:], back[:] = old_onward, old_back
         counters[SIMULATIONS] += 1
         if gain > best:
             best = gain

@@ -200,3 +200,21 @@ def test_a_search_that_is_late_returns_the_merged_tour_where_it_is_shorter() -> 
     edges = edge_map(coords, np.full((60, 60), 0.01))
     merged = merge_greedily(edges).tour
     assert np.array_equal(search(edges, 1, by_clock(0.0), merged, 0), merged)
+
+
+def test_fronts_of_a_path_are_turned_round_without_the_path() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        path = list(range(random.integers(4, 30)))
+        first, last = np.zeros(13, dtype=np.int64), np.zeros(13, dtype=np.int64)
+        last[0], count = len(path) - 1, 1
+        for _ in range(10):
+            at = int(random.integers(1, len(path)))
+            freed, count = kernels._turn_front(first, last, count, path[at])
+            assert freed == path[at - 1]
+            path = path[:at][::-1] + path[at:]
+            pieces = [
+                range(a, b + (1 if a <= b else -1), 1 if a <= b else -1)
+                for a, b in zip(first[:count], last[:count])
+            ]
+            assert [place for piece in pieces for place in piece] == path
