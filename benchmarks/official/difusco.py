@@ -1,8 +1,7 @@
 """DIFUSCO against github.com/Edward-Sun/DIFUSCO: a denoising step on the complete graph, an update of training; merging a
-heat map, with 2-opt.
+heat map, with 2-opt; the tree search (`difusco_mcts`).
 
 The official merge is compiled in its checkout: ``python setup.py build_ext --inplace`` in ``difusco/utils/cython_merge``.
-Its MCTS stops by the clock alone and has no row.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nco_bench.nn.build import build_path_policy, load_official
@@ -25,6 +25,7 @@ from nco_bench.training.data import Batch
 from nco_bench.training.learners.diffusion import COURSE, Diffusion
 from nco_bench.training.trainer import Trainer
 from official.checkouts import first_on_path
+from official.difusco_mcts import searched
 from official.engine import Case, Pair, Side, same_rows, separated
 from official.instances import drawn
 from official.stubs import without
@@ -34,12 +35,13 @@ COMMIT = "65eb3b7bde76097c0d3438ce743fa6769baf9ce5"
 CASES = (
     *(Case("difusco", "tsp", size, "denoise", 1) for size in (50, 100)),
     *(Case("difusco", "tsp", size, "merge+2opt", 1) for size in (100, 500, 1000)),
+    *(Case("difusco", "tsp", size, "mcts", 1) for size in (500, 1000)),
     Case("difusco", "tsp", 50, "update", 4),
 )
 MOST_MOVES = 1000
 """Of 2-opt, as in the authors' scripts."""
 NOISE = 2.0
-"""Of the heat map that is merged: it blurs the tour that lengths alone would make, so that 2-opt has work."""
+"""Of the heat map: it blurs the tour that lengths alone would make, so that 2-opt has work."""
 
 
 def pair(case: Case, checkout: Path) -> Pair:
@@ -47,7 +49,9 @@ def pair(case: Case, checkout: Path) -> Pair:
     without("torch_sparse", SparseTensor=None, sum=None, mean=None, max=None)  # sparse graphs only
     first_on_path([checkout / "difusco"])
     if case.decoding == "merge+2opt":
-        return merged(case)
+        return merged(*blurred(case))
+    if case.decoding == "mcts":
+        return searched(*blurred(case), checkout)
     official = importlib.import_module("models.gnn_encoder").GNNEncoder(
         12, 256, out_channels=2, aggregation="sum"
     )
@@ -116,13 +120,17 @@ class Same:
         return self.batch
 
 
-def merged(case: Case) -> Pair:
-    """Prepare both sides for one heat map: from scores to an improved tour."""
-    official = importlib.import_module("utils.tsp_utils")
+def blurred(case: Case) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return cities, ``(N, 2)``, and a heat map, ``(N, N)``."""
     coords = drawn("tsp", case.size, 1).coords[0].double().numpy()
     generator = np.random.default_rng(3)
     away = np.linalg.norm(coords[:, None] - coords, axis=2) * case.size**0.5
-    heat = np.exp(-away - NOISE * generator.random(away.shape))
+    return coords, np.exp(-away - NOISE * generator.random(away.shape))
+
+
+def merged(coords: NDArray[np.float64], heat: NDArray[np.float64]) -> Pair:
+    """Prepare both sides for one heat map: from scores to an improved tour."""
+    official = importlib.import_module("utils.tsp_utils")
 
     def theirs() -> list[list[int]]:
         tours, _ = official.merge_tours(heat[None], coords, None)

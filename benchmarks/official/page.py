@@ -29,6 +29,8 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
   ours by floor cannot be had. Ours are oneDNN's on AMD's processors with 512-bit vectors (`nco_bench/nn/products.py`),
   theirs those that PyTorch takes by itself, MKL's.
+- **mcts**: DIFUSCO's tree search stops by the clock. Here that counts how often it is asked, twice per city, so that both
+  sides make the same search from the same random numbers.
 - **same**: share of solutions (for steps and updates: of choices) that agree; the rest are ties that rounding decides.
   Sampling draws on both sides from other random numbers, and has none.
 """
@@ -41,8 +43,6 @@ TAIL = """## Other processors
 
 ## What has no row
 
-- **DIFUSCO's MCTS** stops by the clock alone (0.1 s per city), so that its time says nothing; the merge and 2-opt before it
-  have rows.
 - **Training of DGL, GLOP and H-TSP**: there is none here to compare.
 - **TSP-100 of GLOP as in its README** draws nodes at random on both sides; the row has the likeliest ones.
 - **RRC and PRC on the CVRP**: the authors' code cuts the segments on a GPU alone; here both sides cut with ours, and the
