@@ -215,6 +215,6 @@ def test_fronts_of_a_path_are_turned_round_without_the_path() -> None:
             path = path[:at][::-1] + path[at:]
             pieces = [
                 range(a, b + (1 if a <= b else -1), 1 if a <= b else -1)
-                for a, b in zip(first[:count], last[:count])
+                for a, b in zip(first[:count], last[:count], strict=True)
             ]
             assert [place for piece in pieces for place in piece] == path
