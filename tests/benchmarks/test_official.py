@@ -145,6 +145,7 @@ SMALL = [
     ("htsp", {"problem": "tsp", "decoding": "fragment=20", "size": 60, "batch": 1, "points": 0}),
     ("difusco", {"problem": "tsp", "decoding": "merge+2opt", "size": 60, "batch": 1, "points": 0}),
     ("difusco", {"problem": "tsp", "decoding": "mcts", "size": 60, "batch": 1, "points": 0}),
+    ("dgl", {"problem": "cvrp", "decoding": "greedy", "size": 20, "batch": 1, "points": 0}),
     ("esf", {"problem": "tsp", "decoding": "multistart", "size": 20, "batch": 2, "points": 0}),
     ("invit", {"problem": "tsp", "decoding": "greedy+x8", "size": 20, "batch": 1, "points": 0}),
     ("invit", {"problem": "cvrp", "decoding": "greedy+x8", "size": 20, "batch": 1, "points": 0}),
