@@ -258,10 +258,7 @@ def mapped(rows: Tensor, linear: nn.Linear, then: str = "none", *, bias: bool = 
 
 def added_to(total: Tensor, rows: Tensor, linear: nn.Linear) -> Tensor:
     """Return `total` plus what a map makes of rows, of matrices of `filled`, and ask nothing."""
-    made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-        rows, total, packed_weight(linear), linear.bias, "add"
-    )
-    return made
+    return called_onto(total, rows, packed_weight(linear), linear.bias)
 
 
 def called(x: Tensor, weight: Tensor) -> Tensor:
@@ -269,7 +266,7 @@ def called(x: Tensor, weight: Tensor) -> Tensor:
     return _called(x, weight, None)
 
 
-def called_onto(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def called_onto(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``total + x weight^T + bias``, ``(M, N)``, and ask nothing."""
     made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, total, weight, bias, "add")
     return made
