@@ -170,7 +170,7 @@ class _Shape:
 
 
 def _shape_of(tensor: Tensor) -> _Shape:
-    packed = tensor.is_mkldnn  # weights of `nco_bench.nn.products.Packed`
+    packed = tensor.is_mkldnn  # weights of `nco_bench.nn.packed.Packed`
     stride = torch.empty(tensor.shape, device="meta").stride() if packed else tensor.stride()
     return _Shape(tuple(tensor.shape), stride, tensor.dtype, packed)
 

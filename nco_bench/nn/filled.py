@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from nco_bench.nn import products
+from nco_bench.nn import packed, products
 from nco_bench.nn.layers import HIDDEN_AT_A_TIME, SelfAttention, attend, listened, works_in_place
 
 
@@ -40,12 +40,12 @@ class Filled:
 
     def mapped(self, linear: nn.Linear, heads: int) -> Tensor:
         """Map tokens and cut what comes of them by heads, ``(B, H, T, K)``."""
-        made = products.mapped(self.matrix, linear)
+        made = packed.mapped(self.matrix, linear)
         return made[: self.rows].view(self.batch, self.tokens, heads, -1).transpose(1, 2)
 
     def parts(self, linear: nn.Linear, heads: int) -> tuple[Tensor, ...]:
         """Map tokens to queries, keys and values at once, ``(B, H, T, K)`` each."""
-        made = products.mapped(self.matrix, linear)[: self.rows]
+        made = packed.mapped(self.matrix, linear)[: self.rows]
         return made.view(self.batch, self.tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
     def read(self, heads: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Filled:
 
     def add(self, heads: Tensor, out: nn.Linear) -> None:
         """Add what heads have read, ``(B, H, T, K)``, through their output map."""
-        self.matrix = products.added_to(self.matrix, self.read(heads), out)
+        self.matrix = packed.added_to(self.matrix, self.read(heads), out)
 
     def attend(self, attention: SelfAttention, factor: float | Tensor, real: Tensor | None) -> None:
         """Add self-attention; `factor` of the logits holds 1/sqrt(K), `real` as in `layers.attend`."""
@@ -66,12 +66,12 @@ class Filled:
         """Add `factor` times a feed-forward block with ReLU."""
         most = max(1, HIDDEN_AT_A_TIME // inner.out_features)
         if self.rows <= most and factor == 1.0:
-            hidden = products.mapped(self.matrix, inner, "relu")
-            self.matrix = products.added_to(self.matrix, hidden, outer)
+            hidden = packed.mapped(self.matrix, inner, "relu")
+            self.matrix = packed.added_to(self.matrix, hidden, outer)
             return
         for rows in (self.matrix,) if self.rows <= most else self.matrix.split(most):
-            hidden = products.mapped(rows, inner, "relu")
-            change = products.mapped(hidden, outer, bias=False)
+            hidden = packed.mapped(rows, inner, "relu")
+            change = packed.mapped(hidden, outer, bias=False)
             rows.add_(outer.bias, alpha=factor).add_(change, alpha=factor)
 
 

@@ -2,7 +2,8 @@
 
 PyTorch hands them to MKL, which on AMD's processors keeps to 256-bit vectors. oneDNN, which PyTorch has for bfloat16, uses
 all 512 bits where there are that many: 250 GFLOP/s a core where MKL has 112 (AMD EPYC of family 26, `python
-benchmarks/library_products.py`). Both round each sum once; they add in another order, as two processors do.
+benchmarks/library_products.py`). Both round each sum once; they add in another order, as two processors do. Where weights
+stay as they are, `nco_bench.nn.packed` has them packed for oneDNN beforehand.
 
 Networks say ``nn.Linear``; `adopt` gives those of a network the faster product, when it is built.
 """
@@ -10,9 +11,7 @@ Networks say ``nn.Linear``; `adopt` gives those of a network the faster product,
 from __future__ import annotations
 
 import functools
-import math
 import platform
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,7 @@ products, and a construction has a number of its own at every step. Others are f
 """
 FEWEST = 3 * 2**19
 """Multiplications from which on oneDNN's calls, of some 6 microseconds more, pay."""
-FEWEST_PACKED = 2**19
-"""The same where weights are packed beforehand."""
 FLOAT32 = torch.float32
-PACKED = "_packed_for_onednn"
-"""Where a map keeps its packed weight; copies and files of networks know nothing of it."""
 NARROWEST = 16
 """Columns and rows of a weight below which they do not."""
 
@@ -92,14 +87,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, again: bool
     if torch.is_grad_enabled():
         made: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return made
-    return _called(x, weight, bias) if again else _onednn(x, weight, bias)
+    return called(x, weight, bias) if again else filled_up(x, weight, bias)
 
 
 def rectified(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``relu(x weight^T + bias)``, as `linear`; without gradients. Of weights that are finite, see `Packed`."""
+    """Return ``relu(x weight^T + bias)``, as `linear`; without gradients, of finite weights (see `packed.Packed`)."""
     if not pays(x, weight):
         return F.relu_(F.linear(x, weight, bias))
-    return _onednn(x, weight, bias, "relu")
+    return filled_up(x, weight, bias, "relu")
 
 
 def feed_forward(
@@ -150,7 +145,7 @@ def added(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, alpha: 
 def add_product(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
     """Add ``alpha x weight^T`` to `total`, ``(M, N)``, in place; without gradients."""
     if pays(x, weight):
-        return total.add_(_onednn(x, weight, None), alpha=alpha)
+        return total.add_(filled_up(x, weight, None), alpha=alpha)
     return total.addmm_(x, weight.T, alpha=alpha)
 
 
@@ -167,7 +162,7 @@ def each_linear(x: Tensor, weights: Tensor) -> Tensor:
         return torch.stack([linear(one, weight) for one, weight in zip(x, weights, strict=True)])
     if not _each_pays(x, weights):
         return torch.bmm(x, weights.transpose(1, 2))
-    made = [_onednn(one, weight, None) for one, weight in zip(x, weights, strict=True)]
+    made = [filled_up(one, weight, None) for one, weight in zip(x, weights, strict=True)]
     return made[0][None] if len(made) == 1 else torch.stack(made)
 
 
@@ -190,17 +185,13 @@ def coarse(rows: int) -> int:
     return -(-rows // step) * step
 
 
-def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+def filled_up(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    """Return what `called` does of any ``(..., K)``, whose rows are filled up as oneDNN is given them."""
     rows = x.numel() // x.shape[-1]
     wanted = coarse(rows)
     if wanted == rows:
-        return _called(x, weight, bias, then)
-    return _called(_with_rows(x, rows, wanted), weight, bias, then)[:rows].view(*x.shape[:-1], -1)
-
-
-def _called(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
-    return made
+        return called(x, weight, bias, then)
+    return called(_with_rows(x, rows, wanted), weight, bias, then)[:rows].view(*x.shape[:-1], -1)
 
 
 def _with_rows(x: Tensor, rows: int, wanted: int) -> Tensor:
@@ -248,128 +239,16 @@ def filled(*parts: Tensor) -> Tensor:
     return made
 
 
-def mapped(rows: Tensor, linear: nn.Linear, then: str = "none", *, bias: bool = True) -> Tensor:
-    """Return what `linear` makes of a matrix of `filled`, or with ``relu`` what `rectified` does, and ask nothing.
-
-    With `bias` False the map's bias is left out.
-    """
-    return _called(rows, packed_weight(linear), linear.bias if bias else None, then)
-
-
-def added_to(total: Tensor, rows: Tensor, linear: nn.Linear) -> Tensor:
-    """Return `total` plus what a map makes of rows, of matrices of `filled`, and ask nothing."""
-    return called_onto(total, rows, packed_weight(linear), linear.bias)
-
-
-def called(x: Tensor, weight: Tensor) -> Tensor:
-    """Return ``x weight^T`` of matrices ``(M, K)`` and ``(N, K)``, as `linear` does where `pays` holds, and ask nothing."""
-    return _called(x, weight, None)
+def called(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
+    """Return ``x weight^T + bias``, with ``relu`` rectified, as `linear` does where `pays` holds, and ask nothing."""
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
+    return made
 
 
 def called_onto(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``total + x weight^T + bias``, ``(M, N)``, and ask nothing."""
     made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, total, weight, bias, "add")
     return made
-
-
-def packed_weight(linear: nn.Linear) -> Tensor:
-    """Return a map's weight as oneDNN reads it, packed again when it has changed: the same bits, 3 to 4 % faster.
-
-    A weight that was made in inference mode counts no changes, and stays as it is.
-    """
-    weight = linear.weight
-    return (
-        weight if weight.is_inference() else kept(linear, PACKED, (weight,), lambda weights: packed(*weights))
-    )
-
-
-def packed(weight: Tensor) -> Tensor:
-    """Return a weight as oneDNN reads it."""
-    made: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), STEPS)
-    return made
-
-
-def kept(
-    owner: nn.Module, name: str, weights: Sequence[Tensor], make: Callable[[Sequence[Tensor]], Tensor]
-) -> Tensor:
-    """Return what `make` makes of weights, without gradients; made again when one of them has changed.
-
-    Parameters
-    ----------
-    owner, name
-        Where it is kept; copies and files of the module know nothing of it.
-    weights
-        Those that were made in inference mode count no changes: of them nothing is kept.
-    make
-        Called with `weights`.
-    """
-    if any(one.is_inference() for one in weights):
-        return make(weights)
-    now = tuple((one._version, one.data_ptr()) for one in weights)
-    known: _Kept | None = owner.__dict__.get(name)
-    if known is None or known.of != now:
-        with torch.inference_mode():
-            known = _Kept(now, make(weights))
-        owner.__dict__[name] = known
-    return known.made
-
-
-class _Kept:
-    """What was made of which weights; copies of a module begin without."""
-
-    __slots__ = ("made", "of")
-
-    def __init__(self, of: tuple[tuple[int, int], ...], made: Tensor) -> None:
-        self.of, self.made = of, made
-
-    def __deepcopy__(self, memo: Any) -> None:
-        return None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()
-
-
-class Packed:
-    """A linear map that stays as it is and needs no gradients: oneDNN packs its weights once, not at every call.
-
-    For few rows packing takes a tenth of a call. Bias, rectifier and sum need no pass of their own; the rectifier makes 0 of
-    what is not a number, which finite weights, as all that are loaded, do not give.
-
-    Parameters
-    ----------
-    weight, bias
-        ``(N, K)`` and ``(N,)``, on the CPU; None for no bias.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
-        fits = faster() and weight.dtype == torch.float32 and min(weight.shape) >= NARROWEST
-        self.fewest = FEWEST_PACKED / weight.numel() if fits else math.inf
-
-    @functools.cached_property
-    def packed(self) -> Tensor:
-        """The weights as oneDNN reads them."""
-        return packed(self.weight)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return ``x weight^T + bias`` of a matrix ``(M, K)``."""
-        if x.shape[0] < self.fewest:
-            return F.linear(x, self.weight, self.bias)
-        return _onednn(x, self.packed, self.bias)
-
-    def rectified(self, x: Tensor) -> Tensor:
-        """Return ``max(x weight^T + bias, 0)``."""
-        if x.shape[0] < self.fewest:
-            return F.linear(x, self.weight, self.bias).relu_()
-        return _onednn(x, self.packed, self.bias, "relu")
-
-    def added(self, total: Tensor, x: Tensor) -> Tensor:
-        """Return ``total + x weight^T + bias``."""
-        rows = x.shape[0]
-        if rows < self.fewest or rows != coarse(rows):
-            return self(x).add_(total)
-        made: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, total, self.packed, self.bias, "add")
-        return made
 
 
 class _Linear(torch.autograd.Function):
@@ -381,7 +260,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _called(x, weight, bias)
+        return called(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -409,12 +288,12 @@ class _FeedForward(torch.autograd.Function):
         outer: Tensor,
         bias: Tensor | None,
     ) -> Tensor:
-        before = _called(x, inner, inner_bias)
+        before = called(x, inner, inner_bias)
         # oneDNN's own ReLU makes 0 of what is not a number, and nobody would see that training diverges.
         hidden = F.gelu(before) if gelu else F.relu_(before)
         ctx.gelu = gelu
         ctx.save_for_backward(x, before, hidden, inner, outer)
-        return _called(hidden, outer, bias) if pays(hidden, outer) else F.linear(hidden, outer, bias)
+        return called(hidden, outer, bias) if pays(hidden, outer) else F.linear(hidden, outer, bias)
 
     @staticmethod
     @once_differentiable
@@ -441,7 +320,7 @@ class _FeedForward(torch.autograd.Function):
 
 
 def _by_rows(x: Tensor, weight: Tensor) -> Tensor:
-    return _called(x, weight, None) if pays(x, weight) else F.linear(x, weight)
+    return called(x, weight, None) if pays(x, weight) else F.linear(x, weight)
 
 
 def _summed(left: Tensor, right: Tensor) -> Tensor:
@@ -450,7 +329,7 @@ def _summed(left: Tensor, right: Tensor) -> Tensor:
         return _summed(right, left).T
     if not _suits(left.T, right.T):
         return left.T @ right
-    return _called(left.T, right.contiguous().T, None)
+    return called(left.T, right.contiguous().T, None)
 
 
 class Linear(nn.Linear):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nco_bench.nn import filled, products
+from nco_bench.nn import filled, packed, products
 from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.policy import PathNodes, path_state
 
@@ -91,22 +91,22 @@ def test_other_precisions_and_gradients_go_layer_by_layer(made: list[Any]) -> No
 def test_packed_weights_follow_their_maps(made: list[Any]) -> None:
     linear, x = torch.nn.Linear(64, 48), torch.randn(96, 64)
     with torch.inference_mode():
-        before = products.mapped(x, linear)
+        before = packed.mapped(x, linear)
         torch.testing.assert_close(before, linear(x), rtol=1e-5, atol=1e-5)
     with torch.no_grad():
         linear.weight.mul_(2)  # as optimisers and `load_state_dict` do
     for other in (linear, copy.deepcopy(linear), pickle.loads(pickle.dumps(linear))):
         with torch.inference_mode():
-            torch.testing.assert_close(products.mapped(x, other), other(x), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(packed.mapped(x, other), other(x), rtol=1e-5, atol=1e-5)
     linear.weight = torch.nn.Parameter(torch.randn(48, 64))
     with torch.inference_mode():
-        torch.testing.assert_close(products.mapped(x, linear), linear(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(packed.mapped(x, linear), linear(x), rtol=1e-5, atol=1e-5)
     assert list(linear.state_dict()) == ["weight", "bias"]
 
 
 def test_weights_of_inference_mode_are_taken_as_they_are(made: list[Any]) -> None:
     with torch.inference_mode():
         linear, x = torch.nn.Linear(64, 48), torch.randn(96, 64)
-        products.mapped(x, linear)
+        packed.mapped(x, linear)
         linear.weight.mul_(2)
-        torch.testing.assert_close(products.mapped(x, linear), linear(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(packed.mapped(x, linear), linear(x), rtol=1e-5, atol=1e-5)

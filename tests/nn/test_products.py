@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn import layers, products
+from nco_bench.nn import layers, packed, products
 from nco_bench.nn.build import build_path_policy
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -22,15 +22,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         pytest.skip("this build of PyTorch has no oneDNN")
     monkeypatch.setattr(products, "faster", lambda: True)
     monkeypatch.setattr(products, "FEWEST", 0)
-    monkeypatch.setattr(products, "FEWEST_PACKED", 0)
+    monkeypatch.setattr(packed, "FEWEST_PACKED", 0)
     found: list[tuple[int, ...]] = []
-    made = products._called
+    made = products.called
 
-    def noted(x: Tensor, weight: Tensor, bias: Tensor | None, then: str = "none") -> Tensor:
+    def noted(x: Tensor, weight: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
         found.append((*x.shape, weight.shape[0]))
         return made(x, weight, bias, then)
 
-    monkeypatch.setattr(products, "_called", noted)
+    monkeypatch.setattr(products, "called", noted)
     return found
 
 
@@ -116,18 +116,18 @@ def test_the_others_are_those_of_torch(calls: list[Any]) -> None:
 @pytest.mark.parametrize("rows", [20, 100, 101])
 def test_packed_weights_give_the_same(rows: int, bias: bool, calls: list[Any]) -> None:
     x, total, weight, added = drawn(rows, 32), drawn(rows, 48), drawn(48, 32), drawn(48) if bias else None
-    packed, expected = products.Packed(weight, added), F.linear(x, weight, added)
+    kept_map, expected = packed.Packed(weight, added), F.linear(x, weight, added)
     kept = total.clone()
     with torch.no_grad():
-        torch.testing.assert_close(packed(x), expected, **CLOSE)
-        torch.testing.assert_close(packed.rectified(x), expected.relu(), **CLOSE)
-        torch.testing.assert_close(packed.added(total, x), total + expected, **CLOSE)
+        torch.testing.assert_close(kept_map(x), expected, **CLOSE)
+        torch.testing.assert_close(kept_map.rectified(x), expected.relu(), **CLOSE)
+        torch.testing.assert_close(kept_map.added(total, x), total + expected, **CLOSE)
         assert torch.equal(total, kept)
-        before, packed.fewest = len(calls), rows + 1
+        before, kept_map.fewest = len(calls), rows + 1
         assert before == (2 if rows == products.coarse(rows) else 3)
-        assert torch.equal(packed(x), expected)
-        torch.testing.assert_close(packed.added(total, x), total + expected, **CLOSE)
-        assert torch.equal(packed.rectified(x), expected.relu())
+        assert torch.equal(kept_map(x), expected)
+        torch.testing.assert_close(kept_map.added(total, x), total + expected, **CLOSE)
+        assert torch.equal(kept_map.rectified(x), expected.relu())
     assert len(calls) == before
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn import products
+from nco_bench.nn import packed
 from nco_bench.nn.device import exact
 from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import (
@@ -132,11 +132,11 @@ class GatedAttention(nn.Module):
         """Do what `added` does."""
         query, key, value = tokens.parts(self.qkv, self.heads)
         read = tokens.read(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
-        mixed = products.mapped(read, self.out)
+        mixed = packed.mapped(read, self.out)
         if self.gate is None:
             tokens.matrix = tokens.matrix + alpha * mixed
             return
-        gates = products.mapped(tokens.matrix, self.gate)
+        gates = packed.mapped(tokens.matrix, self.gate)
         tokens.matrix.addcmul_(mixed, gates.sigmoid_(), value=alpha)
 
     def mapped(self, x: Tensor) -> Tensor:

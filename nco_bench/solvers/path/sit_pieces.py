@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nco_bench.nn import products
+from nco_bench.nn import packed, products
 from nco_bench.nn.products import add_each, add_product, each_linear, linear
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Alone(Together):
     def pays(few: Tensor, many: Tensor, layer: Layer) -> bool:
         """Tell whether all products of these tokens, so many at least, go to oneDNN."""
         narrowest = layer.writing.query.weight
-        return few.numel() * len(narrowest) >= products.FEWEST_PACKED // 2 and products.pays(many, narrowest)
+        return few.numel() * len(narrowest) >= packed.FEWEST_PACKED // 2 and products.pays(many, narrowest)
 
     def _mapped(
         self, few: Tensor, scale: float | Tensor, following: Layer | None
@@ -204,8 +204,8 @@ class Alone(Together):
         if following is not None:
             maps.insert(0, following.reading.query)
             turned.insert(0, following.reading.key.weight)
-        stacked = products.kept(self.layer, "_maps", [one.weight for one in maps], _packed_together)
-        heads = products.kept(self.layer, "_heads", turned, partial(_by_heads, writing.heads))
+        stacked = packed.kept(self.layer, "_maps", [one.weight for one in maps], _packed_together)
+        heads = packed.kept(self.layer, "_heads", turned, partial(_by_heads, writing.heads))
         made = products.called(few.view(-1, width), stacked)
         made[:, : -writing.value.out_features].mul_(scale)
         made = torch.bmm(made.view(len(made), len(heads), -1).transpose(0, 1), heads)
@@ -219,10 +219,8 @@ class Alone(Together):
         by_heads = pooled.view(len(few), reading.heads, -1, few.shape[2]).transpose(0, 1).flatten(1, 2)
         values = reading.value.weight.view(reading.heads, reading.head_dim, -1)
         mixed = torch.bmm(by_heads, values.transpose(1, 2)).transpose(0, 1).flatten(1)
-        rows = products.added_to(rows, mixed, reading.out)
-        return products.added_to(rows, products.mapped(rows, block.inner, "relu"), block.outer).view(
-            few.shape
-        )
+        rows = packed.added_to(rows, mixed, reading.out)
+        return packed.added_to(rows, packed.mapped(rows, block.inner, "relu"), block.outer).view(few.shape)
 
     @staticmethod
     def multiply(x: Tensor, weights: Tensor) -> Tensor:
@@ -233,14 +231,14 @@ class Alone(Together):
         return products.called_onto(tokens[0], weights, answers, self.layer.writing.out.bias)[None]
 
     def _hidden(self, rows: Tensor) -> Tensor:
-        return products.mapped(rows, self.block.inner, "relu")
+        return packed.mapped(rows, self.block.inner, "relu")
 
     def forwarded(self, tokens: Tensor) -> Tensor:
-        return products.added_to(tokens[0], self._hidden(tokens[0]), self.block.outer)[None]
+        return packed.added_to(tokens[0], self._hidden(tokens[0]), self.block.outer)[None]
 
 
 def _packed_together(weights: Sequence[Tensor]) -> Tensor:
-    return products.packed(torch.cat(list(weights)))
+    return packed.packed(torch.cat(list(weights)))
 
 
 def _by_heads(heads: int, weights: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nco_bench.nn.compiled import F32
 from nco_bench.nn.layers import HIDDEN_AT_A_TIME
-from nco_bench.nn.products import Packed
+from nco_bench.nn.packed import Packed
 from nco_bench.nn.threads import in_threads
 from nco_bench.solvers.stepwise import dgl_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures

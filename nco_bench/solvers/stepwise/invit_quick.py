@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.nn.layers import side_by_side
-from nco_bench.nn.products import Packed, roomy
+from nco_bench.nn.packed import Packed
+from nco_bench.nn.products import roomy
 from nco_bench.solvers.stepwise import invit_kernels as kernels
 from nco_bench.solvers.stepwise.few_features import FewFeatures, products
 from nco_bench.solvers.stepwise.invit_views import CLIP, DecoderLayer, Layer, ViewEncoder

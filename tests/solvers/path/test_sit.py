@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.nn import products
+from nco_bench.nn import packed, products
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import PerDevice
 from nco_bench.solvers.path import sit, sit_pieces, sit_streaming
@@ -102,8 +102,8 @@ def test_instances_that_pass_one_by_one_get_the_same_scores(
     monkeypatch.setattr(sit_streaming, "CHUNK_TOKENS", PerDevice(cpu=120, gpu=120))
     for module in (products, sit_streaming):
         monkeypatch.setattr(module, "faster", lambda: torch.backends.mkldnn.is_available())
-    for fewest in ("FEWEST", "FEWEST_PACKED"):
-        monkeypatch.setattr(products, fewest, 1)
+    monkeypatch.setattr(products, "FEWEST", 1)
+    monkeypatch.setattr(packed, "FEWEST_PACKED", 1)
     torch.manual_seed(0)
     policy = build_path_policy("sit", problem, width=48, heads=3, head_dim=16, ffn=64, layers=3)
     state, known = (
