@@ -158,10 +158,16 @@ class Attention(nn.Module):
             query = scaled(query, scale)
         else:
             factor *= scale
-        if geometry.slopes is None:
+        slopes = geometry.slopes
+        if slopes is not None and self.scale_bias:
+            slopes = slopes * scale
+        if geometry.compiled:
+            from nco_bench.solvers.path import pens_attention
+
+            heads = pens_attention.attend(query, key, value, slopes, geometry, factor)
+        elif slopes is None:
             heads = dot_products(query, key, value, geometry.real, factor)
         else:
-            slopes = geometry.slopes * scale if self.scale_bias else geometry.slopes
             heads = attend_with_distances(query, key, value, slopes, geometry, factor)
         return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
 
@@ -338,19 +344,30 @@ class Pens(nn.Module, PathPolicy):
 
     def _geometry(self, coords: Tensor, real: Tensor | None) -> Geometry:
         slopes, bias, config = None, None, self.config
+        compiled = self._compiled(coords, real)
         if config.alibi:
             slopes = self.slopes
             batch, tokens, _ = coords.shape
             limit = pens_geometry.BIAS_BLOCK_BYTES.on(coords.device)
             small = products_bytes(coords.device) * batch * config.heads * tokens**2 <= limit
-            if small and not self.flex and not config.scale_bias:
+            if small and not (self.flex or config.scale_bias or compiled):
                 bias = kept_biases(distances(coords, coords), slopes)
                 bias = bias if real is None else bias.masked_fill(~real, -torch.inf)
         if not self.config.rope:
-            return Geometry(coords, slopes, bias=bias, flex=self.flex, real=real)
+            return Geometry(coords, slopes, None, None, bias, self.flex, real, compiled)
         # The first half of the rotated pairs turns with x, the second half with y.
         phases = (coords[..., None] * self.frequencies).flatten(2)[:, None]  # (B, 1, T, K / 2)
-        return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real)
+        return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real, compiled)
+
+    def _compiled(self, coords: Tensor, real: Tensor | None) -> bool:
+        """Tell whether `pens_attention` computes the attention between these tokens, which has no padding."""
+        if not KERNELS or self.flex or real is not None or self.origin.dtype is not torch.float32:
+            return False
+        if not works_in_place(coords):
+            return False
+        from nco_bench.solvers.path import pens_attention
+
+        return pens_attention.pays(coords.shape[1], self.config.head_dim)
 
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:

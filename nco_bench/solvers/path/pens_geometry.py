@@ -41,6 +41,8 @@ class Geometry:
         Let FlexAttention compute the distances.
     real
         ``(1, 1, 1, T)`` bool: no padding; None if there is none.
+    compiled
+        Attention is `pens_attention`'s.
     """
 
     coords: Tensor
@@ -50,6 +52,7 @@ class Geometry:
     bias: Tensor | None = None
     flex: bool = False
     real: Tensor | None = None
+    compiled: bool = False
 
 
 def rotate(x: Tensor, geometry: Geometry) -> Tensor:
