@@ -37,8 +37,6 @@ PARTS = 8
 LOG2E = 1 / math.log(2)
 MOST = F32(2.0**90)
 """Sums of a tile's powers above this are too large."""
-FAR = F32(1e6)
-"""Distance of keys that fill up the last tile."""
 
 
 def pays(tokens: int, head_width: int) -> bool:
@@ -71,17 +69,14 @@ def attend(
     """
     batch, heads, tokens, width = query.shape
     mixed = query.new_empty(batch, tokens, heads, width)
-    # Without slopes distances only keep away the keys that fill up the last tile.
-    steep = np.ones(heads, F32) if slopes is None else (slopes.detach().numpy() * LOG2E).astype(F32)
+    steep = np.zeros(heads, F32) if slopes is None else (slopes.detach().numpy() * LOG2E).astype(F32)
     count = -(-tokens // TILE)
     size = -(-tokens // (count * LINE)) * LINE
     for b in range(batch):
         q = np.ascontiguousarray(query[b].numpy() * F32(scale * LOG2E))
         keys, values = _tiles(key[b].numpy(), count, size), _tiles(value[b].numpy(), count, size)
         places = np.zeros((2, count * size), F32)
-        places[0, tokens:] = FAR
-        if slopes is not None:
-            places[:, :tokens] = geometry.coords[b].numpy().T
+        places[:, :tokens] = geometry.coords[b].numpy().T
         given = q, keys, values, places, steep, mixed[b].numpy()
         if torch.get_num_threads() == 1:
             _attend(*given, 0, tokens)
@@ -115,7 +110,7 @@ def _attend(
 
     Queries are ``(H, T, K)``, keys and values ``(P, H, K, S)``, places ``(2, P S)``, slopes ``(H,)``.
     """
-    heads, size = keys.shape[1], keys.shape[3]
+    tokens, heads, size = len(out), keys.shape[1], keys.shape[3]
     near, row = aligned_rows(ROWS, size), aligned(size)
     top, total = np.empty((heads, ROWS), F32), np.empty((heads, ROWS), F32)
     sums = np.empty((heads, ROWS, WIDTH), F32)
@@ -128,7 +123,9 @@ def _attend(
                 _measure(places[0, begin + r], places[1, begin + r], x, y, near[r])
             for h in range(heads):
                 of_head = query[h, begin : begin + count], keys[tile, h], values[tile, h]
-                _meet(*of_head, near, slopes[h], tile == 0, row, top[h], total[h], sums[h])
+                _meet(
+                    *of_head, near, slopes[h], tile == 0, row, tokens - tile * size, top[h], total[h], sums[h]
+                )
         for h in range(heads):
             for r in range(count):
                 share = F32(1) / total[h, r]
@@ -138,15 +135,16 @@ def _attend(
 
 @fast
 def _meet(
-    query: Array, k: Array, v: Array, near: Array, slope: np.float32, begins: bool, row: Array, top: Array, total: Array,
-    sums: Array,
+    query: Array, k: Array, v: Array, near: Array, slope: np.float32, begins: bool, row: Array, left: int, top: Array,
+    total: Array, sums: Array,
 ) -> None:  # fmt: skip
     """Let queries ``(R, K)`` meet the keys of a tile ``(K, S)``: add powers to `total`, powers times values to `sums`.
 
-    Both are of logits less `top`, which the first tile sets. Sums over a head's width are in four loops: with more arrays in
-    one, the compiler no longer proves that none is written to through another, and takes numbers one by one.
+    No more than the first `left` keys are tokens. Both are of logits less `top`, which the first tile sets. Sums over a
+    head's width are in four loops: with more arrays in one, the compiler no longer proves that none is written to through
+    another, and takes numbers one by one.
     """
-    n = len(row)
+    n, real = len(row), min(left, len(row))
     k0, k1, k2, k3, k4, k5, k6, k7 = k[0], k[1], k[2], k[3], k[4], k[5], k[6], k[7]
     k8, k9, k10, k11, k12, k13, k14, k15 = k[8], k[9], k[10], k[11], k[12], k[13], k[14], k[15]
     v0, v1, v2, v3, v4, v5, v6, v7 = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
@@ -165,7 +163,7 @@ def _meet(
             for j in range(n):
                 row[j] += (q4 * k12[j] + q5 * k13[j]) + (q6 * k14[j] + q7 * k15[j])
             if fresh:
-                largest = _largest(row)
+                largest = _largest(row[:real])
                 if not begins:
                     share = power_of_two(max(top[r] - largest, F32(-126)))
                     total[r] *= share
@@ -173,13 +171,14 @@ def _meet(
                         to[d] *= share
                 top[r] = largest
             less, powers = top[r], F32(0)
-            for j in range(n):
+            for j in range(real):
                 p = power_of_two(min(max(row[j] - less, F32(-126)), F32(126)))
                 row[j] = p
                 powers += p
             if fresh or powers < MOST:
                 break
             fresh = True
+        row[real:] = F32(0)
         total[r] += powers
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = F32(0)
         for j in range(n):
