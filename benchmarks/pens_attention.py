@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nco_bench.solvers.path import pens_attention
+from nco_bench.nn import compiled_attention
 from nco_bench.solvers.path.pens import PensConfig
 from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
 
@@ -36,7 +36,7 @@ def ways(tokens: int) -> dict[str, Callable[[], Tensor]]:
 
     def compiled() -> Tensor:
         with torch.no_grad():
-            return pens_attention.attend(query, key, value, slopes, geometry, 0.25)
+            return compiled_attention.attend(query, key, value, 0.25, slopes, geometry.coords)
 
     return {
         "compiled": compiled,

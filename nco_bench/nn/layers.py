@@ -5,6 +5,7 @@ Letters in shapes: B batch, T tokens, W width, H heads, K head width.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,10 @@ from nco_bench.nn import products
 from nco_bench.nn.device import kind, on_cpu
 from nco_bench.nn.products import activated, add_product, added, feed_forward, rectified, roomy, times
 
+KERNELS = importlib.util.find_spec("numba") is not None
+"""Whether compiled loops are to be had."""
+FEWEST_QUERIES = 128
+"""From which on laying out keys and values for compiled attention pays."""
 HIDDEN_AT_A_TIME = 2**19
 """Hidden values of a feed-forward block that are held at once where it works in place: they fit the processor's cache."""
 
@@ -38,7 +43,17 @@ def attend(
     """
     if isinstance(scale, Tensor):
         query, scale = scaled(query, scale), 1.0
+    if real is None and query.shape[2] >= FEWEST_QUERIES and compiles_attention(query):
+        from nco_bench.nn import compiled_attention
+
+        if compiled_attention.pays(key.shape[2], compiled_attention.FEWEST, key.shape[3]):
+            return compiled_attention.attend(query, key, value, scale)
     return dot_products(query, key, value, real, scale)
+
+
+def compiles_attention(query: Tensor) -> bool:
+    """Tell whether attention of these queries may go through `compiled_attention`, which has no gradients."""
+    return KERNELS and query.dtype is torch.float32 and works_in_place(query)
 
 
 def dot_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -41,7 +41,8 @@ from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import (
-    dot_products,
+    attend,
+    compiles_attention,
     listened,
     products_bytes,
     scaled,
@@ -162,11 +163,11 @@ class Attention(nn.Module):
         if slopes is not None and self.scale_bias:
             slopes = slopes * scale
         if geometry.compiled:
-            from nco_bench.solvers.path import pens_attention
+            from nco_bench.nn import compiled_attention
 
-            heads = pens_attention.attend(query, key, value, slopes, geometry, factor)
+            heads = compiled_attention.attend(query, key, value, factor, slopes, geometry.coords)
         elif slopes is None:
-            heads = dot_products(query, key, value, geometry.real, factor)
+            heads = attend(query, key, value, factor, geometry.real)
         else:
             heads = attend_with_distances(query, key, value, slopes, geometry, factor)
         return self.out(heads.transpose(1, 2).reshape(batch, tokens, -1))
@@ -360,14 +361,14 @@ class Pens(nn.Module, PathPolicy):
         return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real, compiled)
 
     def _compiled(self, coords: Tensor, real: Tensor | None) -> bool:
-        """Tell whether `pens_attention` computes the attention between these tokens, which has no padding."""
-        if not KERNELS or self.flex or real is not None or self.origin.dtype is not torch.float32:
+        """Tell whether `compiled_attention` attends with distances between these tokens, which have no padding."""
+        if real is not None or self.flex or not self.config.alibi or not compiles_attention(coords):
             return False
-        if not works_in_place(coords):
-            return False
-        from nco_bench.solvers.path import pens_attention
+        from nco_bench.nn.compiled_attention import FEWEST_BIASED, pays
 
-        return pens_attention.pays(coords.shape[1], self.config.head_dim)
+        return self.origin.dtype is torch.float32 and pays(
+            coords.shape[1], FEWEST_BIASED, self.config.head_dim
+        )
 
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:

@@ -42,7 +42,7 @@ class Geometry:
     real
         ``(1, 1, 1, T)`` bool: no padding; None if there is none.
     compiled
-        Attention is `pens_attention`'s.
+        Attention is `compiled_attention`'s.
     """
 
     coords: Tensor

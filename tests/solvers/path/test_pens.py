@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import PerDevice
+from nco_bench.nn.layers import KERNELS
 from nco_bench.solvers.path import pens, pens_geometry
 from nco_bench.solvers.path.pens import Pens
 from nco_bench.solvers.path.pens_geometry import Geometry, attend_with_distances
@@ -90,35 +91,6 @@ def test_blocks_of_queries_compute_the_plain_formula(monkeypatch: pytest.MonkeyP
                 torch.testing.assert_close(ours, expected, atol=1e-7, rtol=1e-6)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("size", [1, 40])
-@pytest.mark.parametrize("tokens", [7, 256, 300])
-def test_compiled_attention_computes_the_plain_formula(tokens: int, size: float, threads: int) -> None:
-    """With queries and keys 40 times as large, bounds are so far above most logits that powers of two would vanish."""
-    compiled = pytest.importorskip("nco_bench.solvers.path.pens_attention")
-    query, key, value = torch.randn(
-        3, 2, 4, tokens, compiled.WIDTH, generator=torch.Generator().manual_seed(tokens)
-    )
-    query, key, slopes, coords = (
-        query * size,
-        key * size,
-        torch.tensor([10.0, 5.0, 2.5, 1.25]),
-        torch.rand(2, tokens, 2),
-    )
-    bias = slopes[:, None, None] * (coords[:, :, None] - coords[:, None]).double().norm(dim=-1)[:, None]
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for steep, near in ((slopes, bias), (None, torch.zeros(()))):
-            logits = 0.7 * query.double() @ key.double().transpose(2, 3) - near
-            with torch.no_grad():
-                ours = compiled.attend(query, key, value, steep, Geometry(coords), 0.7)
-            expected = logits.softmax(-1) @ value.double()
-            torch.testing.assert_close(ours.double(), expected, atol=1e-5 if size == 1 else 2e-3, rtol=1e-4)
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_keeping_biases_does_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scores(small("pens-a"), COORDS)
     monkeypatch.setattr(pens_geometry, "BIAS_BLOCK_BYTES", PerDevice(0, 0))
@@ -149,16 +121,16 @@ def test_layers_in_place_compute_what_they_do_with_gradients(
     nodes = PathNodes(coords, None, 14)
     state = path_state(nodes, policy.embed(nodes), ROWS[:1].expand(instances, -1), closed=True)
     learned = policy.scores(state).detach()
-    compiled = []
-    if attention := quick and pens.KERNELS:
-        from nco_bench.solvers.path import pens_attention
+    asked = []
+    if KERNELS:
+        from nco_bench.nn import compiled_attention
 
         monkeypatch.setattr(
-            pens_attention, "pays", lambda tokens, width: compiled.append(tokens) or instances == 2
+            compiled_attention, "pays", lambda tokens, *_: asked.append(tokens) or instances == 2
         )
     with torch.inference_mode():
         torch.testing.assert_close(policy.scores(state), learned, atol=2e-4, rtol=1e-4)
-    assert bool(compiled) is attention
+    assert bool(asked) is (KERNELS and name in ("pens-a", "pens-ar"))
 
 
 def test_layers_that_somebody_listens_to_are_called() -> None:

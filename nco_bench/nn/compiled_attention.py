@@ -1,17 +1,16 @@
-"""PENS's attention without gradients on the CPU, in one compiled pass: logits, distances and sums stay in the cache.
+"""Attention without gradients on the CPU, in one compiled pass: logits, distances and sums stay in the cache.
 
 PyTorch multiplies by MKL, which on AMD's processors keeps to 256-bit vectors, and reads a bias per head from memory. Here
-128 queries meet a few hundred keys at a time, whose distances all heads share. Powers are of two, so queries and slopes
-carry log2 e. They are taken of logits less the largest one of the first tile of keys; a tile whose powers become too large
-is done again, less its own largest.
+128 queries meet a few hundred keys at a time, whose distances, where logits fall with them (PENS), all heads share. Powers
+are of two, so queries and slopes carry log2 e. They are taken of logits less the largest one of the first tile of keys; a
+tile whose powers become too large is done again, less its own largest.
 
-Letters in shapes: B batch, H heads, T tokens, K head width (16), P tiles of S keys.
+Letters in shapes: B batch, H heads, Q queries, T tokens, K head width (16), P tiles of S keys.
 """
 
 from __future__ import annotations
 
 import math
-from threading import Event
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from torch import Tensor
 from nco_bench.nn import products
 from nco_bench.nn.compiled import F32, Array, aligned, aligned_rows, fast, power_of_two
 from nco_bench.nn.threads import in_threads, spans
-from nco_bench.solvers.path.pens_geometry import Geometry
 
 WIDTH = 16
 """Of a head: the sums over it are written out."""
@@ -30,8 +28,8 @@ TILE = 256
 """Most keys of a tile: keys and values of a head stay in the first cache."""
 LINE = 32
 """Keys of a tile are a multiple of so many."""
-FEWEST = 128
-"""Tokens from which on it pays."""
+FEWEST, FEWEST_BIASED = 192, 128
+"""Tokens from which on it pays, where PyTorch would be given no bias and where it would."""
 PARTS = 8
 """Shares of the queries, for threads."""
 LOG2E = 1 / math.log(2)
@@ -39,57 +37,61 @@ MOST = F32(2.0**90)
 """Sums of a tile's powers above this are too large."""
 
 
-def pays(tokens: int, head_width: int) -> bool:
+def pays(tokens: int, fewest: int, head_width: int) -> bool:
     """Tell whether attention without gradients, in float32 on the CPU, goes through here: where MKL is slow."""
     return (
-        head_width == WIDTH and tokens >= FEWEST and not torch.compiler.is_compiling() and products.faster()
+        head_width == WIDTH and tokens >= fewest and not torch.compiler.is_compiling() and products.faster()
     )
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, geometry: Geometry, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    slopes: Tensor | None = None,
+    coords: Tensor | None = None,
 ) -> Tensor:
-    """Attention with logits ``scale q.k - m_h D``.
+    """Attention with logits ``scale q.k``, or ``scale q.k - m_h D``.
 
     Parameters
     ----------
     query, key, value
-        ``(B, H, T, K)``.
-    slopes
-        ``(H,)``, the m_h; None for none.
-    geometry
-        Coordinates ``(B, T, 2)``; without padding.
+        ``(B, H, Q, K)``, and ``(B, H, T, K)`` twice.
     scale
         Factor of the content logits.
+    slopes, coords
+        ``(H,)``, the m_h, and ``(B, T, 2)``, where the D are between; then Q is T.
 
     Returns
     -------
     Tensor
-        ``(B, H, T, K)``.
+        ``(B, H, Q, K)``, a view of ``(B, Q, H, K)``.
     """
-    batch, heads, tokens, width = query.shape
-    mixed = query.new_empty(batch, tokens, heads, width)
-    steep = np.zeros(heads, F32) if slopes is None else (slopes.detach().numpy() * LOG2E).astype(F32)
+    batch, heads, asked, width = query.shape
+    tokens = key.shape[2]
+    mixed = query.new_empty(products.coarse(batch * asked), heads, width)[
+        : batch * asked
+    ]  # room for `products.roomy`
+    mixed = mixed.view(batch, asked, heads, width)
     count = -(-tokens // TILE)
     size = -(-tokens // (count * LINE)) * LINE
+    steep, places = np.zeros(heads, F32), np.zeros((2, 0), F32)
+    if slopes is not None:
+        steep, places = (slopes.detach().numpy() * LOG2E).astype(F32), np.zeros((2, count * size), F32)
     for b in range(batch):
+        if coords is not None:
+            places[:, :tokens] = coords[b].numpy().T
         q = np.ascontiguousarray(query[b].numpy() * F32(scale * LOG2E))
         keys, values = _tiles(key[b].numpy(), count, size), _tiles(value[b].numpy(), count, size)
-        places = np.zeros((2, count * size), F32)
-        places[:, :tokens] = geometry.coords[b].numpy().T
-        given = q, keys, values, places, steep, mixed[b].numpy()
+        given = q, keys, values, tokens, places, steep, mixed[b].numpy()
         if torch.get_num_threads() == 1:
-            _attend(*given, 0, tokens)
+            _attend(*given, 0, asked)
         else:
-            _in_threads(given, tokens)
+            in_threads(
+                lambda part, stopped, given=given: _attend(*given, part.start, part.stop), spans(asked, PARTS)
+            )
     return mixed.transpose(1, 2)
-
-
-def _in_threads(given: tuple[Array, ...], tokens: int) -> None:
-    def work(part: slice, stopped: Event) -> None:
-        _attend(*given, part.start, part.stop)
-
-    in_threads(work, spans(tokens, PARTS))
 
 
 def _tiles(x: Array, count: int, size: int) -> Array:
@@ -104,13 +106,14 @@ def _tiles(x: Array, count: int, size: int) -> Array:
 
 @fast
 def _attend(
-    query: Array, keys: Array, values: Array, places: Array, slopes: Array, out: Array, first: int, last: int
-) -> None:
-    """Write what the queries from `first` on attend to, ``(T, H, K)``.
+    query: Array, keys: Array, values: Array, tokens: int, places: Array, slopes: Array, out: Array, first: int,
+    last: int,
+) -> None:  # fmt: skip
+    """Write what the queries from `first` on attend to, ``(Q, H, K)``.
 
-    Queries are ``(H, T, K)``, keys and values ``(P, H, K, S)``, places ``(2, P S)``, slopes ``(H,)``.
+    Queries are ``(H, Q, K)``, keys and values ``(P, H, K, S)``, places ``(2, P S)`` or ``(2, 0)``, slopes ``(H,)``.
     """
-    tokens, heads, size = len(out), keys.shape[1], keys.shape[3]
+    heads, size = keys.shape[1], keys.shape[3]
     near, row = aligned_rows(ROWS, size), aligned(size)
     top, total = np.empty((heads, ROWS), F32), np.empty((heads, ROWS), F32)
     sums = np.empty((heads, ROWS, WIDTH), F32)
@@ -118,9 +121,10 @@ def _attend(
         count = min(ROWS, last - begin)
         total[:], sums[:] = F32(0), F32(0)
         for tile in range(len(keys)):
-            x, y = places[0, tile * size : (tile + 1) * size], places[1, tile * size : (tile + 1) * size]
-            for r in range(count):
-                _measure(places[0, begin + r], places[1, begin + r], x, y, near[r])
+            if places.shape[1]:
+                x, y = places[0, tile * size : (tile + 1) * size], places[1, tile * size : (tile + 1) * size]
+                for r in range(count):
+                    _measure(places[0, begin + r], places[1, begin + r], x, y, near[r])
             for h in range(heads):
                 of_head = query[h, begin : begin + count], keys[tile, h], values[tile, h]
                 _meet(
