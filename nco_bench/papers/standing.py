@@ -199,16 +199,20 @@ def _by_function(
         known = next((one for one in ways if one is not None), None)
         if known is not None:
             computed[found.compute] = known
-    needs = weights_needed(found, None, table.paper) if found.solver and found.compute not in computed else ""
-    if needs:
-        return Standing(table, without(cell, found, "weights missing", "neither shipped nor pulled"), needs)
     if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
+        needs = weights_needed(found, None, table.paper) if found.solver else ""
+        if needs:
+            return Standing(
+                table, without(cell, found, "weights missing", "neither shipped nor pulled"), needs
+            )
         reason = "computed by running the networks; no records of it are stored"
         command = f"nco-bench reproduce {table.paper} --table {table.number} --scale cpu"
         return Standing(table, without(cell, found, "not run", reason), needs=command)
     if found.compute not in computed:
         computed[found.compute] = compute_numbers(found.compute, preset, table, "full")
-    return Standing(table, computed_entry(cell, found, computed[found.compute]))
+    entry = computed_entry(cell, found, computed[found.compute])
+    lacking = entry.verdict.status == "weights missing" and bool(found.solver)
+    return Standing(table, entry, weights_needed(found, None, table.paper) if lacking else "")
 
 
 def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> Entry | None:

@@ -251,6 +251,35 @@ def test_numbers_of_a_function_wait_for_weights_where_their_network_has_none(
     assert all("decoder-42x128" in one.needs for one in found if one.solver == "decoder-42x128")
 
 
+def test_numbers_that_run_no_network_wait_for_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIT's Table 2: how many instances a library has was open in the rows above the first network at hand."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    found = standings(tables_of("sit", "2"), stored_in([tmp_path], None))
+    counted = {
+        one.entry.cell.row: one.entry.verdict.status
+        for one in found
+        if one.entry.cell.column.endswith("Instances")
+    }
+    assert set(counted) >= {"GLOP", "Ours greedy"}
+    assert set(counted.values()) == {"setting matches"}
+
+
+def test_a_kept_number_without_weights_names_the_command_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoder scaling's Figure 12 is kept with reasons in place of the rows that had no network."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
+    stored = stored_in([REPOSITORY / "results" / "fill"], REPOSITORY / "instances")
+    found = standings(tables_of("decoder-scaling", "figure-12"), stored)
+    missing = [one for one in found if one.entry.verdict.status == "weights missing"]
+    assert [one.solver for one in missing] == ["decoder-6x512", "decoder-42x128"]
+    assert all(one.solver in one.needs for one in missing)
+
+
 def test_networks_of_long_range_arena_wait_for_weights_and_run_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
