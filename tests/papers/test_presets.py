@@ -158,6 +158,16 @@ def test_hgs_gets_the_times_that_sit_prints(number: int, sizes: int) -> None:
             assert table.cell("Ours greedy", f"TSP{size} | Time").seconds == pytest.approx(mean, rel=0.06)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 6])
+def test_a_deviation_over_trainings_is_none_that_weights_of_one_would_answer(number: int) -> None:
+    """Table 1: "the standard deviation from five repetitions"; one network decodes the same each time."""
+    deviations = [cell for cell in numeric_cells(load_table("eie", number)) if cell.column.endswith("Std")]
+    assert deviations
+    for cell in deviations:
+        found = load_preset("eie", number).cell(cell, "full")
+        assert (found.status, "five trainings" in found.cannot) == ("not comparable", True)
+
+
 def test_one_supervised_model_stands_for_every_size_of_sit_table_3() -> None:
     table, preset = load_table("sit", 3), load_preset("sit", 3)
     for size in ("1K", "5K", "10K"):
