@@ -168,6 +168,21 @@ def test_a_deviation_over_trainings_is_none_that_weights_of_one_would_answer(num
         assert (found.status, "five trainings" in found.cannot) == ("not comparable", True)
 
 
+@pytest.mark.parametrize("problem", ["TSP", "CVRP"])
+def test_elg_of_sit_begins_at_as_many_nodes_at_every_size_and_pomo_at_all(problem: str) -> None:
+    """A step over n nodes of n trajectories is n cubed for a tour, of a hundred n squared; so do the printed times grow."""
+    table, preset = load_table("sit", 1), load_preset("sit", 1)
+    power = {"ELG aug×8": 2, "POMO aug×8": 3}
+    for row, n_to_the in power.items():
+        times = [table.cell(row, f"{problem}{k}K | Time").seconds for k in (1, 5)]
+        assert times[1] / times[0] == pytest.approx(5**n_to_the, rel=0.15)  # type: ignore[operator]
+    decodings = [preset.cell(table.cell(row, f"{problem}5K | Obj."), "full").decoding for row in power]
+    assert decodings == ["multistart:100+x8", "multistart+x8"]
+    library = load_table("sit", 2).cell("ELG aug×8", f"{problem}LIB All | Gap")
+    found = load_preset("sit", 2).cell(library, "full").decoding
+    assert found == {"TSP": "multistart+x8", "CVRP": "multistart:1000+x8"}[problem]
+
+
 def test_one_supervised_model_stands_for_every_size_of_sit_table_3() -> None:
     table, preset = load_table("sit", 3), load_preset("sit", 3)
     for size in ("1K", "5K", "10K"):
