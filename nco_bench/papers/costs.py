@@ -169,7 +169,11 @@ def _power(fitting: list[Seen]) -> float:
 def _work(decoding: str, n: float, tour: Callable[[float], float]) -> float:
     """Work of one decoding, in units of `tour`, which is that of a tour of so many nodes."""
     found = _TOURS.match(decoding)
-    tours = max(1, int(found[1])) if found else 1
+    # One start per node where no number says how many.
+    starts = round(n) if decoding.startswith("multistart") else 1
+    tours = max(1, int(found[1])) if found else starts
+    if decoding.endswith("+x8"):
+        tours *= 8
     part = tour(min(n, LONGEST_PART))
     if decoding.startswith("rrc"):
         return tour(n) + tours * part

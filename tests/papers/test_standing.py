@@ -112,6 +112,20 @@ def test_beyond_what_is_stored_attention_to_all_pairs_grows_with_the_cube(
 
 
 @pytest.mark.parametrize(
+    ("decoding", "tours"),
+    [("multistart", 200), ("multistart:20+x8", 160), ("multistart+x8", 1600), ("x8", 8)],
+)
+def test_a_start_at_every_node_costs_as_many_tours_as_there_are_nodes(decoding: str, tours: int) -> None:
+    """It counted as one tour, so that POMO of SIT's Table 1 was to take seconds on 5,000 nodes."""
+    costs = Costs(Stored(None))
+    costs._seen = [Seen("pomo", "stepwise", "greedy", "tsp", (), 200.0, 2.0, 0.0)]
+    asked = preset.CellPreset(metric="cost", solver="pomo", decoding=decoding, data=("tsp200",), count=1)
+    found = costs.of_instance(asked)
+    assert found is not None
+    assert found.seconds == pytest.approx(2.0 * tours)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--fill",), "--fill needs a budget"),
