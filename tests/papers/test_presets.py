@@ -183,6 +183,23 @@ def test_elg_of_sit_begins_at_as_many_nodes_at_every_size_and_pomo_at_all(proble
     assert found == {"TSP": "multistart+x8", "CVRP": "multistart:1000+x8"}[problem]
 
 
+def test_pomo_of_sit_table_4_begins_at_every_node_as_its_printed_times_do() -> None:
+    """An eighth of those with eight copies at 1K; at 5K more than LEHD, which one trajectory could not take."""
+    fourth, first, preset = load_table("sit", 4), load_table("sit", 1), load_preset("sit", 4)
+    times = {
+        (row, k): fourth.cell(row, f"TSP{k}K | Time").seconds or 0.0
+        for row in ("POMO", "LEHD")
+        for k in (1, 5)
+    }
+    copies = first.cell("POMO aug×8", "TSP1K | Time").seconds or 0.0
+    assert times["POMO", 1] == pytest.approx(copies / 8, rel=0.05)
+    assert times["POMO", 5] > times["LEHD", 5]
+    decodings = {
+        row: preset.cell(fourth.cell(row, "TSP1K | Time"), "full").decoding for row in ("POMO", "LEHD")
+    }
+    assert decodings == {"POMO": "multistart", "LEHD": "greedy"}
+
+
 def test_one_supervised_model_stands_for_every_size_of_sit_table_3() -> None:
     table, preset = load_table("sit", 3), load_preset("sit", 3)
     for size in ("1K", "5K", "10K"):
