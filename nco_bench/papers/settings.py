@@ -116,14 +116,14 @@ def pens_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], An
 
 
 def sit_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
-    """The settings in SIT's section 5 beside its network and the recipe ``paper``."""
+    """The settings in SIT's section 5 and appendix C beside its network and the recipe ``paper``."""
     from nco_bench.nn.build import model_config
     from nco_bench.training.learners.self_improved_course import COURSE
 
     model = partial(read, model_config("sit"), place="sit")
     known = {
         "Embedding dimension": model("width"), "Layers": model("layers"), "Attention heads": model("heads"),
-        "Feed-forward dimension": model("ffn"),
+        "Feed-forward dimension": model("ffn"), "Repetitions of the last node": model("repeats"),
         "Optimizer": read(COURSE.recipe("sit", {"recipe": "paper"}), "optimizer", "sit recipe paper"),
     }  # fmt: skip
     return compared(table, {(row, "Value"): ours for row, ours in known.items()})
@@ -224,11 +224,19 @@ def eie_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any
     known = _eie_column(
         "O3BPP", packing, model_config("attend2pack", "bpp3d"), "attend2pack recipe paper", "boxes"
     )
+    network = model_config("attend2pack", "bpp3d")
+    known["Output channels of the convolutions", "O3BPP"] = read(network, "channels", "attend2pack")
+    known["Training size N, d = 32", "O3BPP"] = read(
+        boxes.COURSE.recipes("attend2pack")["paper-d32"], "boxes", "attend2pack recipe paper-d32"
+    )
     known["Significance level", "O3BPP"] = Ours(boxes.LEVEL, "attend2pack: boxes.LEVEL of the test")
     known["Normalization", "O3BPP"] = Ours(_norm_of_attend2pack(), "attend2pack: norm after attention")
     for problem in ("TSP", "CVRP"):
         am = model_config("am", problem.lower())
         known |= _eie_column(problem, routing, am, "am recipe eie", "size")
+        known["Training size N, d = 32", problem] = read(
+            COURSE.recipes("am")["eie-d32"], "size", "am recipe eie-d32"
+        )
         known["Significance level", problem] = read(routing, "significance", "am recipe eie")
         known["Normalization", problem] = Ours(f"{routing.normalization}norm", "am recipe eie: normalization")
     known |= {
