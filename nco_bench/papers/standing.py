@@ -147,7 +147,7 @@ def _of_cell(
     if found.cannot:
         return Standing(table, without(cell, found, found.status, found.cannot), needs=found.cannot)
     if found.compute:
-        return _by_function(table, preset, cell, found, computed, view.stored)
+        return _by_function(table, preset, cell, found, computed, view)
     for way in _most_first(ways):
         entry = _stored_entry(cell, way, view.stored)
         if entry is not None:
@@ -192,10 +192,10 @@ def _most_first(ways: Mapping[str, CellPreset]) -> list[CellPreset]:
 
 def _by_function(
     table: PublishedTable, preset: Preset, cell: PublishedCell, found: CellPreset,
-    computed: dict[str, Computed | Verdict], stored: Stored,
+    computed: dict[str, Computed | Verdict], view: _View,
 ) -> Standing:  # fmt: skip
     if found.compute not in computed and found.compute.startswith(RUNS_NETWORKS):
-        ways = (kept(stored.folders, found.compute, table, scale) for scale in reversed(SCALES))
+        ways = (kept(view.stored.folders, found.compute, table, scale) for scale in reversed(SCALES))
         known = next((one for one in ways if one is not None), None)
         if known is not None:
             computed[found.compute] = known
@@ -211,8 +211,21 @@ def _by_function(
     if found.compute not in computed:
         computed[found.compute] = compute_numbers(found.compute, preset, table, "full")
     entry = computed_entry(cell, found, computed[found.compute])
+    if entry.verdict.status == "not run" and found.coordinate_scale == "auto" and found.data:
+        return _uncalibrated(table, entry, view.costs)
     lacking = entry.verdict.status == "weights missing" and bool(found.solver)
     return Standing(table, entry, weights_needed(found, None, table.paper) if lacking else "")
+
+
+def _uncalibrated(table: PublishedTable, entry: Entry, costs: Costs) -> Standing:
+    """Say what the search for a coordinate scale costs, which is the number itself here."""
+    preset, cost = entry.preset, costs.of_instance(entry.preset)
+    needs = calibration_needed(preset, costs.size(preset.data[0]))
+    seconds = None if cost is None else round(FACTORS * HELD_OUT * cost.seconds, 3)
+    if seconds is not None and seconds > LONGEST:
+        said = f"about {seconds / 3600:,.0f} hours of a core for the search for the scale"
+        entry = without(entry.cell, preset, "too long", said)
+    return Standing(table, entry, needs, seconds, 0, "" if cost is None else cost.basis)
 
 
 def _stored_entry(cell: PublishedCell, preset: CellPreset, stored: Stored) -> Entry | None:

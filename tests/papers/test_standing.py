@@ -195,6 +195,24 @@ def test_a_scale_that_was_never_calibrated_names_the_command(monkeypatch: pytest
     assert library == "nco-bench calibrate pens-r --sizes 51,100"
 
 
+def test_a_factor_is_too_long_where_the_search_for_it_is() -> None:
+    """PENS's Table 1: gaps with the factor of 10,000 nodes were too long for the search alone, the factor not run."""
+    stored = stored_in([REPOSITORY / "results" / "cpu"], REPOSITORY / "instances")
+    found = {
+        one.entry.cell.column: one
+        for one in standings(tables_of("pens", "1"), stored)
+        if one.entry.cell.row == "PENS-A (scaled)"
+    }
+    factor, gap = found["TSP10000 | Scaling factor"], found["TSP10000 | Gap"]
+    assert (factor.entry.verdict.status, factor.needs) == (gap.entry.verdict.status, gap.needs)
+    assert factor.entry.verdict.status == "too long"
+    assert factor.seconds is not None
+    assert gap.seconds is not None
+    assert factor.seconds < gap.seconds
+    assert not factor.runnable
+    assert found["TSP1000 | Scaling factor"].entry.value is not None
+
+
 def test_kept_records_answer_what_they_answered_when_the_tables_were_made() -> None:
     """SIT's Table 1: random insertion on LEHD's CVRP-1000 with SIT's own code is 57.42, as printed."""
     stored = stored_in([REPOSITORY / "results" / "cpu"], REPOSITORY / "instances")
