@@ -200,6 +200,25 @@ def test_pomo_of_sit_table_4_begins_at_every_node_as_its_printed_times_do() -> N
     assert decodings == {"POMO": "multistart", "LEHD": "greedy"}
 
 
+@pytest.mark.parametrize(("paper", "number"), [("decoder-scaling", 5), ("decoder-scaling", 6), ("sit", 1)])
+def test_a_table_says_which_network_of_sigd_stands_where_the_paper_does_not(paper: str, number: int) -> None:
+    """SIGD has two; what the papers print for 1,000 nodes, 128 instances each, is of no one network."""
+    ours = load_table("decoder-scaling", 5).cell("SIGD greedy", "TSP1000 | Gap").number
+    sits = load_table("sit", 1).cell("SIGD greedy", "TSP1K | Gap").number
+    assert ours == pytest.approx(2.791)
+    assert sits == pytest.approx(1.96)
+    (note,) = [text for text in load_preset(paper, number).notes if text.startswith("SIGD:")]
+    assert f"{ours} %" in note
+    assert f"{sits} %" in note
+
+
+def test_sit_table_2_says_which_model_stands_for_libraries_of_all_sizes() -> None:
+    table, preset = load_table("sit", 2), load_preset("sit", 2)
+    largest = preset.cell(table.cell("Ours PRC1,000", "TSPLIB n>5K | Gap"), "full")
+    assert largest.weights[0] == "sit-tsp1k"
+    assert any("does not say which of its models" in note for note in preset.notes)
+
+
 def test_one_supervised_model_stands_for_every_size_of_sit_table_3() -> None:
     table, preset = load_table("sit", 3), load_preset("sit", 3)
     for size in ("1K", "5K", "10K"):
