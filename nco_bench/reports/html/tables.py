@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from nco_bench.reports.render.terminal import groups_of
+from nco_bench.reports.tables.parts import parts_of
 from nco_bench.reports.tables.table import Number, Table, Value
 
 SHORT = 26
@@ -13,11 +14,17 @@ SHORT = 26
 
 
 def table_html(table: Table) -> str:
-    """Return a table with its notes, in a region that scrolls by keyboard."""
+    """Return the parts of a table, each in a region that scrolls by keyboard, with caption and notes below them."""
     notes = "".join(
         f'<p class="note">{f"<sup>{escape(n.mark)}</sup> " if n.mark else ""}{escape(n.text)}</p>'
         for n in table.notes
     )
+    parts = "".join(_part(part, number) for number, part in enumerate(parts_of(table), start=1))
+    return f'{parts}<p class="note" id="caption-{escape(table.name)}">{escape(table.caption)}</p>{notes}'
+
+
+def _part(table: Table, number: int) -> str:
+    """Return one part; of several the names have a number."""
     rows = []
     section: str | None = None
     for row in table.rows:
@@ -25,16 +32,23 @@ def table_html(table: Table) -> str:
         section = row.section
         cells = "".join(_cell(cell, first=i == 0) for i, cell in enumerate(row.cells))
         rows.append(f"<tr{' class=section' if starts else ''}>{cells}</tr>")
+    name = escape(table.name if number == 1 else f"{table.name}-{number}")
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="Table {escape(table.name)}">'
-        f'<table id="table-{escape(table.name)}" aria-describedby="caption-{escape(table.name)}">'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="Table {name}">'
+        f'<table id="table-{name}" aria-describedby="caption-{escape(table.name)}">'
         f"<thead>{_head(table)}</thead><tbody>{''.join(rows)}</tbody></table></div>"
-        f'<p class="note" id="caption-{escape(table.name)}">{escape(table.caption)}</p>{notes}'
     )
 
 
 def notebook_html(table: Table) -> str:
     """Return a table for a notebook, which brings its own style and runs no scripts: best bold, second underlined."""
+    parts = "".join(map(_notebook_part, parts_of(table)))
+    notes = [f"{n.mark} {n.text}".strip() for n in table.notes]
+    below = "".join(f"<div>{escape(text)}</div>" for text in (table.caption, *notes))
+    return f'<div>{parts}<div style="font-size:smaller;max-width:60em">{below}</div></div>'
+
+
+def _notebook_part(table: Table) -> str:
     rows = []
     section: str | None = None
     for row in table.rows:
@@ -44,13 +58,10 @@ def notebook_html(table: Table) -> str:
     groups = groups_of(table.columns)
     upper = "".join(f'<th colspan="{len(m)}" style="text-align:center">{escape(g)}</th>' for g, m in groups)
     lower = "".join(f'<th style="padding:2px 8px">{escape(column.title)}</th>' for column in table.columns)
-    notes = [f"{n.mark} {n.text}".strip() for n in table.notes]
-    below = "".join(f"<div>{escape(text)}</div>" for text in (table.caption, *notes))
     head = f"<tr>{upper}</tr>" if any(g for g, _ in groups) else ""
     return (
-        f'<div><table style="border-collapse:collapse"><thead>{head}'
+        f'<table style="border-collapse:collapse"><thead>{head}'
         f"<tr>{lower}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        f'<div style="font-size:smaller;max-width:60em">{below}</div></div>'
     )
 
 

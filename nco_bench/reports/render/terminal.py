@@ -1,4 +1,6 @@
-"""A table for the terminal: aligned columns under grouped headers; too wide a table is cut between groups."""
+"""A table for the terminal: aligned columns under grouped headers, its parts below each other; too wide a part is cut
+between groups.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nco_bench.reports.tables.captions import BEST
+from nco_bench.reports.tables.parts import parts_of
 from nco_bench.reports.tables.table import DASH, Column, Number, Row, Table, Value
 
 if TYPE_CHECKING:
@@ -62,9 +65,10 @@ def _lines(table: Table, width: int) -> list[RichText]:
     from rich.text import Text as RichText
 
     lines: list[RichText] = []
-    for indices in _pages(table, width):
-        lines.extend(_page(without_empty_rows(table, indices, first=not lines), indices))
-        lines.append(RichText(""))
+    for part in parts_of(table):
+        for indices in _pages(part, width):
+            lines.extend(_page(without_empty_rows(part, indices, first=not lines), indices))
+            lines.append(RichText(""))
     for note in table.notes:
         lines.extend(
             RichText(t, style="dim")

@@ -36,6 +36,9 @@ LABEL_MARKS = {
 COST_HEADERS = {"tsp": ("Length", ""), "cvrp": ("Length", ""), "bpp3d": ("Load rate", "%")}
 """What a problem's costs are called, and their unit."""
 
+TASKS = "tasks"
+"""Family of all other problems: the same networks are run on many of them."""
+
 SCORE_HEADERS = {"accuracy": ("Accuracy", ""), "mse": ("MSE", "")}
 """The same by scoring convention, for problems that have several."""
 
@@ -150,6 +153,8 @@ def _table(
     bodies: list[list[Value]] = [[Text(row.name)] for row in rows]
     for dataset in datasets:
         column = [s for s in dataset.cells.values() if s is not None]
+        problem = column[0].group.cell.problem
+        family = problem if problem in COST_HEADERS else TASKS
         for quantity in quantities(column):
             columns.append(
                 Column(
@@ -159,6 +164,7 @@ def _table(
                     quantity.unit,
                     quantity.better,
                     bool(quantity.suffix),
+                    family,
                 )
             )
             known = [v for s in column if (v := quantity.value(s)) is not None]

@@ -118,6 +118,8 @@ class Column:
         Whether the cells print the unit; else the header does.
     better
         ``min`` or ``max`` where best and second are marked, else None.
+    family
+        Of the problem of its set; sets of two families may be read apart. Empty where it belongs to all.
     """
 
     key: str
@@ -126,6 +128,7 @@ class Column:
     unit: str = ""
     better: str | None = None
     unit_in_cells: bool = False
+    family: str = ""
 
     @property
     def title(self) -> str:
