@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset, Reference
-from nco_bench.errors import BadInputError, counted, debugging
+from nco_bench.errors import BadInputError, debugging
 from nco_bench.isolation import guard
 from nco_bench.nn.device import on_cpu
 from nco_bench.problems import problem as problem_module
@@ -158,19 +158,20 @@ def _run_cell(
 def _tell_other_batches(
     request: RunRequest, cell: Cell, dataset: Dataset, done: Collection[tuple[int, int]], display: Display
 ) -> None:
-    """Say where what is stored was solved in batches of another size: the solutions are the same, the times are not."""
+    """Say where what is stored was solved in batches of another size: the solutions are the same, the times are not.
+
+    A batch is no larger than the set, or the share of it that a job takes; that is no other size.
+    """
     sizes: dict[tuple[int, int], int] = {}
     for folder in (request.results, *request.known):
         sizes |= batch_sizes(folder, cell.config_sha256, request.seed, dataset)
-    other = [
-        size for place, size in sizes.items() if place in done and min(size, len(dataset)) != cell.batch_size
-    ]
+    asked = request.batch_size
+    other = {size for place, size in sizes.items() if place in done} - {asked, cell.batch_size}
     if other:
-        were = f"{counted(len(other), 'stored solution')} {'was' if len(other) == 1 else 'were'}"
-        these = " or ".join(map(str, sorted(set(other))))
-        display.message(
-            f"{title_of(cell)}: {were} found in batches of {these}, not {cell.batch_size}, and so were the times; --fresh "
-            "measures them anew"
+        these = " or ".join(map(str, sorted(other)))
+        display.message(  # no counts: each job has a share of its own, and what all say alike is told once
+            f"{title_of(cell)}: what is stored was solved in batches of {these}, not {asked}, "
+            "and so are its times; --fresh measures them anew"
         )
 
 

@@ -140,13 +140,27 @@ def test_stored_solutions_of_another_batch_size_are_told(
 ) -> None:
     """Their times are those of the other batches, which nothing said."""
     run(request(slow, dataset, tmp_path, batch_size=4, limit=parse_limit("8")), QuietDisplay())
-    for size, told in ((2, "8 stored solutions were found in batches of 4, not 2"), (4, ""), (None, "")):
+    for size, told in ((2, "what is stored was solved in batches of 4, not 2"), (4, ""), (None, "")):
         run(request(slow, dataset, tmp_path, batch_size=size, limit=parse_limit("8")), QuietDisplay())
         said = capsys.readouterr().err
         assert told in said if told else "batches" not in said
     run(request(slow, dataset, tmp_path, batch_size=2, limit=parse_limit("8"), fresh=True), QuietDisplay())
     run(request(slow, dataset, tmp_path, batch_size=2), QuietDisplay())
     assert "batches" not in capsys.readouterr().err
+
+
+def test_jobs_tell_of_other_batches_once_and_of_their_shares_nothing(
+    slow: Path, dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A share of 4 took batches of 8 for its own, and several shares told of their own solutions only."""
+    eight = parse_limit("8")
+    run(request(slow, dataset, tmp_path, batch_size=8, limit=eight), QuietDisplay())
+    for size, times in ((2, 1), (4, 1), (8, 0)):
+        execute(request(slow, dataset, tmp_path, batch_size=size, limit=eight, jobs=2), QuietDisplay())
+        assert capfd.readouterr().err.count(f"solved in batches of 8, not {size}, ") == times
+    execute(request(slow, dataset, tmp_path / "shares", batch_size=8, limit=eight, jobs=2), QuietDisplay())
+    execute(request(slow, dataset, tmp_path / "shares", batch_size=8, limit=eight, jobs=2), QuietDisplay())
+    assert "in batches of" not in capfd.readouterr().err
 
 
 def test_a_slice_solves_the_same_as_the_whole(slow: Path, dataset: Path, tmp_path: Path) -> None:
