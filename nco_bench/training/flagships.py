@@ -45,9 +45,9 @@ from nco_bench.training.checkpoint import load_state
 from nco_bench.training.distributed import reports
 from nco_bench.training.learner import said
 from nco_bench.training.run import train
+from nco_bench.training.together import MODULE as TOGETHER
 
 NICENESS = 15
-TOGETHER = "nco_bench.training.together"
 
 
 def locked(folder: Path, network: Stage) -> IO[str] | None:

@@ -22,6 +22,7 @@ from nco_bench.datasets.places import Places
 from nco_bench.errors import NcoBenchError, ResultsError
 from nco_bench.files import write
 from nco_bench.interrupts import warnings_held
+from nco_bench.training.together import MODULE as TOGETHER
 
 if TYPE_CHECKING:
     from nco_bench.runs.cluster.task import Caller
@@ -139,7 +140,7 @@ def launch_command(processes: int, nodes: int, environment: Mapping[str, str]) -
     here = [sys.executable, "-u"]
     if processes * nodes == 1:
         return [*here, "-m", MODULE]
-    run = [*here, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    run = [*here, "-m", TOGETHER, f"--nproc-per-node={processes}"]
     if nodes == 1:
         return [*run, "--standalone", "-m", "--", MODULE]
     job = environment["SLURM_JOB_ID"]

@@ -13,6 +13,7 @@ import pytest
 from one_node import PATIENCE, Place, until
 
 from nco_bench.training.job import FIRST_PORT, MODULE, PORTS, launch_command
+from nco_bench.training.together import MODULE as TOGETHER
 
 torch = pytest.importorskip("torch")
 
@@ -126,7 +127,7 @@ def test_a_campaign_is_a_job_per_network_and_what_begins_with_another_follows_it
 def test_nodes_meet_at_the_first_one() -> None:
     command = launch_command(4, 2, {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "first"})
     assert command[3:] == [
-        "torch.distributed.run", "--nproc-per-node=4", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=7",
+        TOGETHER, "--nproc-per-node=4", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=7",
         f"--rdzv-endpoint=first:{FIRST_PORT + 7 % PORTS}", "-m", "--", MODULE,
     ]  # fmt: skip
     assert launch_command(1, 1, {})[-2:] == ["-m", MODULE]
@@ -141,7 +142,7 @@ def test_torchrun_leaves_the_options_of_train_alone(nodes: int) -> None:
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "first"}
     command = launch_command(2, nodes, job)
     given = ["--start", "pens-a", "--log", "x", "--no"]
-    read = run.get_args_parser().parse_args([*command[command.index("torch.distributed.run") + 1 :], *given])
+    read = run.get_args_parser().parse_args([*command[command.index(TOGETHER) + 1 :], *given])
     assert (read.training_script, read.training_script_args) == (MODULE, given)
     assert read.module
 
