@@ -116,6 +116,15 @@ def is_in_a_file(path: Path) -> str:
     return ""
 
 
+def leads_nowhere(path: Path) -> str:
+    """Say which part of a path is a link to what is not there, or return an empty string."""
+    with suppress(OSError):  # one that may not be looked into
+        for one in (path, *path.parents):
+            if one.is_symlink() and not one.exists():
+                return f"{one} is a link to {os.readlink(one)}, which is not there or leads back to it"
+    return ""
+
+
 def _takes_a_stream(path: Path) -> bool:
     """Whether a path is that of a device or a pipe, or of what the process has open, and no file to be replaced."""
     if path.parent in OPEN_FILES:

@@ -7,12 +7,13 @@ import os
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from nco_bench.cli import COMPLETING
 from nco_bench.errors import BadInputError
+from nco_bench.files import is_in_a_file, leads_nowhere
 from nco_bench.settings import pairs
 
 
@@ -31,6 +32,54 @@ def positive_seconds(value: float | None) -> float | None:
     return value
 
 
+Place = TypeVar("Place", Path, list[Path])
+"""Value of an option that takes a folder, or several."""
+
+
+def existing_or_new(context: typer.Context, parameter: typer.CallbackParam, value: Place) -> Place:
+    """Check the folders of ``--results`` and ``--instances`` as the options' callback: no link that leads nowhere.
+
+    Such a folder is neither there nor can it be made: readers would call it absent, and writers say that it exists.
+
+    Raises
+    ------
+    BadInputError
+        With the link and what it leads to.
+    """
+    for folder in _folders(context, value):
+        if cause := leads_nowhere(folder):
+            raise BadInputError(
+                f"{parameter.opts[0]} {folder}: {cause}; mend the link, or name another folder."
+            )
+    return value
+
+
+def results_place(context: typer.Context, parameter: typer.CallbackParam, value: Place) -> Place:
+    """Check ``--results`` as its callback: a folder, an archive, or a folder that can be made.
+
+    Raises
+    ------
+    BadInputError
+        For any other file, also among the folders above, and as `existing_or_new`.
+    """
+    existing_or_new(context, parameter, value)
+    for folder in _folders(context, value):
+        if folder.is_file() and folder.suffix != ".parquet":
+            raise BadInputError(
+                f"--results {folder}: is neither a folder of runs nor an archive (.parquet); correct the name."
+            )
+        if cause := is_in_a_file(folder):
+            raise BadInputError(f"--results {folder}: cannot be a folder ({cause}); correct the name.")
+    return value
+
+
+def _folders(context: typer.Context, value: Path | list[Path]) -> list[Path]:
+    """List what is to be checked: nothing while a shell completes."""
+    if context.resilient_parsing:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
@@ -41,6 +90,7 @@ Results = Annotated[
         envvar="NCO_BENCH_RESULTS",
         help="Folder of all runs, or an archive.",
         show_default=True,
+        callback=results_place,
     ),
 ]
 ResultFolders = Annotated[
@@ -50,16 +100,29 @@ ResultFolders = Annotated[
         envvar="NCO_BENCH_RESULTS",
         help="Folder of all runs, or an archive; repeatable.",
         show_default=True,
+        callback=results_place,
     ),
 ]
 ResultsFolder = Annotated[
     Path,
-    typer.Option("--results", envvar="NCO_BENCH_RESULTS", help="Folder of all runs.", show_default=True),
+    typer.Option(
+        "--results",
+        envvar="NCO_BENCH_RESULTS",
+        help="Folder of all runs.",
+        show_default=True,
+        callback=existing_or_new,
+    ),
 ]
 """Of commands that bring or remove runs, or look for those of jobs: an archive holds none of these."""
 Instances = Annotated[
     Path,
-    typer.Option("--instances", envvar="NCO_BENCH_INSTANCES", help="Folder of datasets.", show_default=True),
+    typer.Option(
+        "--instances",
+        envvar="NCO_BENCH_INSTANCES",
+        help="Folder of datasets.",
+        show_default=True,
+        callback=existing_or_new,
+    ),
 ]
 Seed = Annotated[
     int, typer.Option("--seed", help="Seed; the same seed gives the same result.", min=0, max=2**32 - 1)

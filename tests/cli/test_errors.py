@@ -443,11 +443,42 @@ def test_references_that_cannot_be_kept_name_the_option_that_says_where(
     )
 
 
-def test_a_file_that_is_no_archive_is_no_results_folder(nco_bench: Callable[..., Done]) -> None:
+WITH_RESULTS = [
+    ("report",), ("compare", "two-opt", "savings", "--data", "tsp8:count=1"), ("verify",), ("runs", "list"),
+    ("run", "two-opt", "--data", "tsp8:count=1"), ("reproduce", "pens", "--status"),
+    ("plot", "pareto", "--out", "x.png"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", WITH_RESULTS)
+def test_a_file_that_is_no_archive_is_no_results_folder(
+    nco_bench: Callable[..., Done], command: tuple[str, ...]
+) -> None:
     Path("runs.csv").write_text("a,b\n")
+    for name, cause in (
+        ("runs.csv", "neither a folder of runs nor an archive"),
+        ("runs.csv/a", "runs.csv is a file"),
+    ):
+        assert_refused(nco_bench(*command, "--results", name), f"{name}: ", cause)
+    assert Path("runs.csv").read_text() == "a,b\n"
+
+
+@pytest.mark.parametrize("command", [*WITH_RESULTS, ("runs", "merge", "other")])
+@pytest.mark.parametrize("target", ["gone/runs", "link"])
+def test_a_link_that_leads_nowhere_is_named(
+    nco_bench: Callable[..., Done], command: tuple[str, ...], target: str
+) -> None:
+    """Readers called the folder absent, `run` said that a file exists, and a link to itself was a traceback."""
+    Path("link").symlink_to(target)
+    for folder in ("link", "link/runs"):
+        assert_refused(
+            nco_bench(*command, "--results", folder),
+            f"--results {folder}: link is a link to {target}, which is not",
+        )
     assert_refused(
-        nco_bench("report", "--results", "runs.csv"), "runs.csv: is neither a folder of runs nor an archive"
+        nco_bench("generate", "tsp", "--n", "8", "--instances", "link"), "--instances link: link is a"
     )
+    assert [path.name for path in Path().iterdir()] == ["link"]
 
 
 def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
