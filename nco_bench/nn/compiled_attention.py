@@ -11,6 +11,8 @@ Letters in shapes: B batch, H heads, Q queries, T tokens, K head width (16), P t
 from __future__ import annotations
 
 import math
+from threading import Event
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,10 +90,15 @@ def attend(
         if torch.get_num_threads() == 1:
             _attend(*given, 0, asked)
         else:
-            in_threads(
-                lambda part, stopped, given=given: _attend(*given, part.start, part.stop), spans(asked, PARTS)
-            )
+            _in_threads(given, asked)
     return mixed.transpose(1, 2)
+
+
+def _in_threads(given: tuple[Any, ...], asked: int) -> None:
+    def work(part: slice, stopped: Event) -> None:
+        _attend(*given, part.start, part.stop)
+
+    in_threads(work, spans(asked, PARTS))
 
 
 def _tiles(x: Array, count: int, size: int) -> Array:
