@@ -30,7 +30,6 @@ Letters in shapes: B batch, N nodes, M candidates, T tokens, W width, H heads, K
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.layers import (
+    KERNELS,
     attend,
     compiles_attention,
     listened,
@@ -65,8 +65,6 @@ from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy
 
 ROWS_AT_A_TIME = 1024
 """Tokens whose hidden values are held at once where layers work in place: they stay in the processor's cache."""
-KERNELS = importlib.util.find_spec("numba") is not None
-"""Whether compiled loops are to be had."""
 
 
 @dataclass(frozen=True)
