@@ -25,7 +25,8 @@ Made by `python benchmarks/official.py --checkouts FOLDER`, which writes this pa
   Updates share a process, which keeps all.
 - **floor**: the matrix products that our side makes, made again alone, in the same run; **reached** is floor by ours. The
   floor shows what is left to gain without leaving products out. Products within compiled loops (the steps of AM and POMO,
-  but for many short TSP tours of AM) are in neither floor nor products.
+  but for many short TSP tours of AM) are in neither floor nor products; for attention in a compiled loop (PENS from 128
+  nodes on) PyTorch's stands there, so that more than all of the floor may be reached.
 - **products**: theirs by ours, counted in operations. Where this is 1 and theirs is near its own products, a ratio above
   ours by floor cannot be had. Ours are oneDNN's on AMD's processors with 512-bit vectors (`nco_bench/nn/products.py`),
   theirs those that PyTorch takes by itself, MKL's.
