@@ -51,6 +51,30 @@ def attend(
     return dot_products(query, key, value, real, scale)
 
 
+def attend_to_itself(joined: Tensor, heads: int, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
+    """Self-attention of tokens, whose queries, keys and values lie side by side: ``(B, T, 3 H K)`` to ``(B, T, H K)``.
+
+    `scale` and `real` as in `attend`.
+    """
+    if real is None and isinstance(scale, float) and compiles_training(joined, heads):
+        from nco_bench.nn import attention_training
+
+        return attention_training.attend(joined, heads, scale)
+    query, key, value = split_parts(joined, 3, heads)
+    return side_by_side(attend(query, key, value, scale, real))
+
+
+def compiles_training(joined: Tensor, heads: int) -> bool:
+    """Tell whether self-attention of these tokens with gradients goes through `attention_training`."""
+    if not (KERNELS and joined.requires_grad and torch.is_grad_enabled() and on_cpu(joined.device)):
+        return False
+    if joined.dtype not in (torch.float32, torch.bfloat16):
+        return False
+    from nco_bench.nn import attention_training
+
+    return attention_training.pays(joined.shape[1], joined.shape[2] // (3 * heads))
+
+
 def compiles_attention(query: Tensor) -> bool:
     """Tell whether attention of these queries may go through `compiled_attention`, which has no gradients."""
     return KERNELS and query.dtype is torch.float32 and works_in_place(query)
@@ -115,8 +139,8 @@ class SelfAttention(nn.Module):
         return add_linear(x, self._mixed(x, scale, real), self.out, factor)
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
-        query, key, value = split_parts(products.linear(x, self.qkv.weight, self.qkv.bias), 3, self.heads)
-        return side_by_side(attend(query, key, value, scale / math.sqrt(self.head_dim), real))
+        joined = products.linear(x, self.qkv.weight, self.qkv.bias)
+        return attend_to_itself(joined, self.heads, scale / math.sqrt(self.head_dim), real)
 
 
 def split_parts(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:

@@ -29,9 +29,8 @@ from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import (
     add_feed_forward,
     attend,
+    attend_to_itself,
     score_feed_forward,
-    side_by_side,
-    split_parts,
     works_in_place,
 )
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, log_ratio
@@ -119,8 +118,7 @@ class GatedAttention(nn.Module):
         packed, gates = (
             (self.qkv(x), None) if maps is None else maps.split([inner, maps.shape[2] - inner], dim=2)
         )
-        query, key, value = split_parts(packed, 3, self.heads)
-        mixed = self.out(side_by_side(attend(query, key, value, scale / math.sqrt(self.head_dim), real)))
+        mixed = self.out(attend_to_itself(packed, self.heads, scale / math.sqrt(self.head_dim), real))
         if self.gate is None:
             return x + alpha * mixed
         gates = self.gate(x) if gates is None else gates

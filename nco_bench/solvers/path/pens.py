@@ -39,6 +39,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
+from nco_bench.nn.device import on_cpu
 from nco_bench.nn.layers import (
     KERNELS,
     attend,
@@ -149,6 +150,13 @@ class Attention(nn.Module):
 
     def mixed(self, joined: Tensor, geometry: Geometry, scale: float | Tensor) -> Tensor:
         """Do so with queries, keys and values, ``(B, T, 3 W)``."""
+        if geometry.compiled and torch.is_grad_enabled() and isinstance(scale, float):
+            from nco_bench.nn import attention_training
+
+            factor = scale / math.sqrt(self.head_dim)
+            return self.out(
+                attention_training.attend(joined, self.heads, factor, geometry.slopes, geometry.coords)
+            )
         batch, tokens, _ = joined.shape
         query, key, value = split_parts(joined, 3, self.heads)
         query, key = rotate(query, geometry), rotate(key, geometry)
@@ -160,7 +168,7 @@ class Attention(nn.Module):
         slopes = geometry.slopes
         if slopes is not None and self.scale_bias:
             slopes = slopes * scale
-        if geometry.compiled:
+        if geometry.compiled and not torch.is_grad_enabled():
             from nco_bench.nn import compiled_attention
 
             heads = compiled_attention.attend(query, key, value, factor, slopes, geometry.coords)
@@ -359,14 +367,20 @@ class Pens(nn.Module, PathPolicy):
         return Geometry(coords, slopes, phases.cos(), phases.sin(), bias, self.flex, real, compiled)
 
     def _compiled(self, coords: Tensor, real: Tensor | None) -> bool:
-        """Tell whether `compiled_attention` attends with distances between these tokens, which have no padding."""
-        if real is not None or self.flex or not self.config.alibi or not compiles_attention(coords):
+        """Tell whether compiled loops attend with distances between these tokens, which have no padding."""
+        config, tokens = self.config, coords.shape[1]
+        if not KERNELS or real is not None or self.flex or not config.alibi or not on_cpu(coords.device):
             return False
+        if self.origin.dtype is not torch.float32:
+            return False
+        if torch.is_grad_enabled():
+            from nco_bench.nn import attention_training
+
+            plain = not (config.rope or config.scale_bias or config.trainable_slopes)
+            return plain and attention_training.pays(tokens, config.head_dim)
         from nco_bench.nn.compiled_attention import FEWEST_BIASED, pays
 
-        return self.origin.dtype is torch.float32 and pays(
-            coords.shape[1], FEWEST_BIASED, self.config.head_dim
-        )
+        return compiles_attention(coords) and pays(tokens, FEWEST_BIASED, config.head_dim)
 
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:

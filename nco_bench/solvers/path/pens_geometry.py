@@ -42,7 +42,7 @@ class Geometry:
     real
         ``(1, 1, 1, T)`` bool: no padding; None if there is none.
     compiled
-        Attention is `compiled_attention`'s.
+        Attention is `compiled_attention`'s, with gradients `attention_training`'s.
     """
 
     coords: Tensor
