@@ -93,10 +93,10 @@ def joined(device: str) -> Iterator[str]:
         distributed.destroy_process_group()
 
 
-def average_gradients(parameters: Iterable[Tensor], share: float) -> None:
-    """Replace gradients by their mean over the whole batch, of which this process holds `share`."""
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
+    """Replace gradients by their sum over all processes."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([g.reshape(-1) for g in gradients]) * share
+    flat = torch.cat([g.reshape(-1) for g in gradients])
     distributed.all_reduce(flat)
     begin = 0
     for gradient in gradients:

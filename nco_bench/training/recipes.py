@@ -32,7 +32,10 @@ class LoopRecipe:
     learner
         The way to learn, a key of `courses.COURSES`.
     batch
-        Sub-problems (instances, sequences) per update.
+        Sub-problems (instances, sequences) that are drawn at a time.
+    accumulate
+        Such batches whose mean gradient makes one update: what a device has no memory for at once, and for path models
+        pieces of as many lengths. The way to learn counts each as an update (refilling a pool, growing batches).
     steps
         Updates in all; 0 trains until the time budget ends, and schedules then follow the clock.
     optimizer
@@ -71,6 +74,7 @@ class LoopRecipe:
 
     learner: str = "supervised"
     batch: int = 1024
+    accumulate: int = 1
     steps: int = 60_000
     optimizer: str = "adamw"
     lr: float = 1.25e-4
@@ -128,6 +132,9 @@ class Recipe(LoopRecipe):
     auxiliary, auxiliary_half
         Weight of the auxiliary loss: which two nodes are each node's neighbours (see `supervised`); 0 is off. Updates over
         which the weight falls to half; 0 keeps it.
+    teacher, teacher_weight
+        TSP: weights of a path model whose probabilities are learned; their share of the loss, the rest is the labels'.
+        Empty: labels alone.
     symmetries
         Turn and mirror instances at random (x8).
     walk
@@ -145,6 +152,8 @@ class Recipe(LoopRecipe):
     largest_batch: int = 1024
     auxiliary: float = 0.0
     auxiliary_half: int = 0
+    teacher: str = ""
+    teacher_weight: float = 1.0
     symmetries: bool = True
     walk: bool = False
     fewest_customers: int = 0
@@ -226,7 +235,7 @@ def _check(recipe: LoopRecipe) -> None:
     for key, value in dataclasses.asdict(recipe).items():
         if isinstance(value, int | float) and value < 0:
             raise BadInputError(f"--config {key}={value:g}: expected 0 or more.")
-    for key in ("batch", "lr", "log_every", "decay_every"):
+    for key in ("batch", "accumulate", "lr", "log_every", "decay_every"):
         if not getattr(recipe, key) > 0:
             raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected more than 0.")
     for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
@@ -256,7 +265,7 @@ def check_pieces(recipe: Recipe) -> None:
         )
     if recipe.lengths not in LENGTHS:
         raise UnknownNameError("--config lengths", recipe.lengths, LENGTHS)
-    for key in ("grow", "opening"):
+    for key in ("grow", "opening", "teacher_weight"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
 

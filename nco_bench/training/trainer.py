@@ -29,14 +29,13 @@ from nco_bench.training.checkpoint import (
     unpack_optimizer,
 )
 from nco_bench.training.data import same_data
-from nco_bench.training.distributed import average_gradients, group, total
+from nco_bench.training.distributed import group, sum_gradients, total
 from nco_bench.training.learner import (
     ChoosesWeights,
     FollowsOptimizer,
     KeepsTensors,
     Learner,
     LeavesUndecayed,
-    Loss,
     Measure,
     RollsOut,
 )
@@ -125,12 +124,22 @@ class Trainer:
         self.group = group()
         self._unread: list[Later] = []
 
-    def _joined_loss(self, loss: Loss, device: torch.device) -> Loss:
-        """Average gradients and the reported loss over all processes."""
-        share = self.group.share(loss.samples)
-        average_gradients(self.parameters.values(), share)
-        value = total(float(loss.reported.detach()) * share, device)
-        return Loss(loss.total, torch.tensor(value), loss.samples)
+    def _gradients(self, fraction: float, device: torch.device) -> tuple[Tensor, int]:
+        """Leave the mean gradient of all batches of an update, over all processes; return its loss and its samples."""
+        recipe, reported, samples = self.recipe, [], 0
+        for batch in range(recipe.accumulate):
+            with precision(recipe.precision, device):
+                loss = self.learner.loss(self.progress.step * recipe.accumulate + batch, fraction)
+            share = self.group.share(loss.samples) / recipe.accumulate
+            with precision(of_derivatives(recipe.precision), device):
+                (loss.total if share == 1 else loss.total * share).backward()
+            reported.append(loss.reported.detach().float().to(device) * share)
+            samples += loss.samples
+        mean = torch.stack(reported).sum()
+        if self.group.size > 1:
+            sum_gradients(self.parameters.values())
+            mean = torch.tensor(total(float(mean), device), device=device)
+        return mean.float(), samples
 
     def update(self, fraction: float, *, wait: bool = True) -> list[float]:
         """Do one update.
@@ -158,21 +167,16 @@ class Trainer:
             settings["lr"] = settings["peak"] * factor
         device = next(iter(self.parameters.values())).device
         try:
-            with precision(recipe.precision, device):
-                loss = self.learner.loss(progress.step, fraction)
-            with precision(of_derivatives(recipe.precision), device):
-                loss.total.backward()
-            if self.group.size > 1:
-                loss = self._joined_loss(loss, device)
+            value, samples = self._gradients(fraction, device)
             norm = nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip or math.inf)
-            self._unread.append(Later(torch.stack([loss.reported.detach().float().to(device), norm.float()])))
+            self._unread.append(Later(torch.stack([value, norm.float()])))
             norms = self._settle(0 if wait or on_cpu(device) else 1)
         except RuntimeError as error:
             raise self._lost_device(error) from error
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
-        progress.samples += loss.samples
+        progress.samples += samples
         self._move_average()
         return norms
 
@@ -233,7 +237,8 @@ class Trainer:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to ship: what the learner chose, or the moving average where there is one."""
-        chosen = self.learner.chosen(self.progress.step) if isinstance(self.learner, ChoosesWeights) else {}
+        batches = self.progress.step * self.recipe.accumulate
+        chosen = self.learner.chosen(batches) if isinstance(self.learner, ChoosesWeights) else {}
         state = chosen or self.average or self.policy.state_dict()
         return {k: v.detach().cpu().float().contiguous().clone() for k, v in state.items()}
 

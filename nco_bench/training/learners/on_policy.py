@@ -127,7 +127,7 @@ class OnPolicy:
         loaded_fast_tsp()
         self.supervised = Supervised(policy, stream, recipe, seed, device)
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
-        self.group = self.supervised.group
+        self.group, self.teacher = self.supervised.group, self.supervised.teacher
         self.extra: nn.ModuleDict = self.supervised.extra
         self.pool: Pool | None = None
         self._solvers = Solvers(recipe.solvers, recipe.solve_seconds) if recipe.solvers else None

@@ -9,6 +9,8 @@ the piece's last decision; others learn its first decision, and draw anew.
 For the CVRP a piece ends where a route ends, after whole solutions and single routes were reversed and rotated at random
 (LEHD, SIT); its last row is the depot. The model learns the next customer and whether the way goes via the depot.
 
+Instead of the label alone the probabilities of a better network can be learned (`teacher`).
+
 An auxiliary loss can be added: from the last layer's outputs, a small bilinear head guesses the neighbours of
 *every* node of the piece. It gives a signal per node instead of one per piece for the same forward pass, and is thrown away
 after training. It is not in the papers; on small budgets it speeds learning up considerably.
@@ -41,6 +43,7 @@ from nco_bench.training.learners.pieces import (
     draw_sub_paths,
     transformed,
 )
+from nco_bench.training.learners.teacher import Teacher, imitation_loss
 from nco_bench.training.recipes import Recipe, auxiliary_now, batch_now, longest_now
 
 OPENING_LENGTHS = 6
@@ -165,6 +168,9 @@ class Supervised:
         self.policy, self.stream, self.recipe, self.seed, self.device = policy, stream, recipe, seed, device
         self.group = group()
         self.extra = nn.ModuleDict()
+        self.teacher = Teacher(recipe.teacher, device) if recipe.teacher else None
+        if self.teacher is not None and stream.problem != "tsp":
+            raise BadInputError(f"--config teacher={recipe.teacher}: teaches the TSP, not {stream.problem}.")
         self._left: SubPaths | RoutePieces | None = None
         self._begun: dict[str, Any] = {}
         self._stood: dict[str, Any] = {}
@@ -235,12 +241,15 @@ class Supervised:
         nodes = PathNodes(paths.coords, None, paths.instance_size)
         # Rows are in the order of the path already: nothing to gather, as `path_state` does.
         state = PathState(self._embedded(nodes), nodes.coords, None, None, paths.closed, paths.instance_size)
-        next_node = next_node_loss(self.policy.scores(state), paths.closed)
-        total = next_node
+        scores = self.policy.scores(state)
+        next_node = total = next_node_loss(scores, paths.closed)
+        if self.teacher is not None:
+            imitation = imitation_loss(scores, self.teacher.probabilities(paths))
+            total = torch.lerp(next_node, imitation, self.recipe.teacher_weight)
         if self.recipe.auxiliary > 0:
             tokens, ends = self._tokens.take(paths.coords.shape[1] - 2), self._tokens.place.ends
             neighbours = self.extra["neighbours"](tokens, paths.closed and ends)
-            total = next_node + auxiliary_now(self.recipe, step) * neighbours
+            total = total + auxiliary_now(self.recipe, step) * neighbours
         penalty = self.policy.penalty()
         return Loss(total if penalty is None else total + penalty, next_node, whole)
 

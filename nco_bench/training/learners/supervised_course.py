@@ -166,7 +166,9 @@ def path_manifest(
     course = load_course(COURSES[facts["learner"]])
     learner = course.imitates or course.name
     paper = network_card(facts["model"]).paper_samples(learner, facts["problem"], data.size)
-    made = manifest_of(trainer, name, data, paper, validation=validation)
+    teacher = getattr(trainer.learner, "teacher", None)
+    notes = "" if teacher is None else teacher.describe(trainer.recipe)
+    made = manifest_of(trainer, name, data, paper, validation=validation, notes=notes)
     return dataclasses.replace(made, core_hours=round(cores / 3600, 3))
 
 
