@@ -70,10 +70,9 @@ def main() -> None:
             for kind, gradient in zip(KINDS, both, strict=True):
                 found[kind, batch].append(gradient)
     for kind in KINDS:
-        noise, square = signal(*(torch.stack(found[kind, batch]) for batch in (0, 1)))
-        print(
-            f"{kind}: variance of a batch of {options.batch} {noise:.3f}, mean gradient squared {square:.4f}"
-        )
+        pairs = zip(found[kind, 0], found[kind, 1], strict=True)
+        noise = np.mean([float((one - other).norm() ** 2 / 2) for one, other in pairs])
+        print(f"{kind}: variance of the gradient of {options.batch} pieces {noise:.3f}")
     student, other = np.mean(entropies, axis=0)
     print(f"cross-entropy on the labels: {options.model} {student:.4f}, {options.teacher} {other:.4f}")
 
