@@ -34,7 +34,7 @@ def ways(joined: Tensor, heads: int, slopes: Tensor | None) -> dict[str, Callabl
         return side_by_side(dot_products(*split_parts(joined, 3, heads), bias, SCALE))
 
     return {
-        "compiled": lambda: attention_training.attend(joined, heads, SCALE, slopes, coords),
+        "compiled": lambda: attention_training.attend((joined,), heads, SCALE, slopes, coords),
         "PyTorch": torch_kernel,
     }
 

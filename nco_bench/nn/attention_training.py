@@ -1,17 +1,18 @@
-"""Self-attention with a derivative of its own, for training on the CPU: compiled passes, no logits in memory.
+"""Attention with a derivative of its own, for training on the CPU: compiled passes, no logits in memory.
 
 PyTorch's kernel reads a bias per head from memory, and in bf16 tokens are widened, cut by heads and laid side by side again
 in passes of their own. Here the tokens of an instance stay in the cache: all heads share its distances, where logits fall
 with them (PENS), and weights are computed again backwards from the logarithms of their sums. Numbers are float32 within,
 whatever tokens come in: in bf16 what values have in common would leave its rounding in the derivatives.
 
-Powers are of two, so logits carry log2 e. Letters in shapes: B batch, T tokens, H heads, K head width (16), S places for
-keys, a multiple of 16, R rows, a multiple of 8.
+Powers are of two, so logits carry log2 e. Letters in shapes: B batch, Q queries, T tokens, H heads, K head width (16), S
+places for keys, a multiple of 16, R rows, a multiple of 8.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,35 +39,44 @@ LEAST, MOST = F32(2.0**-60), F32(2.0**100)
 
 
 def pays(tokens: int, head_width: int) -> bool:
-    """Tell whether self-attention with gradients on the CPU goes through here: where 512-bit vectors are whole."""
+    """Tell whether attention with gradients on the CPU goes through here: where 512-bit vectors are whole."""
     return (
         head_width == WIDTH and tokens <= LONGEST and not torch.compiler.is_compiling() and products.faster()
     )
 
 
 def attend(
-    joined: Tensor, heads: int, scale: float, slopes: Tensor | None = None, coords: Tensor | None = None
+    sources: Sequence[Tensor],
+    heads: int,
+    scale: float,
+    slopes: Tensor | None = None,
+    coords: Tensor | None = None,
 ) -> Tensor:
-    """Self-attention with logits ``scale q.k``, or ``scale q.k - m_h D``; gradients reach the tokens alone.
+    """Attention with logits ``scale q.k``, or ``scale q.k - m_h D``; gradients reach the tokens alone.
 
     Parameters
     ----------
-    joined
-        ``(B, T, 3 H K)``: queries, keys and values side by side, float32 or bf16.
+    sources
+        Queries ``(B, Q, H K)``, keys and values ``(B, T, H K)``, float32 or bf16: side by side in one tensor (Q is T), keys
+        and values in the second of two, or apart in three.
     heads
         H.
     scale
         Factor of the content logits.
     slopes, coords
-        ``(H,)``, the m_h, and ``(B, T, 2)``, where the D are between.
+        ``(H,)``, the m_h, and ``(B, T, 2)``, where the D are between; then Q is T.
 
     Returns
     -------
     Tensor
-        ``(B, T, H K)``, of the type of `joined`.
+        ``(B, Q, H K)``, of the type of the queries.
     """
-    mixed: Tensor = _Attention.apply(joined, heads, scale, slopes, coords)  # type: ignore[no-untyped-call]
+    mixed: Tensor = _Attention.apply(heads, scale, slopes, coords, *sources)  # type: ignore[no-untyped-call]
     return mixed
+
+
+PLACES = {1: ((0, 0), (0, 1), (0, 2)), 2: ((0, 0), (1, 0), (1, 1)), 3: ((0, 0), (1, 0), (2, 0))}
+"""By the number of sources: in which one queries, keys and values are, and behind how many others."""
 
 
 class _Attention(torch.autograd.Function):
@@ -74,48 +84,55 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, joined: Tensor, heads: int, scale: float, slopes: Tensor | None, coords: Tensor | None
+        ctx: Any, heads: int, scale: float, slopes: Tensor | None, coords: Tensor | None, *sources: Tensor
     ) -> Tensor:
-        batch, tokens, width = joined.shape
-        steep, places = np.zeros(heads, F32), np.zeros((batch, 0, 2), F32)
+        places, width = PLACES[len(sources)], heads * WIDTH
+        batch, asked, _ = sources[0].shape
+        tokens = sources[-1].shape[1]
+        steep, points = np.zeros(heads, F32), np.zeros((batch, 0, 2), F32)
         if slopes is not None and coords is not None:
-            steep, places = (slopes.detach().numpy() * LOG2E).astype(F32), coords.float().numpy()
-        made = joined.new_empty(batch, tokens, width // 3)
-        sums = np.empty((batch, heads, tokens), F32)
-        factor = F32(scale * LOG2E)
+            steep, points = (slopes.detach().numpy() * LOG2E).astype(F32), coords.float().numpy()
+        made = sources[0].new_empty(batch, asked, width)
+        sums, factor = np.empty((batch, heads, asked), F32), F32(scale * LOG2E)
+        offsets = tuple(behind * width for _, behind in places)
 
         def work(part: slice, _: threading.Event) -> None:
-            for some in _in_turn(part, tokens):
-                given = joined[some].float().contiguous().numpy()
-                room = made[some] if made.dtype is torch.float32 else made.new_empty(0).float()
-                room = room if len(room) else torch.empty(made[some].shape)
-                _forwards(given, places[some], steep, factor, room.numpy(), sums[some])
+            for some in _in_turn(part, max(asked, tokens)):
+                given = [_widened(source[some]) for source in sources]
+                room = made[some] if made.dtype is torch.float32 else torch.empty(made[some].shape)
+                where = [given[source].numpy() for source, _ in places]
+                _forwards(*where, offsets, points[some], steep, factor, room.numpy(), sums[some])
                 if made.dtype is not torch.float32:
                     made[some] = room
 
         in_threads(work, spans(batch, PARTS))
-        ctx.save_for_backward(joined)
-        ctx.known = places, steep, factor, sums
+        ctx.save_for_backward(*sources)
+        ctx.known = points, steep, factor, sums, offsets
         return made
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (joined,) = ctx.saved_tensors
-        places, steep, factor, sums = ctx.known
-        batch, tokens, _ = joined.shape
-        made = torch.empty_like(joined)
+        sources, (points, steep, factor, sums, offsets) = ctx.saved_tensors, ctx.known
+        places, made = PLACES[len(sources)], [torch.empty_like(source) for source in sources]
 
         def work(part: slice, _: threading.Event) -> None:
-            for some in _in_turn(part, tokens):
-                given, outer = joined[some].float().contiguous(), gradient[some].float().contiguous()
-                found = torch.empty_like(given)
-                known = places[some], steep, factor, sums[some]
-                _backwards(given.numpy(), *known, outer.numpy(), found.numpy())
-                made[some] = found
+            for some in _in_turn(part, max(source.shape[1] for source in sources)):
+                given, outer = [_widened(source[some]) for source in sources], _widened(gradient[some])
+                found = [torch.empty_like(one) for one in given]
+                where = [given[source].numpy() for source, _ in places]
+                to = [found[source].numpy() for source, _ in places]
+                known = offsets, points[some], steep, factor, sums[some], outer.numpy()
+                _backwards(*where, *known, *to)
+                for one, other in zip(made, found, strict=True):
+                    one[some] = other
 
-        in_threads(work, spans(batch, PARTS))
-        return made, None, None, None, None
+        in_threads(work, spans(len(gradient), PARTS))
+        return None, None, None, None, *made
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.float().contiguous()
 
 
 def _in_turn(part: slice, tokens: int) -> list[slice]:
@@ -126,58 +143,70 @@ def _in_turn(part: slice, tokens: int) -> list[slice]:
 
 
 @fast
-def _forwards(joined: Array, places: Array, slopes: Array, factor: F32, out: Array, sums: Array) -> None:
-    """Write what tokens ``(B, T, 3 H K)`` attend to, ``(B, T, H K)``, and the logarithms of their sums, ``(B, H, T)``."""
-    batch, tokens, _ = joined.shape
-    heads, size = len(slopes), -(-tokens // LINE) * LINE
-    near, rows = aligned_rows(tokens, size), aligned_rows(tokens, size)
+def _forwards(
+    asking: Array, keyed: Array, valued: Array, offsets: tuple[int, int, int], places: Array, slopes: Array,
+    factor: F32, out: Array, sums: Array,
+) -> None:  # fmt: skip
+    """Write what tokens attend to, ``(B, Q, H K)``, and the logarithms of their sums, ``(B, H, Q)``.
+
+    Queries, keys and values begin at the offsets of rows of ``(B, Q, ...)`` and twice ``(B, T, ...)``.
+    """
+    batch, asked, tokens, heads = len(asking), asking.shape[1], keyed.shape[1], len(slopes)
+    size = -(-tokens // LINE) * LINE
+    near, rows = aligned_rows(asked, size), aligned_rows(asked, size)
     keys, values = aligned_rows(WIDTH, size), aligned_rows(WIDTH, size)
-    queries, found, share = aligned_rows(tokens, WIDTH), aligned_rows(tokens, WIDTH), aligned(tokens)
+    queries, found, share = aligned_rows(asked, WIDTH), aligned_rows(asked, WIDTH), aligned(asked)
     real = aligned(size)
     real[:tokens] = F32(1)
     for b in range(batch):
         _measure(places[b], near)
         for h in range(heads):
-            _laid_out(joined[b], h, heads, factor, queries, keys, values)
+            _in_rows(asking[b], offsets[0] + h * WIDTH, factor, queries)
+            _in_columns(keyed[b], offsets[1] + h * WIDTH, keys)
+            _in_columns(valued[b], offsets[2] + h * WIDTH, values)
             _multiply(queries, keys, rows)
             _soften(queries, keys, near, slopes[h], real, rows, share, sums[b, h])
             _add_up(rows, values, found)
-            for t in range(tokens):
+            for t in range(asked):
                 for d in range(WIDTH):
                     out[b, t, h * WIDTH + d] = found[t, d] * share[t]
 
 
 @fast
 def _backwards(
-    joined: Array, places: Array, slopes: Array, factor: F32, sums: Array, outer: Array, by: Array
-) -> None:
-    """Write the derivatives by the tokens ``(B, T, 3 H K)`` from those by what they attend to, ``(B, T, H K)``."""
-    batch, tokens, _ = joined.shape
-    heads, size, count = len(slopes), -(-tokens // LINE) * LINE, -(-tokens // ROWS) * ROWS
-    near, weights, changes = aligned_rows(tokens, size), aligned_rows(count, size), aligned_rows(count, size)
+    asking: Array, keyed: Array, valued: Array, offsets: tuple[int, int, int], places: Array, slopes: Array,
+    factor: F32, sums: Array, outer: Array, by_asking: Array, by_keyed: Array, by_valued: Array,
+) -> None:  # fmt: skip
+    """Write the derivatives by queries, keys and values from those by what is attended to, ``(B, Q, H K)``."""
+    batch, asked, tokens, heads = len(asking), asking.shape[1], keyed.shape[1], len(slopes)
+    size, count = -(-tokens // LINE) * LINE, -(-asked // ROWS) * ROWS
+    near, weights, changes = aligned_rows(asked, size), aligned_rows(count, size), aligned_rows(count, size)
     keys, values = aligned_rows(WIDTH, size), aligned_rows(WIDTH, size)
     queries, given = aligned_rows(count, WIDTH), aligned_rows(count, WIDTH)
-    by_queries = aligned_rows(tokens, WIDTH)
+    by_queries = aligned_rows(asked, WIDTH)
     by_keys, by_values, real = aligned_rows(WIDTH, size), aligned_rows(WIDTH, size), aligned(size)
     real[:tokens] = F32(1)
     for b in range(batch):
         _measure(places[b], near)
         for h in range(heads):
-            _laid_out(joined[b], h, heads, factor, queries, keys, values)
-            for t in range(tokens):
-                for d in range(WIDTH):
-                    given[t, d] = outer[b, t, h * WIDTH + d]
-            _multiply(queries[:tokens], keys, weights)
-            _multiply(given[:tokens], values, changes)
+            q, k, v = offsets[0] + h * WIDTH, offsets[1] + h * WIDTH, offsets[2] + h * WIDTH
+            _in_rows(asking[b], q, factor, queries[:asked])
+            _in_columns(keyed[b], k, keys)
+            _in_columns(valued[b], v, values)
+            _in_rows(outer[b], h * WIDTH, F32(1), given[:asked])
+            _multiply(queries[:asked], keys, weights)
+            _multiply(given[:asked], values, changes)
             _derive(near, slopes[h], real, sums[b, h], weights, changes)
             _spread(weights, given, by_values)
             _spread(changes, queries, by_keys)
-            _add_up(changes[:tokens], keys, by_queries)
+            _add_up(changes[:asked], keys, by_queries)
+            for t in range(asked):
+                for d in range(WIDTH):
+                    by_asking[b, t, q + d] = by_queries[t, d] * (factor * LN2)
             for t in range(tokens):
                 for d in range(WIDTH):
-                    by[b, t, h * WIDTH + d] = by_queries[t, d] * (factor * LN2)
-                    by[b, t, (heads + h) * WIDTH + d] = by_keys[d, t] * LN2
-                    by[b, t, (2 * heads + h) * WIDTH + d] = by_values[d, t]
+                    by_keyed[b, t, k + d] = by_keys[d, t] * LN2
+                    by_valued[b, t, v + d] = by_values[d, t]
 
 
 @fast
@@ -195,20 +224,24 @@ def _measure(places: Array, near: Array) -> None:
 
 
 @fast
-def _laid_out(
-    joined: Array, h: int, heads: int, factor: F32, queries: Array, keys: Array, values: Array
-) -> None:
-    """Write a head's queries times the factor ``(T, K)``, keys and values ``(K, S)``."""
-    for t in range(len(joined)):
+def _in_rows(tokens: Array, first: int, factor: F32, out: Array) -> None:
+    """Write a head's numbers times a factor, ``(T, K)``."""
+    for t in range(len(tokens)):
         for d in range(WIDTH):
-            queries[t, d] = joined[t, h * WIDTH + d] * factor
-            keys[d, t] = joined[t, (heads + h) * WIDTH + d]
-            values[d, t] = joined[t, (2 * heads + h) * WIDTH + d]
+            out[t, d] = tokens[t, first + d] * factor
+
+
+@fast
+def _in_columns(tokens: Array, first: int, out: Array) -> None:
+    """Write a head's numbers, ``(K, S)``."""
+    for t in range(len(tokens)):
+        for d in range(WIDTH):
+            out[d, t] = tokens[t, first + d]
 
 
 @fast
 def _multiply(q: Array, k: Array, out: Array) -> None:
-    """Write the products of rows ``(T, K)`` and columns ``(K, S)``, ``(T, S)``."""
+    """Write the products of rows ``(Q, K)`` and columns ``(K, S)``, ``(Q, S)``."""
     k0, k1, k2, k3, k4, k5, k6, k7 = k[0], k[1], k[2], k[3], k[4], k[5], k[6], k[7]
     k8, k9, k10, k11, k12, k13, k14, k15 = k[8], k[9], k[10], k[11], k[12], k[13], k[14], k[15]
     for r in range(len(q)):
@@ -236,9 +269,10 @@ def _multiply(q: Array, k: Array, out: Array) -> None:
 def _soften(
     queries: Array, keys: Array, near: Array, slope: F32, real: Array, rows: Array, share: Array, sums: Array
 ) -> None:
-    """Put powers in the place of logits ``(T, S)``, and write 1 / their sums and the sums' logarithms, ``(T,)``."""
-    tokens, size = rows.shape
-    for r in range(tokens):
+    """Put powers in the place of logits ``(Q, S)``, and write 1 / their sums and the sums' logarithms, ``(Q,)``."""
+    asked, size = rows.shape
+    tokens = np.int64(np.sum(real))
+    for r in range(asked):
         top, total = F32(0), F32(0)
         for j in range(size):
             p = real[j] * power_of_two(min(max(rows[r, j] - slope * near[r, j], F32(-126)), F32(126)))
@@ -258,8 +292,8 @@ def _soften(
 @fast
 def _derive(near: Array, slope: F32, real: Array, sums: Array, weights: Array, changes: Array) -> None:
     """Put weights in the place of logits, and derivatives by the logits in that of those by the weights, ``(R, S)``."""
-    tokens, size = near.shape
-    for r in range(tokens):
+    asked, size = near.shape
+    for r in range(asked):
         less, mean = sums[r], F32(0)
         for j in range(size):
             p = power_of_two(min(max(weights[r, j] - slope * near[r, j] - less, F32(-126)), F32(1)))
@@ -272,7 +306,7 @@ def _derive(near: Array, slope: F32, real: Array, sums: Array, weights: Array, c
 
 @fast
 def _add_up(rows: Array, v: Array, out: Array) -> None:
-    """Write the sums of columns ``(K, S)`` with weights ``(T, S)``, ``(T, K)``."""
+    """Write the sums of columns ``(K, S)`` with weights ``(Q, S)``, ``(Q, K)``."""
     v0, v1, v2, v3, v4, v5, v6, v7 = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
     v8, v9, v10, v11, v12, v13, v14, v15 = v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]
     for r in range(len(rows)):

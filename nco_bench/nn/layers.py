@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -51,28 +51,45 @@ def attend(
     return dot_products(query, key, value, real, scale)
 
 
-def attend_to_itself(joined: Tensor, heads: int, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
-    """Self-attention of tokens, whose queries, keys and values lie side by side: ``(B, T, 3 H K)`` to ``(B, T, H K)``.
+def attend_side_by_side(
+    sources: Sequence[Tensor], heads: int, scale: float | Tensor, real: Tensor | None = None
+) -> Tensor:
+    """Attention of queries, keys and values whose heads lie side by side, ``(B, Q, H K)``.
 
-    `scale` and `real` as in `attend`.
+    Parameters
+    ----------
+    sources
+        Queries ``(B, Q, H K)``, keys and values ``(B, T, H K)``: all in one tensor (Q is T), keys and values in the second
+        of two, or apart in three.
+    heads
+        H.
+    scale, real
+        As in `attend`.
     """
-    if real is None and isinstance(scale, float) and compiles_training(joined, heads):
+    if real is None and isinstance(scale, float) and compiles_training(sources, heads):
         from nco_bench.nn import attention_training
 
-        return attention_training.attend(joined, heads, scale)
-    query, key, value = split_parts(joined, 3, heads)
+        return attention_training.attend(sources, heads, scale)
+    counts = {1: (3,), 2: (1, 2), 3: (1, 1, 1)}[len(sources)]
+    query, key, value = (
+        part
+        for source, count in zip(sources, counts, strict=True)
+        for part in split_parts(source, count, heads)
+    )
     return side_by_side(attend(query, key, value, scale, real))
 
 
-def compiles_training(joined: Tensor, heads: int) -> bool:
-    """Tell whether self-attention of these tokens with gradients goes through `attention_training`."""
-    if not (KERNELS and joined.requires_grad and torch.is_grad_enabled() and on_cpu(joined.device)):
+def compiles_training(sources: Sequence[Tensor], heads: int) -> bool:
+    """Tell whether attention of these tokens with gradients goes through `attention_training`."""
+    first, last = sources[0], sources[-1]
+    if not (KERNELS and torch.is_grad_enabled() and first.requires_grad and on_cpu(first.device)):
         return False
-    if joined.dtype not in (torch.float32, torch.bfloat16):
+    if first.dtype not in (torch.float32, torch.bfloat16):
         return False
     from nco_bench.nn import attention_training
 
-    return attention_training.pays(joined.shape[1], joined.shape[2] // (3 * heads))
+    width = first.shape[2] // ((3 if len(sources) == 1 else 1) * heads)
+    return attention_training.pays(max(first.shape[1], last.shape[1]), width)
 
 
 def compiles_attention(query: Tensor) -> bool:
@@ -140,7 +157,7 @@ class SelfAttention(nn.Module):
 
     def _mixed(self, x: Tensor, scale: float | Tensor, real: Tensor | None) -> Tensor:
         joined = products.linear(x, self.qkv.weight, self.qkv.bias)
-        return attend_to_itself(joined, self.heads, scale / math.sqrt(self.head_dim), real)
+        return attend_side_by_side((joined,), self.heads, scale / math.sqrt(self.head_dim), real)
 
 
 def split_parts(joined: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:

@@ -30,14 +30,32 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def plainly(joined: Tensor, scale: float, coords: Tensor | None) -> Tensor:
-    """In float64, from logits that stand in memory."""
-    query, key, value = joined.double().unflatten(2, (3, 3, 16)).permute(2, 0, 3, 1, 4)
+def plainly(sources: list[Tensor], scale: float, coords: Tensor | None) -> Tensor:
+    """In float64, from logits that stand in memory; sources are as `attend` takes them, with three heads."""
+    parts = torch.cat([part for source in sources for part in source.double().split(48, dim=2)], dim=1)
+    asked, tokens = sources[0].shape[1], sources[-1].shape[1]
+    cut = parts.unflatten(2, (3, 16)).transpose(1, 2).split([asked, tokens, tokens], dim=2)
+    query, key, value = cut
     logits = scale * query @ key.transpose(2, 3)
     if coords is not None:
         near = (coords[:, :, None] - coords[:, None]).double().norm(dim=-1)[:, None]
         logits = logits - SLOPES.double()[:, None, None] * near
     return (logits.softmax(-1) @ value).transpose(1, 2).flatten(2)
+
+
+def assert_the_formula(sources: list[Tensor], size: float, coords: Tensor | None = None) -> None:
+    """With logits of some hundreds, which carry errors of their size, where `size` is above 1."""
+    ours, expected = ([one.clone().requires_grad_() for one in sources] for _ in "ab")
+    slopes = None if coords is None else SLOPES
+    mixed, formula = training.attend(ours, 3, 0.3, slopes, coords), plainly(expected, 0.3, coords)
+    atol = 1e-5 if size == 1 else 1e-3
+    torch.testing.assert_close(mixed.double(), formula, rtol=1e-4, atol=atol)
+    outer = drawn(*mixed.shape)
+    mixed.backward(outer)
+    formula.backward(outer.double())
+    for one, other in zip(ours, expected, strict=True):
+        assert one.grad is not None
+        assert (one.grad - other.grad).norm() < atol * max(other.grad.norm(), outer.norm())
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["plain", "distances"])
@@ -49,17 +67,21 @@ def test_values_and_gradients_are_those_of_the_formula(
     """With queries and keys 12 times as large the largest logits are above what a power may be, or below."""
     joined = drawn(5, tokens, 3 * 3 * 16)
     joined[:, :, : 2 * 48] *= size
-    coords = torch.rand(5, tokens, 2) if far else None
-    ours, expected = joined.clone().requires_grad_(), joined.clone().requires_grad_()
-    mixed = training.attend(ours, 3, 0.3, SLOPES if far else None, coords)
-    formula = plainly(expected, 0.3, coords)
-    atol = 1e-5 if size == 1 else 1e-3  # logits of some hundreds carry errors of that size
-    torch.testing.assert_close(mixed.double(), formula, rtol=1e-4, atol=atol)
-    outer = drawn(5, tokens, 48)
-    mixed.backward(outer)
-    formula.backward(outer.double())
-    assert ours.grad is not None
-    assert (ours.grad - expected.grad).norm() < atol * expected.grad.norm()
+    assert_the_formula([joined], size, torch.rand(5, tokens, 2) if far else None)
+
+
+@pytest.mark.parametrize("size", [1.0, 12.0])
+@pytest.mark.parametrize(("asked", "tokens"), [(17, 100), (100, 17), (1, 9), (40, 3)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_queries_read_tokens_of_another_number(
+    asked: int, tokens: int, apart: bool, size: float, threads: int
+) -> None:
+    query, key, value = (
+        size * drawn(4, asked, 48),
+        size * drawn(4, tokens, 48),
+        drawn(4, tokens + 1, 48)[:, 1:],
+    )
+    assert_the_formula([query, key, value] if apart else [query, torch.cat([key, value], dim=2)], size)
 
 
 @pytest.mark.parametrize("common", [0.0, 30.0])
@@ -69,9 +91,9 @@ def test_in_bf16_gradients_are_those_of_float32(common: float) -> None:
     joined[:, :, 48:] += common * drawn(2 * 48)
     joined, outer, coords = joined.bfloat16(), drawn(4, 30, 48).bfloat16(), torch.rand(4, 30, 2)
     low, exact = joined.clone().requires_grad_(), joined.double().requires_grad_()
-    mixed = training.attend(low, 3, 0.1, SLOPES, coords)
+    mixed = training.attend([low], 3, 0.1, SLOPES, coords)
     mixed.backward(outer)
-    plainly(exact, 0.1, coords).backward(outer.double())
+    plainly([exact], 0.1, coords).backward(outer.double())
     assert mixed.dtype is torch.bfloat16
     assert (low.grad - exact.grad).norm() < 0.01 * exact.grad.norm()
 
@@ -93,7 +115,7 @@ def test_layers_train_through_it_where_it_pays(monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("model", ["pens-a", "pens-r", "decoder-6x128", "lehd"])
+@pytest.mark.parametrize("model", ["pens-a", "pens-r", "decoder-6x128", "lehd", "bq", "sit"])
 @pytest.mark.parametrize("closed", [False, True])
 def test_policies_have_the_same_gradients(model: str, closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(3)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import FeedForward, attend, side_by_side, split_parts
+from nco_bench.nn.layers import FeedForward, attend_side_by_side
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, esf, none
 from nco_bench.solvers.path.policy import AuxiliaryTokens, PathNodes, PathPolicy, PathState
 
@@ -87,10 +87,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, tokens: Tensor, scale: float | Tensor, real: Tensor | None = None) -> Tensor:
         """Read tokens ``(B, T, W)`` from each of ``(B, Q, W)``, which may be the same; `real` as in `layers.attend`."""
-        query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        key, value = split_parts(self.key_value(tokens), 2, self.heads)
+        sources = self.query(x), self.key_value(tokens)
         # The official code adds the value bias after aggregation: the same, since attention weights sum to 1.
-        return self.out(side_by_side(attend(query, key, value, scale, real)))
+        return self.out(attend_side_by_side(sources, self.heads, scale, real))
 
 
 class Layer(nn.Module):

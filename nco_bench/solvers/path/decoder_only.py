@@ -29,7 +29,7 @@ from nco_bench.nn.filled import Filled, pays
 from nco_bench.nn.layers import (
     add_feed_forward,
     attend,
-    attend_to_itself,
+    attend_side_by_side,
     score_feed_forward,
     works_in_place,
 )
@@ -118,7 +118,7 @@ class GatedAttention(nn.Module):
         packed, gates = (
             (self.qkv(x), None) if maps is None else maps.split([inner, maps.shape[2] - inner], dim=2)
         )
-        mixed = self.out(attend_to_itself(packed, self.heads, scale / math.sqrt(self.head_dim), real))
+        mixed = self.out(attend_side_by_side((packed,), self.heads, scale / math.sqrt(self.head_dim), real))
         if self.gate is None:
             return x + alpha * mixed
         gates = self.gate(x) if gates is None else gates

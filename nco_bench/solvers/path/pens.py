@@ -155,7 +155,7 @@ class Attention(nn.Module):
 
             factor = scale / math.sqrt(self.head_dim)
             return self.out(
-                attention_training.attend(joined, self.heads, factor, geometry.slopes, geometry.coords)
+                attention_training.attend((joined,), self.heads, factor, geometry.slopes, geometry.coords)
             )
         batch, tokens, _ = joined.shape
         query, key, value = split_parts(joined, 3, self.heads)

@@ -36,7 +36,14 @@ from torch.nn import functional as F
 from nco_bench.errors import UnknownNameError
 from nco_bench.nn.device import on_cpu
 from nco_bench.nn.filled import Filled, pays
-from nco_bench.nn.layers import FeedForward, SelfAttention, add_linear, attend, side_by_side, with_column
+from nco_bench.nn.layers import (
+    FeedForward,
+    SelfAttention,
+    add_linear,
+    attend,
+    attend_side_by_side,
+    with_column,
+)
 from nco_bench.nn.logit_scale import LogitScale, ScaleContext, none
 from nco_bench.nn.threads import one_thread
 from nco_bench.solvers.path import sit_streaming
@@ -104,9 +111,8 @@ class CrossAttention(nn.Module):
         scale, real
             Factor of the logits, 1/sqrt(K) included; the tokens that may be attended to, as in `layers.attend`.
         """
-        inputs = (self.query(x), self.key(tokens), self.value(tokens))
-        query, key, value = (self._per_head(projected).transpose(1, 2) for projected in inputs)
-        return add_linear(x, side_by_side(attend(query, key, value, scale, real)), self.out)
+        sources = self.query(x), self.key(tokens), self.value(tokens)
+        return add_linear(x, attend_side_by_side(sources, self.heads, scale, real), self.out)
 
     def add(self, x: Filled, tokens: Filled, scale: float | Tensor, real: Tensor | None = None) -> None:
         """Do what `added` does."""

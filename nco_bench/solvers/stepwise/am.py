@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import UnknownNameError
-from nco_bench.nn.layers import FeedForward, add_linear, attend_to_itself, joined
+from nco_bench.nn.layers import FeedForward, add_linear, attend_side_by_side, joined
 from nco_bench.nn.logit_scale import LogitScale, none
 from nco_bench.nn.products import linear
 from nco_bench.solvers.stepwise.glimpse import Glimpse, attention_scales, clipped, pointer_scores, split_heads
@@ -113,7 +113,7 @@ class Layer(nn.Module):
         `x` itself is overwritten where `nco_bench.nn.layers.works_in_place`.
         """
         qkv = self.qkv(x) if qkv is None else qkv
-        x = self.norm_attention(add_linear(x, attend_to_itself(qkv, self.heads, scale), self.out))
+        x = self.norm_attention(add_linear(x, attend_side_by_side((qkv,), self.heads, scale), self.out))
         return self.norm_feed_forward(self.feed_forward.added(x))
 
 
