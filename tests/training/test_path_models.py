@@ -27,7 +27,7 @@ from nco_bench.training.learners.supervised import (
     next_visit_loss,
 )
 from nco_bench.training.recipes import recipe_for
-from nco_bench.training.shards import read_shard
+from nco_bench.training.shards import pack_routes, read_shard
 from nco_bench.training.trainer import Trainer
 
 PATH_MODELS = {name: card for name, card in networks().items() if card.family == "path"}
@@ -152,6 +152,17 @@ def test_pieces_of_whole_solutions_have_their_length(routes: Path) -> None:
             here = point
         expected += float(np.linalg.norm(here - instance[0]))
     assert float(length) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_piece_ends_with_every_route_equally_often() -> None:
+    """LEHD and SIT draw the route whose end is the piece's uniformly, also where it does not divide the customers."""
+    xy = [[0.5, 0.5], [0.1, 0.5], [0.3, 0.5], [0.7, 0.5], [0.9, 0.5]]
+    solution = np.array([1, 0, 2, 0, 3, 4])  # three routes of four customers
+    packed = pack_routes(np.array(xy), np.array([0, 1, 1, 1, 1]), 2, solution)
+    coords, *_ = draw_route_pieces(np.stack([packed] * 6000), 2, np.random.default_rng(0), False)
+    last = coords[:, -2, 0]
+    shares = [float((last < 0.2).float().mean()), float(((last > 0.2) & (last < 0.5)).float().mean())]
+    assert [*shares, 1 - sum(shares)] == pytest.approx([1 / 3] * 3, abs=0.03)
 
 
 def test_the_loss_of_a_visit_by_hand() -> None:

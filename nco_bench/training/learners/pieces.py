@@ -160,7 +160,8 @@ def draw_route_pieces(
     routes: Routes = (torch.arange(1, count + 1).expand(batch, -1), via)
     coins = torch.from_numpy(rng.random((batch, count)) < 0.5)
     routes = reverse_routes(reverse_all(routes) if rng.random() < 0.5 else routes, coins)
-    routes = rotate_routes(routes, torch.from_numpy(rng.integers(count, size=batch)))
+    turns = torch.from_numpy(rng.random(batch)) * via.sum(1)  # every route's end is as likely as any other's
+    routes = rotate_routes(routes, turns.long())
     order, via = routes
     begin = count - customers
     served = load_before(routes, demand, torch.full((batch, 1), begin)).squeeze(1)
