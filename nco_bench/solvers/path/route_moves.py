@@ -69,10 +69,11 @@ def rotate_routes(routes: Routes, count: Tensor) -> Routes:
 
 
 def sort_by_angle(coords: Tensor, routes: Routes) -> Routes:
-    """Order routes counter-clockwise around the depot, starting with the first route (PRC for the CVRP, SIT appendix B.3).
+    """Order routes counter-clockwise around the depot, starting with the first route, as SIT's code does before PRC.
 
-    Follows the official code in every detail that moves the order: customer 1 is not counted when the centroid of its
-    route is divided, and the depot takes part in every centroid.
+    SIT's appendix B.3 does not speak of an order. Details of the code that move it are kept: customer 1 is not counted when
+    the centroid of its route is divided, and the depot takes part in every centroid. Its code leaves the last solution of
+    an odd batch as it is; here all are ordered.
 
     Parameters
     ----------

@@ -118,7 +118,9 @@ class PseudoLabels:
         self._shuffled = -1
 
     def _insertion(self) -> tuple[Tensor, Tensor | None]:
-        """Label by random insertion; the CVRP by insertion in angular order, which is SIT's."""
+        """Label by random insertion, in one order for all (SIT's Algorithm 2 draws one for each; its code one for a batch);
+        the CVRP by insertion in angular order, which is that of SIT's code.
+        """
         instances = self.instances
         if instances.demand is None or instances.capacity is None:
             order = torch.from_numpy(np.random.default_rng([self.seed, 1]).permutation(self.recipe.size))
