@@ -90,8 +90,9 @@ def esf(context: ScaleContext) -> float:
 
 
 def ln_n_over_d(context: ScaleContext) -> float:
-    """EIE's rival scale: logits become (ln n / d) q.k instead of q.k / sqrt(d) (EIE, Table 2; Su 2021).
+    """EIE's rival scale: logits become (ln n / d) q.k instead of q.k / sqrt(d) (EIE, Tables 1 and 3; Su 2021).
 
+    The row that Table 2 prints as ln n / sqrt(d) is this one by the text beside it (section 5.2).
     n is "the sequence length" (EIE, section 2): the rows of X in its Equation 1, of which the CVRP's depot is one. EIE's own
     lambda(n) counts customers, since "the training lengths N are all set to 100" for the CVRP too (section 5.4), whose
     networks see 101 tokens then. Without the depot this factor is 0.2 % smaller at 100 customers and 0.01 % at 1,600.

@@ -329,6 +329,7 @@ def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> 
     """EIE, Table 6: three attention layers become four, d = 16 becomes 32, training on 100 nodes becomes 120."""
     recipe = COURSE.recipe("am", {"recipe": "eie-d32"})
     assert (recipe.size, recipe.batch, recipe.steps, recipe.shrink) == (120, 256, 5000, 0.95)
+    assert "(model.width=256, model.layers=4)" in COURSE.papers("am")["eie-d32"].source
     config = {
         "recipe": "eie-d32", "batch": "2", "steps": "1", "evaluation": "2", "validation_instances": "2", "size": "6",
         "model.width": "256", "model.layers": "4",

@@ -1,10 +1,11 @@
 """Training of EIE's lambda network: keep the expected entropy of attention where it was in training (EIE, Algorithm 2).
 
 Not a learner of the training loop: there are no instances, no policy and no validation gap, the whole run takes a minute on
-one CPU core. Two recipes. ``paper`` is Algorithm 2 as printed. Its loss squares a noisy estimate, whose variance falls with
-lambda's error in one direction only, and its lengths are uniform, so that few are near N: the curve bends away there, as
-the published one does. ``ours`` multiplies two independent estimates instead of squaring one (no bias), draws ln n
-uniformly, and takes more steps.
+one CPU core. Two recipes. ``paper`` is Algorithm 2 as printed; it does not say how many queries estimate H, here four for
+the longest length and more for shorter ones. Its loss squares a noisy estimate, whose variance falls with lambda's error in
+one direction only, and its lengths are uniform, so that few are near N: the curve bends away there, as the published one
+does. ``ours`` multiplies two independent estimates instead of squaring one (no bias), draws ln n uniformly, and takes more
+steps.
 """
 
 from __future__ import annotations
