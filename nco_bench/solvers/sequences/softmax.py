@@ -1,4 +1,8 @@
-"""Softmax attention of the task networks, with a fixed temperature or one that adapts to the entropy."""
+"""Softmax attention of the task networks, with a fixed temperature or one that adapts to the entropy.
+
+The temperature adapts in training and at inference, with gradients through it, as in the code of the Tropical Attention
+paper, which itself names the attention alone.
+"""
 
 from __future__ import annotations
 

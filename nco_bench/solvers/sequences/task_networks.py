@@ -161,7 +161,9 @@ class UniversalTaskNetwork(TaskNetwork):
 
     Per step and token: add the sinusoidal step signal, halt with probability sigmoid(w h + b). A token stops when its summed
     probability would exceed 1 - eps; its last weight is the remainder. There is no position signal (tokens are sets or carry
-    indices) and, with 50,242 parameters published, no room for learned step embeddings.
+    indices) and, with 50,242 parameters published, no room for learned step embeddings. The Tropical Attention paper says
+    32 steps and "dynamic halting", and there is no code of it: eps = 0.01, a halting bias that begins at 1 and no cost of
+    pondering in the loss are our choice.
     """
 
     def __init__(self, config: TaskNetworkConfig) -> None:

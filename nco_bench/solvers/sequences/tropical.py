@@ -1,7 +1,8 @@
 """Tropical attention (Hashemi et al., 2025): max-plus projections, Hilbert metric scores, max-plus aggregation.
 
 On the CPU in float32 compiled loops do the work (`max_plus_kernels`), elsewhere torch in blocks of queries; both give the
-same numbers. Neither holds the ``(G, N, N, C)`` tensor of the plain formulas.
+same numbers. Of equal maxima the loops give the first the whole gradient, as the first version of the official kernel did;
+torch shares it among them, as the second does. Neither holds the ``(G, N, N, C)`` tensor of the plain formulas.
 """
 
 from __future__ import annotations
