@@ -65,16 +65,22 @@ def generate(
     from nco_bench.runs.generating import GenerateRequest, generate_dataset
 
     params = key_values("--param", param)
-    if capacity is not None and "capacity" in params:
+    size = None if capacity is None else f"{capacity:.15g}"
+    if size is not None and "capacity" in params:
         raise BadInputError(
-            f"--capacity {capacity:g} and --param capacity={params['capacity']} exclude each other; give one of them."
+            f"--capacity {size} and --param capacity={params['capacity']} exclude each other; give one of them."
         )
-    if capacity is not None:
-        params["capacity"] = f"{capacity:g}"
-    if bin_base is not None and problem != "bpp3d":
-        raise BadInputError(f"--bin {bin_base}: belongs to bpp3d, not to {problem}; leave it out.")
+    if size is not None:
+        params["capacity"] = size
+    for option, value, owner in (("--capacity", size, "cvrp"), ("--bin", bin_base, "bpp3d")):
+        if value is not None and problem != owner:
+            raise BadInputError(f"{option} {value}: belongs to {owner}, not to {problem}; leave it out.")
     if bin_base is not None and distribution is not None:
         raise BadInputError("--bin and --distribution exclude each other; give one of them.")
+    if bin_base is not None:
+        from nco_bench.datasets.packing import parse_bin
+
+        parse_bin(bin_base, "--bin")
     if check is not None and shards is None:
         raise BadInputError(f"--check {check}: judges labels in shards; add --shards, or leave it out.")
     if time_limit is not None and reference is None:
@@ -83,7 +89,7 @@ def generate(
         )
     request = GenerateRequest(
         problem, n, count, bin_base or distribution or "uniform", seed, params, reference, time_limit,
-        jobs or os.cpu_count() or 1, out, command_line(),
+        jobs or os.cpu_count() or 1, out, command_line(), capacity is not None,
     )  # fmt: skip
     if shards is not None:
         from nco_bench.runs.label_shards import generate_shards

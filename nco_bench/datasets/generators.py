@@ -41,9 +41,12 @@ class Generator:
     bytes_per_node
         Of the arrays of one instance, to refuse what does not fit into memory.
     parameters
-        Name to a function that returns a value's canonical text or raises `BadInputError`.
+        Name to a function that takes a value's place, for messages, and its text, and returns the canonical text or raises
+        `BadInputError`.
     defaults
         ``(given, n)`` to the canonical text of every parameter's default; one may depend on another.
+    check
+        ``(given, place)``: raises where values do not fit together; `place` says where one stands.
     always_named
         Parameters that stand in the name even at their defaults.
     canonical_distribution
@@ -57,8 +60,9 @@ class Generator:
     build: Callable[[GenerationSpec], list[Instance]]
     smallest_n: int
     bytes_per_node: int
-    parameters: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    parameters: Mapping[str, Callable[[str, str], str]] = field(default_factory=dict)
     defaults: Callable[[Text, int], Text] = lambda given, n: {}
+    check: Callable[[Text, Callable[[str], str]], None] = lambda given, place: None
     always_named: frozenset[str] = frozenset()
     canonical_distribution: Callable[[str], str] = lambda text: parse_distribution(text).name
     distribution_parameters: Callable[[str], Collection[str]] = _point_distribution_parameters

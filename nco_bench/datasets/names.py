@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.datasets.generators import GENERATORS, generator
@@ -97,21 +98,31 @@ def specify(
     distribution: str = "uniform",
     seed: int = DEFAULT_SEED,
     params: Mapping[str, Any] | None = None,
+    *,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> GenerationSpec:
-    """Check arguments as those of `generate` and return the set's description."""
+    """Check arguments as those of `generate` and return the set's description.
+
+    `options` says in messages how an argument was typed, where it stands in no name: ``capacity`` as ``--capacity``.
+    """
     if problem not in GENERATORS:
-        return _specify_task(problem, n, count, distribution, seed, params)
+        return _specify_task(problem, n, count, distribution, seed, params, options)
     if n is None:
         raise BadInputError(f"{problem}: its size is missing; give n.")
     made = generator(problem)
-    _check_numbers(problem, n, count, seed, made.smallest_n)
+
+    def place(key: str) -> str:
+        return f"{problem}{n}: {options.get(key, key)}"
+
+    _check_numbers(problem, n, count, seed, made.smallest_n, options)
     given = {}
     for key, value in (params or {}).items():
         if value is None:
             continue
         if key not in made.parameters:
             raise UnknownNameError(f"parameter of {problem}:", key, made.parameters)
-        given[key] = made.parameters[key](str(value))
+        given[key] = made.parameters[key](place(key), str(value))
+    made.check(given, place)
     defaults = made.defaults(given, n)
     return GenerationSpec(
         problem=problem,
@@ -124,22 +135,34 @@ def specify(
 
 
 def _specify_task(
-    problem: str, n: int | None, count: int | None, setting: str, seed: int, params: Mapping[str, Any] | None
+    problem: str,
+    n: int | None,
+    count: int | None,
+    setting: str,
+    seed: int,
+    params: Mapping[str, Any] | None,
+    options: Mapping[str, str],
 ) -> GenerationSpec:
     from nco_bench.datasets import tasks
 
     if problem not in tasks.NAMES:
         raise UnknownNameError("problem", problem, (*GENERATORS, *tasks.NAMES))
     _check_seed(problem, seed)
-    return GenerationSpec(**tasks.describe(problem, n, count, setting, seed, params))
+    return GenerationSpec(**tasks.describe(problem, n, count, setting, seed, params, options))
 
 
-def _check_numbers(problem: str, n: int, count: int | None, seed: int, smallest_n: int) -> None:
+def _check_numbers(
+    problem: str, n: int, count: int | None, seed: int, smallest_n: int, options: Mapping[str, str]
+) -> None:
     if n < smallest_n:
         unit = {"cvrp": "customer(s)", "bpp3d": "box(es)"}.get(problem, "nodes")
-        raise BadInputError(f"{problem}{n}: an instance needs at least {smallest_n} {unit}; give a larger n.")
+        raise BadInputError(
+            f"{problem}{n}: an instance needs at least {smallest_n} {unit}; give a larger {options.get('n', 'n')}."
+        )
     if count is not None and count < 1:
-        raise BadInputError(f"{problem}{n}: count is {count}; a dataset needs at least 1 instance.")
+        raise BadInputError(
+            f"{problem}{n}: {options.get('count', 'count')} is {count}; a dataset needs at least 1 instance."
+        )
     _check_seed(f"{problem}{n}", seed)
 
 

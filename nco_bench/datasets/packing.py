@@ -58,12 +58,12 @@ def parse_bin(text: str, what: str = "bin") -> str:
     return f"{int(match[1])}x{int(match[2])}"
 
 
-def parse_sides(text: str) -> str:
+def parse_sides(place: str, text: str) -> str:
     """Return the canonical text of the range of sides, ends included."""
     match = re.fullmatch(r"(\d{1,9})\.\.(\d{1,9})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]) <= LARGEST_SIDE:
         raise BadInputError(
-            f"sides is {text!r}; expected LO..HI with whole numbers 1 <= LO <= HI <= {LARGEST_SIDE}, such as {SIDES}."
+            f"{place} is {text!r}; expected LO..HI with whole numbers 1 <= LO <= HI <= {LARGEST_SIDE}, such as {SIDES}."
         )
     return f"{int(match[1])}..{int(match[2])}"
 

@@ -120,28 +120,28 @@ def _stretch(coords: NDArray[np.float64], square: str) -> None:
     np.clip(coords, low, high, out=coords)
 
 
-def parse_range(text: str) -> str:
+def parse_range(place: str, text: str) -> str:
     low_text, dots, high_text = text.partition("..")
     try:
         low, high = float(low_text), float(high_text)
     except ValueError:
         low = high = math.nan
     if not (dots and math.isfinite(high - low) and low < high):
-        raise BadInputError(f"range is {text!r}; expected LO..HI with numbers LO < HI, such as -1..1.")
+        raise BadInputError(f"{place} is {text!r}; expected LO..HI with numbers LO < HI, such as -1..1.")
     return f"{low:.15g}..{high:.15g}"
 
 
-def parse_capacity(text: str) -> str:
+def parse_capacity(place: str, text: str) -> str:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise BadInputError(f"capacity is {text!r}; expected a positive number.")
+        raise BadInputError(f"{place} is {text!r}; expected a positive number.")
     return f"{value:.15g}"
 
 
-def parse_demand(text: str) -> str:
+def parse_demand(place: str, text: str) -> str:
     if text not in ("integer", "unit"):
         raise UnknownNameError("demand", text, ["integer", "unit"])
     return text
@@ -150,12 +150,16 @@ def parse_demand(text: str) -> str:
 def cvrp_defaults(given: Text, n: int) -> Text:
     unit = given.get("demand") == "unit"
     capacity = UNIT_DEMAND_CAPACITY if unit else default_capacity(n)
-    smallest = 1 if unit else 9
-    if float(given.get("capacity", capacity)) < smallest:
-        raise BadInputError(
-            f"cvrp{n}: capacity {given['capacity']} is below the largest possible demand, {smallest}; give at least that."
-        )
     return {"capacity": str(capacity), "demand": "integer", "range": UNIT_SQUARE}
+
+
+def check_capacity(given: Text, place: Callable[[str], str]) -> None:
+    """Refuse a capacity that a customer's demand may exceed."""
+    smallest = 1 if given.get("demand") == "unit" else 9
+    if float(given.get("capacity", smallest)) < smallest:
+        raise BadInputError(
+            f"{place('capacity')} is {given['capacity']}, below the largest possible demand, {smallest}; give at least that."
+        )
 
 
 TSP = Generator(
@@ -172,5 +176,6 @@ CVRP = Generator(
     bytes_per_node=24,
     parameters={"capacity": parse_capacity, "demand": parse_demand, "range": parse_range},
     defaults=cvrp_defaults,
+    check=check_capacity,
     always_named=frozenset({"capacity"}),
 )

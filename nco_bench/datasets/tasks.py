@@ -36,6 +36,7 @@ def describe(
     setting: str,
     seed: int,
     params: Mapping[str, Any] | None,
+    options: Mapping[str, str],
 ) -> dict[str, Any]:
     """Check arguments and return the fields of the `GenerationSpec` that they describe.
 
@@ -49,6 +50,8 @@ def describe(
         A setting; ``uniform``, every other problem's default, means ``id``.
     params
         ``variant``, perhaps.
+    options
+        As in `nco_bench.datasets.names.specify`.
 
     Raises
     ------
@@ -64,7 +67,9 @@ def describe(
     setting = "id" if setting == "uniform" else setting
     chosen, length = check(name, setting, n, given.get("variant"))
     if count is not None and count < 1:
-        raise BadInputError(f"{name}: count is {count}; a dataset needs at least 1 instance.")
+        raise BadInputError(
+            f"{name}: {options.get('count', 'count')} is {count}; a dataset needs at least 1 instance."
+        )
     return {
         "problem": name,
         "n": length,

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.generate import generate
+from nco_bench.datasets.generate import generate_spec
 from nco_bench.datasets.load import Places, stored_path
+from nco_bench.datasets.names import GenerationSpec, specify
 from nco_bench.datasets.storage import load_saved, reference_summary, save_dataset
 from nco_bench.errors import BadInputError, counted
 from nco_bench.runs.display import Display
@@ -21,7 +22,7 @@ from nco_bench.solvers.registry import choose
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """The arguments of ``nco-bench generate``."""
+    """The arguments of ``nco-bench generate``; `capacity_option` tells ``--capacity`` from ``--param capacity=``."""
 
     problem: str
     n: int
@@ -34,6 +35,16 @@ class GenerateRequest:
     jobs: int
     out: Path | None
     command: str
+    capacity_option: bool = False
+
+    def spec(self) -> GenerationSpec:
+        """Check what is asked for and return the set's description; messages name the options."""
+        options = {key: f"--{key}" for key in OWN_OPTIONS} | {key: f"--param {key}" for key in self.params}
+        if self.capacity_option:
+            options["capacity"] = "--capacity"
+        return specify(
+            self.problem, self.n, self.count, self.distribution, self.seed, self.params, options=options
+        )
 
 
 @dataclass(frozen=True)
@@ -87,9 +98,7 @@ def generate_dataset(
         raise BadInputError(f"--param {key}={request.params[key]}: {key} is given by {own}.")
     if request.reference is not None:
         _refuse_other_problem(request.reference, request.problem)
-    dataset = generate(
-        request.problem, request.n, request.count, request.distribution, request.seed, **request.params
-    )
+    dataset = generate_spec(request.spec())
     path = _target(request, dataset, places)
     if path.exists():
         dataset = _keep_known(dataset, path)

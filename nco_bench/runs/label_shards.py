@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from nco_bench.datasets.dataset import Dataset
-from nco_bench.datasets.names import specify
 from nco_bench.datasets.places import Places
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
@@ -102,9 +101,7 @@ def _complete(file: Path, request: GenerateRequest) -> bool:
     if not file.exists():
         return False
     dataset = load_saved(file)
-    asked = specify(
-        request.problem, request.n, request.count, request.distribution, request.seed, dict(request.params)
-    )
+    asked = request.spec()
     if dataset.name != asked.name:
         raise BadInputError(
             f"{file}: holds {dataset.name}, not {asked.name}; choose another folder with --out, or move it away."
