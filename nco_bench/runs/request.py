@@ -14,7 +14,7 @@ from nco_bench.errors import BadInputError, counted
 from nco_bench.nn.device import CPU, on_cpu
 from nco_bench.nn.logit_scale import resolved
 from nco_bench.problems import problem as problem_module
-from nco_bench.runs.devices import check_device, processes, resolve_devices
+from nco_bench.runs.devices import AUTO, check_device, processes, resolve_devices
 from nco_bench.runs.records import Cell, record_key
 from nco_bench.solvers.protocol import Solver, SolverOptions
 from nco_bench.solvers.registry import SolverChoice, choose, resolved_options
@@ -208,6 +208,7 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
         "--weights": request.weights,
         "--logit-scale": request.logit_scale,
         "--coordinate-scale": request.coordinate_scale,
+        "--device": None if request.device in (AUTO, CPU) else request.device,
     }
     if any(choice.info.decodings for choice in choices):
         return

@@ -215,6 +215,10 @@ def test_debug_shows_where_a_solver_crashed(
             ["--decoding greedy"],
         ),
         (["run", "nearest-neighbor", "--data", "tsp9:count=2", "--weights", "random"], ["--weights random"]),
+        (
+            ["run", "nearest-neighbor", "--data", "tsp9:count=2", "--device", "cuda:9"],
+            ["--device cuda:9", "nearest-neighbor is no network", "leave it out"],
+        ),
         (["run", "lkh3:runs=1:runs=2", "--data", "tsp9:count=2"], ["runs is given twice"]),
         (
             ["run", "lkh3", "--param", "runs=1", "--param", "runs=2", "--data", "tsp9"],

@@ -189,6 +189,7 @@ def _alone(request: RunRequest, plan: CellPlan) -> RunRequest:
         weights=request.weights if network else None,
         logit_scale=request.logit_scale if network else None,
         coordinate_scale=request.coordinate_scale if network else None,
+        device=request.device if network else CPU,
         jobs=1,
         executor="local",
     )
