@@ -268,6 +268,11 @@ def check_pieces(recipe: Recipe) -> None:
     for key in ("grow", "opening", "teacher_weight"):
         if getattr(recipe, key) > 1:
             raise BadInputError(f"--config {key}={getattr(recipe, key):g}: expected 0 to 1.")
+    if recipe.teacher_weight != 1 and not recipe.teacher:
+        raise BadInputError(
+            f"--config teacher_weight={recipe.teacher_weight:g}: is a teacher's share of the loss; name one with "
+            "--config teacher=WEIGHTS, or leave it out."
+        )
 
 
 def rate(recipe: LoopRecipe, step: int, fraction: float) -> float:

@@ -191,23 +191,25 @@ def resolve(name_or_path: str, model: str, problem: str | None = None, *, remedy
     return file
 
 
-def find_any(name_or_path: str, model: str) -> WeightsFile:
+def find_any(name_or_path: str, model: str, *, imports: str = "") -> WeightsFile:
     """Find verified weights whatever model they are for; `model` is who asks, for the message.
+
+    `imports` is what ``weights import`` would be told, where that is not `model`.
 
     Raises
     ------
     BadWeightsError
         When they are missing, damaged or changed.
     """
-    return verify(_find(name_or_path, model))
+    return verify(_find(name_or_path, model, imports=imports))
 
 
-def _find(name_or_path: str, model: str, remedy: str = "") -> Path:
+def _find(name_or_path: str, model: str, remedy: str = "", *, imports: str = "") -> Path:
     path = Path(name_or_path).expanduser()
     if path.suffix in TORCH_SUFFIXES and path.is_file():
         raise BadWeightsError(
-            f"{path}: torch checkpoints are not loaded, they can hold code; 'nco-bench weights import {model} {path}' reads "
-            "those of the authors without running any."
+            f"{path}: torch checkpoints are not loaded, they can hold code; "
+            f"'nco-bench weights import {imports or model} {path}' reads those of the authors without running any."
         )
     if path.suffix == SUFFIX or path.parent != Path("."):
         if path.is_file():

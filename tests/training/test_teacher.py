@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from nco_bench.training.data import LabelStream
 from nco_bench.training.learners.pieces import SubPaths
 from nco_bench.training.learners.supervised import Supervised
 from nco_bench.training.learners.teacher import Teacher
-from nco_bench.training.recipes import Recipe
+from nco_bench.training.recipes import Recipe, recipe_for
 from nco_bench.training.run import train
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.store import find_any, load_into
@@ -107,13 +108,30 @@ def test_the_manifest_names_the_teacher(how: str, taught: Path, shards: list[Pat
 def test_weights_that_are_not_there_or_damaged_are_refused(
     taught: Path, shards: list[Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(BadWeightsError, match="no-such-weights"):
+    with pytest.raises(BadWeightsError, match=r"^--config teacher=no-such-weights: "):
         Teacher("no-such-weights", CPU)
+    checkpoint = tmp_path / "theirs.pt"
+    checkpoint.touch()
+    with pytest.raises(BadWeightsError, match=r"^--config teacher=.*'nco-bench weights import MODEL "):
+        Teacher(str(checkpoint), CPU)
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(taught.read_bytes()[:-4] + b"abcd")
     shutil.copy(taught.with_suffix(".json"), damaged.with_suffix(".json"))
     with pytest.raises(BadWeightsError, match="damaged"):
         student(damaged, shards)
+
+
+def test_a_network_that_makes_no_paths_teaches_nobody(taught: Path) -> None:
+    manifest = taught.with_suffix(".json")
+    facts = {key: v for key, v in json.loads(manifest.read_text()).items() if key not in ("seal", "sealed")}
+    manifest.write_text(json.dumps({**facts, "model": "am"}))
+    with pytest.raises(BadInputError, match=r"teacher=.*: am is no path model; expected one"):
+        Teacher(str(taught), CPU)
+
+
+def test_a_share_of_no_teacher_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"teacher_weight=0\.5: .*--config teacher=WEIGHTS"):
+        recipe_for("decoder-24x64", {"teacher_weight": "0.5"})
 
 
 def test_routes_are_taught_by_nobody(

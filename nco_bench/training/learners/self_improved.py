@@ -65,6 +65,7 @@ class SelfImproved:
         self.policy, self.labels, self.held_out, self.recipe = policy, labels, held_out, recipe
         self.supervised = Supervised(policy, labels, recipe, seed, device)  # type: ignore[arg-type]
         self.extra: nn.ModuleDict = self.supervised.extra
+        self.teacher = self.supervised.teacher
         self.rounds = 0
         self.best_length = float("inf")
         self.best: dict[str, Tensor] = {}

@@ -11,13 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nco_bench.errors import BadInputError
+from nco_bench.cards import network_card
+from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy
 from nco_bench.nn.device import exact
 from nco_bench.solvers.path.policy import PathNodes, PathState
 from nco_bench.training.learners.pieces import SubPaths
 from nco_bench.training.recipes import Recipe
 from nco_bench.weights.store import find_any, load_into
+
+PATHS = "path"
+"""Family of the models whose probabilities are of the next node of a path."""
 
 
 class Teacher:
@@ -39,12 +43,16 @@ class Teacher:
     """
 
     def __init__(self, name_or_path: str, device: torch.device) -> None:
-        file = find_any(name_or_path, "the teacher")
+        given = f"--config teacher={name_or_path}"
+        try:
+            file = find_any(name_or_path, "the teacher", imports="MODEL")
+        except BadWeightsError as error:
+            raise type(error)(f"{given}: {error}") from error
         manifest = file.manifest
+        if network_card(manifest.model).family != PATHS:
+            raise BadInputError(f"{given}: {manifest.model} is no path model; expected one, such as lehd.")
         if manifest.problem != "tsp":
-            raise BadInputError(
-                f"--config teacher={name_or_path}: solves {manifest.problem}; expected the TSP."
-            )
+            raise BadInputError(f"{given}: solves {manifest.problem}; expected the TSP.")
         self.policy: Any = build_path_policy(manifest.model, **manifest.config)
         load_into(self.policy, file)
         self.policy.to(device).eval().requires_grad_(False)
