@@ -46,8 +46,9 @@ def text_of(value: Any) -> str:
 
 def describe(error: BaseException) -> str:
     """Return an exception as one line: type, text, and the last place in its file."""
-    where = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
-    place = f" at {os.path.basename(where.filename)}:{where.lineno}" if where else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen ")]
+    said = isinstance(error, SyntaxError) and error.filename  # its text holds file and line
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames and not said else ""
     return f"{type(error).__name__}: {text_of(error)}{place}"
 
 

@@ -57,6 +57,8 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "deterministic": bool,
     "timeout": (int, float),
 }
+NOUNS = {str: "a text", list: "a list of texts", bool: "true or false", (int, float): "a number of seconds"}
+"""What a field's type is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def load_program(path: Path) -> Card:
         if key not in FIELDS:
             raise UnknownNameError(f"field of {path}", key, FIELDS)
         if not isinstance(value, FIELDS[key]) or (key == "timeout" and isinstance(value, bool)):
-            raise BadInputError(f"{path}: {key} = {value!r} has the wrong type.")
+            raise BadInputError(
+                f"{path}: {key} = {value!r} has the wrong type; expected {NOUNS[FIELDS[key]]}."
+            )
     argv, problems = values.get("argv", []), values.get("problems", ["tsp", "cvrp"])
     if not argv or not all(isinstance(part, str) and part for part in [*argv, *problems]):
         raise BadInputError(f'{path}: expected argv = ["PROGRAM", "ARGUMENT", ...], and names in problems.')

@@ -182,7 +182,10 @@ def test_the_version_follows_the_file_and_the_program(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"argv": []}, "expected argv"),
-        ({"argv": "./solver --fast"}, "argv = './solver --fast' has the wrong type"),
+        (
+            {"argv": "./solver --fast"},
+            "argv = './solver --fast' has the wrong type; expected a list of texts",
+        ),
         ({"argv": ["./nothing"]}, r"mine.toml: ./nothing: no such program"),
         ({"arguments": []}, "field .*'arguments'"),
         ({"timeout": 0}, "expected seconds above 0"),

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from nco_bench.cli.app import run
+from nco_bench.errors import BadInputError
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Record
 from nco_bench.solvers.external import stranger
+from nco_bench.solvers.registry import import_file
 
 SOLVER = """
 import ctypes, os, signal, sys, threading, time
@@ -388,3 +390,11 @@ def test_a_class_registered_here_stays_here() -> None:
     Path("note.py").write_text(script)
     subprocess.run([sys.executable, "note.py"], capture_output=True, check=False, timeout=120)
     assert [one.status for one in records(Path("runs"))] == ["failed", "failed"]
+
+
+def test_a_file_with_a_typing_error_is_told_with_its_own_line_alone(tmp_path: Path) -> None:
+    file = tmp_path / "typed.py"
+    file.write_text("import numpy\nx = = 3\n")
+    with pytest.raises(BadInputError) as refused:
+        import_file(file)
+    assert str(refused.value).endswith("(SyntaxError: invalid syntax (typed.py, line 2)).")
