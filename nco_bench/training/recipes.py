@@ -232,12 +232,12 @@ def overridden(recipe: R, config: Mapping[str, str]) -> R:
 
 
 def _check(recipe: LoopRecipe) -> None:
-    for key, value in dataclasses.asdict(recipe).items():
-        if isinstance(value, int | float) and value < 0:
-            raise BadInputError(f"--config {key}={value:g}: expected 0 or more.")
     for key in ("batch", "accumulate", "lr", "log_every", "decay_every"):
         if not getattr(recipe, key) > 0:
             raise BadInputError(f"--config {key}={getattr(recipe, key)}: expected more than 0.")
+    for key, value in dataclasses.asdict(recipe).items():
+        if isinstance(value, int | float) and value < 0:
+            raise BadInputError(f"--config {key}={value:g}: expected 0 or more.")
     for key, allowed in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
         if getattr(recipe, key) not in allowed:
             raise UnknownNameError(f"--config {key}", getattr(recipe, key), allowed)
