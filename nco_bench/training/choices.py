@@ -123,13 +123,18 @@ def departures(
         allowed = (published[key], *paper.also.get(key, ()))
         if value in allowed and all(before in allowed for before, _ in former.get(key, ())):
             continue
-        earlier = ", ".join(f"{before} until update {step}" for before, step in former.get(key, ()))
-        said = f"{value} ({earlier})" if earlier else str(value)
+        earlier = ", ".join(f"{_said(before)} until update {step}" for before, step in former.get(key, ()))
+        said = f"{_said(value)} ({earlier})" if earlier else _said(value)
         stated = "; our choice for the paper: " if key in paper.ours else STATED
-        changed[key] = f"{said}{stated}{published[key]}"
+        changed[key] = f"{said}{stated}{_said(published[key])}"
     if size and paper.nodes and size != paper.nodes:
         changed["size"] = f"{size}{STATED}{paper.nodes}"
     return {**{k: why for k, why in paper.ours.items() if k not in changed}, **changed}
+
+
+def _said(value: Any) -> str:
+    """Say a value; an empty name is that of nothing."""
+    return "none" if value == "" else str(value)
 
 
 def _former(recipe: LoopRecipe, history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[Any, int]]]:
