@@ -129,6 +129,7 @@ def test_a_gap_appears_when_its_reference_does_and_no_solver_runs_again(
     assert today["references"]["count"] == int(name[-1])
     assert "lkh3, found 20" in second["table"]["caption"]
     sentence, _ = nco_bench("compare", "nearest-neighbor", "nearest-neighbor", "--data", "tsp30:count=5")
+    assert f" {found[1]:.4f} %, " in sentence
     assert "percentage points of gap" in sentence
 
 

@@ -223,6 +223,7 @@ def sentence(comparison: Comparison) -> str:
     """Say the result in words, for the terminal."""
     c = comparison
     unit = {"gap percent": " percentage points of gap", "score": ", higher is better"}.get(c.unit, "")
+    sign = " %" if c.unit == "gap percent" else ""
     interval = "" if c.low is None or c.high is None else f" (95 % interval {c.low:+z.4f} to {c.high:+z.4f})"
     p = "" if c.p_value is None else f", Wilcoxon p = {c.p_value:.3g}"
     numbers = ((c.wins, "win", "wins"), (c.ties, "tie", "ties"), (c.losses, "loss", "losses"))
@@ -233,7 +234,8 @@ def sentence(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"{c.dataset}, {counted(c.instances, 'instance')}: {c.solver_a} {c.mean_a:z.4f}, {c.solver_b} {c.mean_b:z.4f}; "
+        f"{c.dataset}, {counted(c.instances, 'instance')}: {c.solver_a} {c.mean_a:z.4f}{sign}, "
+        f"{c.solver_b} {c.mean_b:z.4f}{sign}; "
         f"difference {c.difference:+z.4f}{unit}{interval}; "
         f"{outcomes} of {c.solver_a}{p}.{left}"
     )
