@@ -42,7 +42,7 @@ def test_unknown_keys_get_the_nearest_name(key: str) -> None:
         ("batch", "0", "expected more than 0"),
         ("lr", "fast", "expected a number"),
         ("lr", "nan", "expected a number"),
-        ("lr", "-1", "expected 0 or more"),
+        ("lr", "-1", "expected more than 0"),
         ("ema", "1", "expected less than 1"),
         ("beta2", "1", "expected less than 1"),
         ("symmetries", "perhaps", "expected true or false"),

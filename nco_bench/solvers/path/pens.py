@@ -369,18 +369,20 @@ class Pens(nn.Module, PathPolicy):
     def _compiled(self, coords: Tensor, real: Tensor | None) -> bool:
         """Tell whether compiled loops attend with distances between these tokens, which have no padding."""
         config, tokens = self.config, coords.shape[1]
-        if not KERNELS or real is not None or self.flex or not config.alibi or not on_cpu(coords.device):
-            return False
-        if self.origin.dtype is not torch.float32:
+        if real is not None or self.flex or not config.alibi or self.origin.dtype is not torch.float32:
             return False
         if torch.is_grad_enabled():
+            plain = not (config.rope or config.scale_bias or config.trainable_slopes)
+            if not (plain and KERNELS and on_cpu(coords.device)):
+                return False
             from nco_bench.nn import attention_training
 
-            plain = not (config.rope or config.scale_bias or config.trainable_slopes)
-            return plain and attention_training.pays(tokens, config.head_dim)
+            return attention_training.pays(tokens, config.head_dim)
+        if not compiles_attention(coords):
+            return False
         from nco_bench.nn.compiled_attention import FEWEST_BIASED, pays
 
-        return compiles_attention(coords) and pays(tokens, FEWEST_BIASED, config.head_dim)
+        return pays(tokens, FEWEST_BIASED, config.head_dim)
 
 
 def build(config: PensConfig, logit_scale: LogitScale | None = None) -> Pens:
