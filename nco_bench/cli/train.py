@@ -52,8 +52,8 @@ def train(
         str | None,
         typer.Option(
             "--start",
-            help="Weights to start from, name or file: the model's own, for the CVRP also its TSP weights, or a "
-            "shallower decoder's of its width.",
+            help="Weights to start from, name or file: the model's own, for the CVRP also its TSP weights, a "
+            "shallower decoder's of its width, or for LEHD a decoder's of its sizes.",
         ),
     ] = None,
     branch: Annotated[

@@ -1,5 +1,6 @@
 """Starting from weights instead of from random numbers: the model's own, another's with the same layers (PENS-A for
-PENS-R), a shallower decoder's, grown in depth, or for the CVRP those that the model learned on the TSP.
+PENS-R), a shallower decoder's, grown in depth, for LEHD a decoder's of the same sizes (`ungated`), or for the CVRP those
+that the model learned on the TSP.
 
 Growing follows ReZero (Bachlechner et al. 2021), which the decoder-only policies use: a layer whose two residual weights
 are 0 is the identity, so a network with such layers added computes what it did before, and training goes on from there.
@@ -14,13 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from nco_bench.errors import BadWeightsError
+from nco_bench.nn.build import build_path_policy
+from nco_bench.solvers.path.decoder_only import DecoderOnly
+from nco_bench.solvers.path.lehd import Lehd
 from nco_bench.training.options import MODEL_PREFIX
+from nco_bench.training.ungated import fits, ungated
 from nco_bench.weights.store import WeightsFile, find_any, load_state
 
 LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
@@ -37,7 +42,7 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
         The policy; changed.
     name_or_path
         Shipped or cached weights, or a file: of `model` or one with the same tensors, of a decoder of the same width and
-        fewer layers, or, to train for the CVRP, of `model` for the TSP.
+        fewer layers, for LEHD of a decoder of the same sizes, or, to train for the CVRP, of `model` for the TSP.
     model, problem
         What is going to be trained.
 
@@ -56,6 +61,8 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
     depth = getattr(getattr(policy, "config", None), "depth", 0)
     if depth and "depth" in file.manifest.config and file.manifest.config["depth"] < depth:
         state = grown(state, depth)
+    if isinstance(policy, Lehd) and "rezero" in file.manifest.config:
+        state = _ungated(state, file, policy)
     different = sorted(
         k for k in {*state, *wanted} if k not in state or k not in wanted or state[k].shape != wanted[k].shape
     )
@@ -66,6 +73,15 @@ def start_from(policy: nn.Module, name_or_path: str, model: str, problem: str) -
         )
     policy.load_state_dict(state)
     return file
+
+
+def _ungated(state: dict[str, Tensor], file: WeightsFile, policy: Lehd) -> dict[str, Tensor]:
+    """Make a LEHD's weights of a decoder's where their sizes agree."""
+    decoder = cast("DecoderOnly", build_path_policy(file.manifest.model, **file.manifest.config))
+    if not fits(decoder.config, policy):
+        return state
+    decoder.load_state_dict(state)
+    return ungated(decoder, policy)
 
 
 def _remedy(policy: nn.Module, file: WeightsFile, model: str) -> str:

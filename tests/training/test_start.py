@@ -14,7 +14,7 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.solvers.path.problem import cvrp_problem, tsp_problem
 from nco_bench.solvers.path.step import action_scores, start
 from nco_bench.training.run import train
-from nco_bench.training.start import grown, start_from
+from nco_bench.training.start import RESIDUAL_WEIGHTS, grown, start_from
 from nco_bench.weights.shelf import export
 from nco_bench.weights.store import load_into, load_state, resolve
 
@@ -146,3 +146,37 @@ def test_a_run_that_started_from_weights_is_resumed_with_them_only(
     copy = tmp_path / "copy.safetensors"
     train("decoder-6x128", shards, CONFIG | {"steps": "3"}, out=copy, branch=out, progress="silent")
     assert resolve(str(copy), "decoder-6x128").manifest.parent == old.sha256
+
+
+def test_lehd_starts_near_the_decoder_whose_layers_it_takes() -> None:
+    decoder, lehd = build_path_policy("decoder-6x128"), build_path_policy("lehd")
+    load_into(decoder, resolve("decoder-6x128", "decoder-6x128"))
+    before = agreement(decoder, lehd)
+    start_from(lehd, "decoder-6x128", "lehd", "tsp")
+    assert before < 0.2
+    assert agreement(decoder, lehd) > 0.8
+
+
+def test_lehd_without_the_gates_that_it_lacks_computes_what_the_decoder_does(tmp_path: Path) -> None:
+    decoder = build_path_policy("decoder-6x128", gate=False)
+    with torch.no_grad():
+        for name, parameter in decoder.named_parameters():
+            if name.rpartition(".")[2] in RESIDUAL_WEIGHTS:
+                parameter.fill_(0.3)
+    gated = resolve("decoder-6x128", "decoder-6x128").manifest
+    manifest = dataclasses.replace(gated, config=gated.config | {"gate": False})
+    path = export(decoder.state_dict(), manifest, tmp_path / "plain.safetensors").path
+    lehd = build_path_policy("lehd")
+    start_from(lehd, str(path), "lehd", "tsp")
+    torch.testing.assert_close(first_scores(lehd), first_scores(decoder), rtol=1e-3, atol=1e-3)
+
+
+def agreement(decoder: nn.Module, lehd: nn.Module) -> float:
+    """Return in how many of the problems both take the same node."""
+    problem = tsp_problem(torch.rand(200, 40, 2, generator=torch.Generator().manual_seed(1)))
+    with torch.inference_mode():
+        chosen = [
+            action_scores(one, problem, one.embed(problem.nodes), start(problem), None)[0].argmax(1)
+            for one in (decoder, lehd)
+        ]
+    return float((chosen[0] == chosen[1]).float().mean())
