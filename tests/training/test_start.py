@@ -154,7 +154,7 @@ def test_lehd_starts_near_the_decoder_whose_layers_it_takes() -> None:
     before = agreement(decoder, lehd)
     start_from(lehd, "decoder-6x128", "lehd", "tsp")
     assert before < 0.2
-    assert agreement(decoder, lehd) > 0.8
+    assert agreement(decoder, lehd) > 0.5
 
 
 def test_lehd_without_the_gates_that_it_lacks_computes_what_the_decoder_does(tmp_path: Path) -> None:
