@@ -89,7 +89,8 @@ def _remedy(policy: nn.Module, file: WeightsFile, model: str) -> str:
     own, learned = getattr(policy, "config", None), file.manifest.config
     differing = [key for key, value in learned.items() if getattr(own, key, value) != value]
     if file.manifest.model != model or not differing:
-        return f"start from {model}'s own, or from a decoder of the same width and fewer layers."
+        decoder = "the same sizes" if isinstance(policy, Lehd) else "the same width and fewer layers"
+        return f"start from {model}'s own, or from a decoder of {decoder}."
     options = " ".join(f"--config {MODEL_PREFIX}{key}={learned[key]}" for key in differing)
     return f"theirs is trained on with {options}."
 

@@ -57,6 +57,11 @@ def test_weights_that_do_not_fit_are_refused(name: str, model: str) -> None:
         start_from(build_path_policy(model, "tsp"), name, model, "tsp")
 
 
+def test_lehd_is_told_which_decoders_it_can_start_from() -> None:
+    with pytest.raises(BadWeightsError, match=r"lehd's own, or from a decoder of the same sizes\.$"):
+        start_from(build_path_policy("lehd"), "decoder-24x64", "lehd", "tsp")
+
+
 def test_weights_of_another_configuration_are_refused_with_the_options_that_fit() -> None:
     with pytest.raises(BadWeightsError, match=r"--config model\.output_projection=False\.$"):
         start_from(build_path_policy("pens-r", output_projection=True), "pens-r", "pens-r", "tsp")
