@@ -149,6 +149,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # before or after the command itself
         status = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is Python's own end
+    eval(
+        "0"
+    )  # Python forgets a Ctrl-C within a text that it ran; it would end by the signal, whatever the status
     sys.exit(status)
 
 
@@ -206,7 +209,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from nco_bench.errors import NcoBenchError, debugging
+    from nco_bench.errors import NcoBenchError, debugging, shown
 
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
@@ -249,12 +252,23 @@ def _run(arguments: list[str]) -> int:
         _drop_output()
         return 0
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG and not debugging():
+            print(
+                f"error: {shown(error.filename)}: the name is too long; choose a shorter one.",
+                file=sys.stderr,
+            )
+            return 2
         if error.errno != errno.ENOSPC or debugging():
             raise
         _drop_output()
         place = error.filename or "standard output"
         print(f"error: {place}: cannot be written ({error.strerror}); free some space.", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        # Up to Python 3.11, what is raised while a class gets its fields.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return INTERRUPTED
     return status if isinstance(status, int) else 0
 
 

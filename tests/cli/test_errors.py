@@ -494,6 +494,20 @@ def test_a_link_that_leads_nowhere_is_named(
     assert [path.name for path in Path().iterdir()] == ["link"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", "x" * 300),
+        ("run", "nearest-neighbor", "--data", "x" * 300 + ".tsp"),
+        ("generate", "tsp", "--n", "8", "--count", "1", "--out", "x" * 300 + ".npz"),
+    ],
+)
+def test_a_name_that_no_disk_takes_is_one_line(
+    nco_bench: Callable[..., Done], arguments: tuple[str, ...]
+) -> None:
+    assert_refused(nco_bench(*arguments), "xxx", ": the name is too long; choose a shorter one.")
+
+
 def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
     assert_refused(nco_bench("report", "--document", "--csv"), "--document and --csv exclude each other")
 

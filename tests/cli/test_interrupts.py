@@ -65,6 +65,34 @@ def test_an_interrupt_while_the_command_line_is_imported_ends_quietly() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+INTERRUPTED_WITHIN = {
+    "a text that Python runs": "exec('raise KeyboardInterrupt')",
+    "a field that a class gets": "type('Card', (), {'field': Field()})",
+}
+
+
+@pytest.mark.parametrize("place", INTERRUPTED_WITHIN)
+def test_an_interrupt_has_its_status_wherever_it_falls(tmp_path: Path, place: str) -> None:
+    """``python -m`` ended by the signal after the first, and a traceback came of the second: dataclasses are made so."""
+    code = f"""if True:
+        from nco_bench.cli import app
+        class Field:
+            def __set_name__(self, owner, name):
+                raise KeyboardInterrupt
+        class Interrupted:
+            def main(*_, **__):
+                {INTERRUPTED_WITHIN[place]}
+        app.command = lambda *_, **__: Interrupted()
+        app.main(["run", "lkh3"])
+    """
+    (tmp_path / "interrupted.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (130, 1), done.stderr
+    assert done.stderr.startswith("interrupted; what was done is kept.")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_workers_that_are_interrupted_while_they_start_say_nothing(tmp_path: Path) -> None:
     command = ["generate", "tsp", "--n", "12", "--count", "4", "--reference", "two-opt", "--jobs", "2"]
