@@ -13,7 +13,15 @@ from nco_bench.errors import BadInputError, counted
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.ready import usable
 from nco_bench.runs.records import Cell
-from nco_bench.runs.request import CellPlan, RunRequest, describe, load_datasets, plan_cells, worker_devices
+from nco_bench.runs.request import (
+    CellPlan,
+    RunRequest,
+    describe,
+    ended_early,
+    load_datasets,
+    plan_cells,
+    worker_devices,
+)
 from nco_bench.runs.solving import time_alone
 from nco_bench.runs.store import DONE
 from nco_bench.runs.store import done as stored_before
@@ -136,7 +144,7 @@ def plan(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Plan:
     requests
         That differ in nothing but their seed.
     tell
-        Called with a line where an instance is to be solved for the estimate.
+        Called with a line where a dataset ends before the limit, or an instance is to be solved for the estimate.
 
     Raises
     ------
@@ -144,9 +152,12 @@ def plan(requests: Sequence[RunRequest], tell: Callable[[str], None]) -> Plan:
         When no solver can run on any of the datasets.
     """
     first = requests[0]
-    ready, skipped = usable(plan_cells(first, load_datasets(first)))
+    datasets = load_datasets(first)
+    ready, skipped = usable(plan_cells(first, datasets))
     if not ready:
         raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
+    for line in ended_early(first, datasets):
+        tell(line)
     cells = [cell for one, solver in ready for cell in _plan_cell(requests, one, solver, tell)]
     return Plan(tuple(cells), tuple(skipped))
 

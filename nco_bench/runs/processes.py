@@ -23,7 +23,7 @@ from nco_bench.nn.device import on_cpu, take_own
 from nco_bench.runs.display import Display, QuietDisplay
 from nco_bench.runs.ready import is_scaled, refuse_unfit_sizes, refuse_without_weights
 from nco_bench.runs.relay import Announced, Relay, WorkerDisplay
-from nco_bench.runs.request import RunRequest, load_datasets, plan_cells, wrong_problem
+from nco_bench.runs.request import RunRequest, ended_early, load_datasets, plan_cells, wrong_problem
 from nco_bench.runs.runner import RunOutcome, run
 from nco_bench.solvers.registry import create
 
@@ -76,6 +76,8 @@ def _bounds(request: RunRequest, one: RunRequest, dataset: Dataset) -> list[int]
 
 def in_processes(request: RunRequest, devices: Sequence[str], display: Display) -> RunOutcome:
     _refuse_early(request)
+    for line in ended_early(request, load_datasets(request)):
+        display.message(line)
     parts = shards(request)
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())

@@ -158,6 +158,19 @@ def cut(dataset: Dataset, limit: tuple[int, int | None] | None) -> Dataset:
     return dataset.slice(start, len(dataset) if stop is None else min(stop, len(dataset)))
 
 
+def ended_early(request: RunRequest, datasets: list[Dataset]) -> list[str]:
+    """Return a line for each dataset, cut to the limit, that ends before it."""
+    start, stop = request.limit or (0, None)
+    if stop is None:
+        return []
+    asked = f"{start + 1}-{stop}" if start else str(stop)
+    return [
+        f"--limit {asked}: {dataset.name} ends with instance {start + len(dataset)}; the others are not there"
+        for dataset in datasets
+        if start + len(dataset) < stop
+    ]
+
+
 def plan_cells(request: RunRequest, datasets: list[Dataset]) -> list[CellPlan]:
     """Pair solvers, decodings and datasets; names are checked before anything runs.
 

@@ -26,7 +26,16 @@ from nco_bench.runs.environment import Capture
 from nco_bench.runs.judge import Judged, Place, batch_costs, gap_percent, judge
 from nco_bench.runs.ready import prepared, usable
 from nco_bench.runs.records import Cell, Record, record_keys
-from nco_bench.runs.request import SEEDS, CellPlan, RunRequest, describe, load_datasets, plan_cells, seed_of
+from nco_bench.runs.request import (
+    SEEDS,
+    CellPlan,
+    RunRequest,
+    describe,
+    ended_early,
+    load_datasets,
+    plan_cells,
+    seed_of,
+)
 from nco_bench.runs.solving import SolvedBatch, begin_batch, measured_alone
 from nco_bench.runs.store import RunWriter, batch_sizes, is_called
 from nco_bench.runs.store import done as stored_before
@@ -67,8 +76,8 @@ def run(request: RunRequest, display: Display) -> RunOutcome:
         ready, skipped = usable(plan_cells(request, datasets), whole=request.asked is None)
         if not ready:
             raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
-        for line in skipped:
-            display.message(f"skipped {line}")
+        for line in (*ended_early(request, datasets), *(f"skipped {line}" for line in skipped)):
+            display.message(line)
         outcome = RunOutcome(skipped=skipped)
         info: dict[str, Any] = {"command": request.command, "seed": request.seed}
         if request.study is not None:

@@ -126,6 +126,17 @@ def test_a_file_that_is_absent_is_one_line(nco_bench: Command) -> None:
     assert error.startswith("error: absent.toml: cannot be read")
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("4", ["--limit 4: tsp9:count=3 ends with instance 3"]), ("2-5", ["--limit 2-5: "]), ("3", [])],
+)
+def test_a_set_that_ends_before_the_limit_is_named(nco_bench: Command, limit: str, told: list[str]) -> None:
+    for more in (["--dry-run"], ["--json"], ["--jobs", "2"]):
+        line = nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=3", "--limit", limit, *more)[1]
+        assert [one in line for one in told] == [True] * len(told)
+        assert line.count("--limit") == len(told)
+
+
 def test_a_dry_run_writes_nothing_and_says_what_a_run_then_does(nco_bench: Command) -> None:
     arguments = ("run", "nearest-neighbor", "two-opt", "--data", "tsp30", "--limit", "6", "--repeats", "2")
     nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "4")
