@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +47,19 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
             given[table] = [f"{key}={value}" for key, value in given.pop(table).items()]
     context.default_map = {key: _typed(value) for key, value in given.items()}
     return path
+
+
+@contextmanager
+def _blaming_the_file(context: typer.Context) -> Iterator[None]:
+    """Name the study's file and its key where an option is refused that stands there and was not typed."""
+    try:
+        yield
+    except NcoBenchError as error:
+        option = re.match(r"--([a-z-]+)", str(error))
+        source = context.get_parameter_source(option[1].replace("-", "_")) if option else None
+        if source is not None and source.name == "DEFAULT_MAP":
+            error.args = (f"{context.params['config']}: {str(error)[2:]}",)
+        raise
 
 
 def _typed(value: Any) -> Any:
@@ -165,11 +180,12 @@ def run(
         source=context.meta.get(STUDY, {}),
     )
     if dry_run:
-        _tell_plan(study, json)
+        with _blaming_the_file(context):
+            _tell_plan(study, json)
         return 0
     from nco_bench import api
 
-    with RunDisplay() as display:
+    with _blaming_the_file(context), RunDisplay() as display:
         if detach:
             sent = api.submit_study(study, display, command=command_line())
             if json:

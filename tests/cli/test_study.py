@@ -127,6 +127,19 @@ def test_a_file_that_is_absent_is_one_line(nco_bench: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    "key", ["device = 'cuda:9'", "weights = 'random'", "limit = 'all'", "batch-size = 'big'"]
+)
+def test_a_key_of_the_file_is_not_blamed_as_an_option(nco_bench: Command, key: str) -> None:
+    Path("study.toml").write_text(f"solvers = ['two-opt']\ndata = ['tsp9:count=2']\n{key}\n")
+    told = nco_bench("run", "--config", "study.toml", status=2)[1]
+    assert told.startswith(f"error: study.toml: {key.partition(' ')[0]} "), told
+    option = "--" + key.partition(" ")[0]
+    assert nco_bench("run", "--config", "study.toml", option, "gpu", status=2)[1].startswith(
+        f"error: {option} "
+    )
+
+
+@pytest.mark.parametrize(
     ("limit", "told"),
     [("4", ["--limit 4: tsp9:count=3 ends with instance 3"]), ("2-5", ["--limit 2-5: "]), ("3", [])],
 )
