@@ -37,7 +37,7 @@ Place = TypeVar("Place", Path, list[Path])
 
 
 def existing_or_new(context: typer.Context, parameter: typer.CallbackParam, value: Place) -> Place:
-    """Check the folders of ``--results`` and ``--instances`` as the options' callback: no link that leads nowhere.
+    """Check folders of ``--results`` and ``--instances`` as the options' callback: no link that leads nowhere.
 
     Such a folder is neither there nor can it be made: readers would call it absent, and writers say that it exists.
 
@@ -70,6 +70,15 @@ def results_place(context: typer.Context, parameter: typer.CallbackParam, value:
             )
         if cause := is_in_a_file(folder):
             raise BadInputError(f"--results {folder}: cannot be a folder ({cause}); correct the name.")
+    return value
+
+
+def instances_place(context: typer.Context, parameter: typer.CallbackParam, value: Path) -> Path:
+    """Check ``--instances`` as its callback: a folder, or one that can be made; raises as `results_place`."""
+    existing_or_new(context, parameter, value)
+    for folder in _folders(context, value):
+        if cause := is_in_a_file(folder / "datasets"):
+            raise BadInputError(f"--instances {folder}: cannot be a folder ({cause}); correct the name.")
     return value
 
 
@@ -121,7 +130,7 @@ Instances = Annotated[
         envvar="NCO_BENCH_INSTANCES",
         help="Folder of datasets.",
         show_default=True,
-        callback=existing_or_new,
+        callback=instances_place,
     ),
 ]
 Seed = Annotated[

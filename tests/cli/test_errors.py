@@ -495,6 +495,19 @@ def test_a_link_that_leads_nowhere_is_named(
 
 
 @pytest.mark.parametrize(
+    "command", [("generate", "tsp", "--n", "8"), ("run", "two-opt", "--data", "tsp8:count=1")]
+)
+def test_a_file_is_no_folder_of_datasets(nco_bench: Callable[..., Done], command: tuple[str, ...]) -> None:
+    """`run` took the file without a word, and kept no references."""
+    Path("file").touch()
+    for folder in ("file", "file/within"):
+        assert_refused(
+            nco_bench(*command, "--instances", folder),
+            f"--instances {folder}: cannot be a folder (file is a file); correct the name.",
+        )
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", "x" * 300),
