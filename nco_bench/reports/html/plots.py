@@ -8,6 +8,7 @@ from disk without network.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +44,9 @@ Look = tuple[str, str, str]
 FREE_ABOVE = 1.3
 """Ratio of the lowest tick to where gaps within noise are drawn."""
 
+LOADED = re.compile(r"https://(?:cdn\.jsdelivr\.net|maps\.googleapis\.com)/[^\"`]*")
+"""Addresses in Bokeh's script of what it loads: MathJax, icons, maps."""
+
 POINTS_OF_PAGE = 250_000
 """Gaps embedded for the scatter plot: 4 bytes each, so that 100,000 records of ten datasets stay below 5 MB."""
 
@@ -57,7 +61,9 @@ def looks(frame: ResultFrame, rows: Sequence[MethodRow]) -> dict[str, Look]:
 
 
 def bokeh_script() -> str:
-    """Return Bokeh's own JavaScript, to stand inside the page.
+    """Return Bokeh's own JavaScript, to stand inside the page, without the addresses that it would load more from.
+
+    A name between dollar signs would else be asked MathJax for, from a server; it stands there as it is.
 
     Raises
     ------
@@ -70,7 +76,7 @@ def bokeh_script() -> str:
         raise MissingDependencyError(
             "The HTML report needs bokeh; install it with: pip install 'nco-bench[html]'"
         ) from error
-    return str(Resources(mode="inline", components=["bokeh"]).render_js())
+    return LOADED.sub("", str(Resources(mode="inline", components=["bokeh"]).render_js()))
 
 
 def pareto_figures(
