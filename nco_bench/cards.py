@@ -247,7 +247,7 @@ def network_card(name: str) -> Card:
     """Return the card of a network, also by a second name; raises `UnknownNameError`."""
     known = find(name)
     if known is None or not known.network:
-        raise UnknownNameError("model", name, networks(), "See `nco-bench list models`.")
+        raise UnknownNameError("model", name, networks(), "See 'nco-bench list models'.")
     return card(known.alias_of) if known.alias_of else known
 
 

@@ -56,7 +56,7 @@ def replacing(
     mode
         Permissions; None: those of the umask.
     note
-        What the message says beside the cause.
+        What the message says of a full disk beside the cause.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def replacing(
         if failing is None:
             raise
         raise failing(
-            f"{asked}: cannot be written ({_cause(path, error)}{note}). {_remedy(error)}; "
+            f"{asked}: cannot be written ({_cause(path, error)}{note if _is_full(error) else ''}). {_remedy(error)}; "
             "what stood there before is untouched."
         ) from error
 
@@ -103,8 +103,11 @@ def _cause(path: Path, error: OSError) -> str:
 
 
 def _remedy(error: OSError) -> str:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "Free some space or choose another place" if full else "Choose another place"
+    return "Free some space or choose another place" if _is_full(error) else "Choose another place"
+
+
+def _is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_in_a_file(path: Path) -> str:

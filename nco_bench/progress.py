@@ -118,7 +118,7 @@ class Level:
         seconds = max(time.monotonic() - self.began, 1e-9)
         each, share = self.count / seconds, self.share()
         rate = (
-            f"{each / 1e6:.1f} MB/s" if self.unit == BYTES and each else f"{each:.3g}/s" if each >= 1 else ""
+            f"{each / 1e6:.1f} MB/s" if self.unit == BYTES and each else per_second(each) if each >= 1 else ""
         )
         left = f"{clock(seconds * (1 - share) / share)} left" if 0 < share < 1 else ""
         return ", ".join(part for part in (self.place(), rate, left) if part)
@@ -205,6 +205,11 @@ def report(count: int, total: int, unit: str) -> None:
         above.within.clear()
         level = opened(unit, total)
     level.reach(min(count, total))
+
+
+def per_second(rate: float) -> str:
+    """Return a rate as ``1.25/s``; large ones without decimals, and never as a power of ten."""
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"
 
 
 def clock(seconds: float) -> str:

@@ -46,6 +46,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_size_is_said_of_a_full_disk_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError, match=r"cannot be written \(\S*file is a file\)"):
+        write(tmp_path / "file" / "below", b"new")
+
+
 def test_what_interrupts_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write(path, b"old")

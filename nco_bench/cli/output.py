@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from nco_bench.progress import Level, clock
+from nco_bench.progress import Level, clock, per_second
 from nco_bench.runs.display import NO_GAPS, NOTHING, Gaps, Titled, Working, title_of, working_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _Line:
             return ""
         rate = solved / seconds
         left = f", {clock((self.total - self.stored - solved) / rate)} left" if self.done < self.total else ""
-        return f"{rate:.3g}/s{left}"
+        return f"{per_second(rate)}{left}"
 
     def facts(self) -> str:
         """What stands behind the count: rate, time left, gap, how far the batch is."""

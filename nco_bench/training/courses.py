@@ -243,7 +243,7 @@ def course_for(model: str, config: Mapping[str, str], *, has_data: bool) -> tupl
                 f"{model}: nothing here trains it; 'nco-bench show {model}' says what it needs."
             )
         known = {name for course in COURSES for name in trained_by(course)}
-        raise UnknownNameError("model to train", model, known, "See `nco-bench list models`.")
+        raise UnknownNameError("model to train", model, known, "See 'nco-bench list models'.")
     chosen = config.get("learner")
     if chosen is not None and chosen not in fitting:
         raise UnknownNameError(f"way to train {model}", chosen, fitting)

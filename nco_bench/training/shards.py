@@ -137,7 +137,7 @@ def in_tour_order(
     if len(wrong):
         raise BadInputError(
             f"{place}: the label of instance {wrong[0]} is no permutation of 0..{tours.shape[1] - 1}; "
-            "make the labels again with `nco-bench generate tsp --reference`."
+            "make the labels again with 'nco-bench generate tsp --reference'."
         )
     ordered = np.take_along_axis(coords, tours.astype(np.int64)[:, :, None], axis=1)
     return ordered.astype(np.float32)

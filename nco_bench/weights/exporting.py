@@ -35,7 +35,7 @@ def find(name_or_path: str) -> WeightsFile:
         return verify(path)
     known = {file.path.stem: file for file in list_weights()}
     if name_or_path not in known:
-        raise UnknownNameError("weights", name_or_path, known, "See `nco-bench weights list`.")
+        raise UnknownNameError("weights", name_or_path, known, "See 'nco-bench weights list'.")
     return verify(known[name_or_path].path)
 
 

@@ -199,7 +199,7 @@ def read_manifest(path: Path) -> Manifest:
     except FileNotFoundError:
         raise BadWeightsError(
             f"{path}: the manifest of these weights is missing; copy it from where they came, or, if they are the authors', "
-            "let `nco-bench weights import` make one."
+            "let 'nco-bench weights import' make one."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadWeightsError(f"{path}: cannot read the manifest ({error}).") from error

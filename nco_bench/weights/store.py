@@ -247,7 +247,7 @@ def verify(path: Path) -> WeightsFile:
         _refuse_if_damaged(path)
         raise BadWeightsError(
             f"{path}: changed since its manifest was written (sha256 {found[:12]}, manifest {manifest.sha256[:12]}); "
-            "get the file again, or import it anew with `nco-bench weights import`."
+            "get the file again, or import it anew with 'nco-bench weights import'."
         )
     return WeightsFile(path, manifest)
 

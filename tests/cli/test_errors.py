@@ -197,7 +197,7 @@ def test_debug_shows_where_a_solver_crashed(
         (["show", "lkh4"], ["'lkh3'"]),
         (["verify"], ["no runs to verify"]),
         (["report"], ["nco-bench run"]),
-        (["train", "decoder-6x129", "--data", "tsp20"], ["decoder-6x128"]),
+        (["train", "decoder-6x129", "--data", "tsp20"], ["decoder-6x128", "'nco-bench list models'"]),
         (["train", "decoder-6x128", "--data", "tsp20", "--budget", "soon"], ["--budget"]),
         (["train", "--campaign", "a.toml", "--config", "lr=1"], ["--config", "a.toml says it"]),
         (["generat"], ["generat"]),

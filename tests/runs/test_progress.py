@@ -17,7 +17,7 @@ from nco_bench.cli.output import RunDisplay
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
 from nco_bench.datasets.storage import save_dataset
-from nco_bench.progress import Batch, opened, tracked
+from nco_bench.progress import Batch, opened, per_second, tracked
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import NO_GAPS, Gaps, QuietDisplay, Titled, Working, title_of
@@ -221,6 +221,10 @@ with shown.heartbeat('verify'):
     for _ in tracked(range(8), 'run'):
         time.sleep(0.45)
 """
+
+
+def test_a_rate_is_no_power_of_ten() -> None:
+    assert [per_second(rate) for rate in (1234.5, 77.84, 0.01234)] == ["1,234/s", "77.8/s", "0.0123/s"]
 
 
 def test_a_count_has_rate_and_time_left_on_a_terminal_and_lines_elsewhere() -> None:

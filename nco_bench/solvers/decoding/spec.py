@@ -140,7 +140,7 @@ def parse_decoding(text: str) -> Decoding:
     if name == "x8":
         raise BadInputError(f"Decoding {text!r}: x8 takes no number; write x8, or NAME+x8 as in beam:16+x8.")
     if name not in DECODINGS:
-        raise UnknownNameError("decoding", name, [*DECODINGS, "x8"], "See `nco-bench list decodings`.")
+        raise UnknownNameError("decoding", name, [*DECODINGS, "x8"], "See 'nco-bench list decodings'.")
     kind = DECODINGS[name]
     if colon and not kind.counts:
         raise BadInputError(f"Decoding {text!r}: {name} takes no number.")
