@@ -179,7 +179,7 @@ def run_study(study: Study, display: Display | None = None, *, command: str = ""
         What stands in the records as the command; by default the call of `run` that does the same.
     """
     outcome = RunOutcome()
-    requests = study.requests(command)
+    requests = _study(study).requests(command)
     for done in execute_all(requests, display or QuietDisplay()):
         outcome.run_ids += done.run_ids
         outcome.cells += done.cells
@@ -201,7 +201,7 @@ def submit_study(study: Study, display: Display | None = None, *, command: str =
     RunOutcome
         With `submissions`, for ``nco-bench runs status`` and ``wait``.
     """
-    detached = replace(study, detach=True)
+    detached = replace(_study(study), detach=True)
     (outcome,) = execute_all(detached.requests(command), display or QuietDisplay())
     return outcome
 
@@ -218,7 +218,7 @@ def plan(study: Study, tell: Callable[[str], None] | None = None) -> Plan:
     """
     from nco_bench.runs import planning
 
-    return planning.plan(study.requests(), tell or (lambda _: None))
+    return planning.plan(_study(study).requests(), tell or (lambda _: None))
 
 
 def score(
@@ -261,3 +261,9 @@ def score(
 
         solution = formats.read_solution(Path(solution), only(instance))
     return score_instance(instance, solution, convention)
+
+
+def _study(study: Study) -> Study:
+    if not isinstance(study, Study):
+        raise refused("study", study, "a Study, for instance nco_bench.Study(solvers='lkh3', data='tsp100')")
+    return study

@@ -389,3 +389,9 @@ def test_two_solvers_are_compared_by_instance() -> None:
     costs = nco_bench.records().pivot(index="instance", columns="solver", values="cost")
     assert found.wins == (costs["two-opt"] < costs["nearest-neighbor"] - 1e-9).sum()
     assert found.difference == pytest.approx((costs["two-opt"] - costs["nearest-neighbor"]).mean())
+
+
+@pytest.mark.parametrize("call", [nco_bench.plan, nco_bench.run_study])
+def test_what_is_no_study_is_refused_in_one_line(call: Callable[..., object]) -> None:
+    with pytest.raises(BadInputError, match=r"study is 'study\.toml'; expected a Study"):
+        call("study.toml")
