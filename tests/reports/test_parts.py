@@ -64,6 +64,20 @@ def test_a_part_has_the_rows_that_say_something_and_all_cells_are_in_one(results
     assert {key: cell for key, cell in whole.items() if cell.text != "–"} == found
 
 
+def test_sets_without_references_show_nobody_elses_methods(results: Results) -> None:
+    sets = {"tsp20": ("a", None), "cvrp20": ("b", None), "sort": ("c", 10.0), "max": ("c", 10.0)}
+    runs = []
+    for index, (name, (solver, reference)) in enumerate(sets.items()):
+        cell = make_cell(index, solver, name, problem=PROBLEMS[name])
+        runs.append((cell, make_records(cell, [11.0 + index], [reference])))
+    results.run("r1", *runs)
+    table = build_table("gaps", load_frame(results.folder))
+    (whole,) = parts_of(table)
+    assert [row.cells[0].text for row in whole.rows] == ["a", "b", "c"]
+    page = terminal.render(table, width=80).split("\n\n")[0].splitlines()  # of cvrp20 alone, or with tsp20
+    assert [line[0] for line in page if line[:1] in ("a", "b", "c")] == ["a", "b", "c"]
+
+
 def test_readers_get_the_parts_and_programs_the_whole(results: Results) -> None:
     table = table_of(results, tsp20="ab", cvrp20="bc")
     text = terminal.render(table, width=200)

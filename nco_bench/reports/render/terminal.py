@@ -110,14 +110,19 @@ def _pages(table: Table, width: int) -> list[list[int]]:
 
 
 def without_empty_rows(table: Table, indices: list[int], *, first: bool) -> Table:
-    """Leave out rows that hold nothing on this page; those that hold nothing on any stand on the first."""
+    """Leave out rows that hold nothing on this page; those that hold nothing on any stand on the first.
+
+    A page that holds nothing, of sets without references, keeps all: any choice would say whose sets these are.
+    """
 
     def empty(row: Row, shown: Sequence[int]) -> bool:
         return all(row.cells[i] == DASH for i in shown if i)
 
     every = range(len(table.columns))
+    if all(empty(row, indices) for row in table.rows):
+        return table
     rows = [row for row in table.rows if not empty(row, indices) or (first and empty(row, every))]
-    return replace(table, rows=tuple(rows)) if rows else table
+    return replace(table, rows=tuple(rows))
 
 
 def _page(table: Table, indices: list[int]) -> list[RichText]:

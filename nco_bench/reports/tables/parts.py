@@ -18,15 +18,20 @@ def parts_of(table: Table) -> list[Table]:
     -------
     list[Table]
         Parts in the order of their first column, each with the columns without family and the rows that say something
-        in it; a row that says nothing anywhere stands in the first. All have the caption, notes and data of the whole.
+        in it; a row or a set that says nothing anywhere (a gap without references) stands in the first. All have the
+        caption, notes and data of the whole.
     """
     sets: dict[tuple[str, str], list[int]] = {}
     for index, column in enumerate(table.columns):
         if column.family:
             sets.setdefault((column.family, column.group), []).append(index)
     connected: list[tuple[str, list[int], set[int]]] = []
+    silent: list[int] = []
     for (family, _), columns in sets.items():
         rows = {i for i, row in enumerate(table.rows) if any(row.cells[c] != DASH for c in columns)}
+        if not rows:
+            silent += columns
+            continue
         for other in [one for one in connected if one[0] == family and one[2] & rows]:
             connected.remove(other)
             columns, rows = [*other[1], *columns], rows | other[2]
@@ -38,8 +43,10 @@ def parts_of(table: Table) -> list[Table]:
         return [table]
     nowhere = set(range(len(table.rows))).difference(*alike)
     ordered = sorted((sorted(columns), rows) for rows, columns in alike.items())
+    first, *others = ordered
     return [
-        _part(table, columns, rows | nowhere if not i else rows) for i, (columns, rows) in enumerate(ordered)
+        _part(table, [*first[0], *silent], first[1] | nowhere),
+        *(_part(table, columns, rows) for columns, rows in others),
     ]
 
 
