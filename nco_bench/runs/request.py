@@ -227,9 +227,10 @@ def _refuse_unused(request: RunRequest, choices: list[SolverChoice]) -> None:
         return
     for option, value in given.items():
         if value:
-            names = " and ".join(dict.fromkeys(choice.info.name for choice in choices))
+            known = list(dict.fromkeys(choice.info.name for choice in choices))
+            verdict = "is no network and has" if len(known) == 1 else "are no networks and have"
             raise BadInputError(
-                f"{option} {value}: {names} is no network and has no use for it; leave it out."
+                f"{option} {value}: {' and '.join(known)} {verdict} no use for it; leave it out."
             )
 
 

@@ -219,6 +219,10 @@ def test_debug_shows_where_a_solver_crashed(
             ["run", "nearest-neighbor", "--data", "tsp9:count=2", "--device", "cuda:9"],
             ["--device cuda:9", "nearest-neighbor is no network", "leave it out"],
         ),
+        (
+            ["run", "nearest-neighbor", "lkh3", "--data", "tsp9:count=2", "--weights", "random"],
+            ["nearest-neighbor and lkh3 are no networks"],
+        ),
         (["run", "lkh3:runs=1:runs=2", "--data", "tsp9:count=2"], ["runs is given twice"]),
         (
             ["run", "lkh3", "--param", "runs=1", "--param", "runs=2", "--data", "tsp9"],
