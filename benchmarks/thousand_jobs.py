@@ -5,7 +5,7 @@ No cluster is needed. One run solves everything; then its records are written ag
 workers at once as there are processors, all into one folder: each looks at what is stored (which is what grows with the
 number of jobs), opens a run of its own, writes its records and closes it. The submission's files are made as `run --executor
 slurm` makes them. It says how long a job's files take as the folder fills, how many files, bytes and fsyncs there are, and
-how long `runs status`, `report` and `runs verify` take in the end. What a job computes and imports is left out.
+how long `runs status`, `report` and `verify` take in the end. What a job computes and imports is left out.
 
 Pairs are seconds on the clock and of the processor; on a busy machine the second counts.
 
@@ -101,7 +101,7 @@ def measured(folder: Path, jobs: int, each: int, workers: int) -> dict[str, Any]
         "write a run, first tenth": medians(writes[tenths[0]]),
         "write a run, last tenth": medians(writes[tenths[1]]),
         "make the submission's files": making, "runs status": status, "load for a report": loading,
-        "main table": table, "runs verify": verifying, "verified": str(found)[:200],
+        "main table": table, "verify": verifying, "verified": str(found)[:200],
     }  # fmt: skip
 
 
