@@ -76,7 +76,11 @@ def reproduce(
         ),
     ] = False,
     fill: Annotated[
-        bool, typer.Option("--fill", help="Answer open numbers, cheapest first, within --budget; resumable.")
+        bool,
+        typer.Option(
+            "--fill",
+            help="Answer open numbers, those first that cost least each, within --budget; resumable.",
+        ),
     ] = False,
     budget: Annotated[
         str | None, typer.Option("--budget", help="For --fill: wall time such as 9m or 2h.")
