@@ -149,9 +149,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # before or after the command itself
         status = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is Python's own end
-    eval(
-        "0"
-    )  # Python forgets a Ctrl-C within a text that it ran; it would end by the signal, whatever the status
+    # A Ctrl-C within a text that Python ran (a dataclass is made of one) is remembered: `python -m` would end by the signal,
+    # whatever the status, had not another such text ended well since.
+    eval("0")
     sys.exit(status)
 
 
