@@ -20,9 +20,10 @@ WRITES = frozenset(
      "os.utime", "shutil.rmtree", "shutil.move", "shutil.copyfile", "sqlite3.connect"}
 )  # fmt: skip
 RECORDS = frozenset(
-    {"records.jsonl", "cells.jsonl", "solutions.bin", "traces.jsonl", "run.json", "ledger.sqlite"}
+    {"records.jsonl", "cells.jsonl", "solutions.bin", "traces.jsonl", "run.json", "references.sqlite"}
 )
-"""Files that hold what others found: not to be read either."""
+ARCHIVES = ".parquet"
+"""`RECORDS` and files of this ending hold what others found: they are not to be read either."""
 
 
 def serve(connection_fd: int, lifeline_fd: int, parent: int, from_main_thread: bool) -> None:
@@ -87,14 +88,17 @@ def keep_out(folders: Sequence[str]) -> None:
             return False
         return (os.path.realpath(os.fsdecode(path)) + os.sep).startswith(inside)
 
+    def holds_records(path: Any) -> bool:
+        name = os.path.basename(os.fsdecode(path)) if isinstance(path, str | bytes) else ""
+        return name in RECORDS or name.endswith(ARCHIVES)
+
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, mode, flags = arguments
             writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND) if mode is None else (
                 set("wax+") & set(mode)
             )  # fmt: skip
-            names = isinstance(path, str) and os.path.basename(path) in RECORDS
-            refused = (writes or names) and forbidden(path)
+            refused = (writes or holds_records(path)) and forbidden(path)
         else:
             refused = event in WRITES and any(map(forbidden, arguments))
         if refused:

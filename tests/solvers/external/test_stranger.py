@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nco_bench.cli.app import run
+from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.records import Record
@@ -62,6 +63,9 @@ FAULTS = {
     "(Path(RESULTS) / 'mine').write_text('x')": "may not touch records",
     "[p.unlink() for p in Path(RESULTS).rglob('*.jsonl')]": "may not touch records",
     "[p.read_text() for p in Path(RESULTS).rglob('cells.jsonl')]": "may not touch records",
+    "open(f'{RESULTS}/records.jsonl'.encode())": "may not touch records",
+    "open(f'{RESULTS}/all.parquet', 'rb')": "may not touch records",
+    "open(INSTANCES / 'ledger' / 'references.sqlite', 'rb')": "may not touch records",
 }
 
 
@@ -71,7 +75,9 @@ def records(folder: Path) -> list[Record]:
 
 def outcome(harm: str, *options: str) -> list[Record]:
     Path("mine.py").write_text(
-        SOLVER.replace("{harm}", harm) + f"\nRESULTS = {str(Path('runs').absolute())!r}\n"
+        SOLVER.replace("{harm}", harm)
+        + f"\nRESULTS = {str(Path('runs').absolute())!r}"
+        + f"\nINSTANCES = Path({str(Places.from_environment().instances.absolute())!r})\n"
     )
     status = run(["run", "mine.py", "--data", "tsp9:count=3", "--results", "runs", *options])
     found = records(Path("runs"))
