@@ -164,5 +164,6 @@ def counts(instance: TaskInstance, solution: NDArray[np.integer]) -> dict[str, f
     truth = instance.targets.reshape(-1)
     if instance.task.answer == "classes":
         return {"correct": int((solution == truth).sum()), "tokens": len(truth)}
-    table = np.bincount(2 * truth.astype(np.int64) + solution, minlength=4).tolist()
+    answer = np.asarray(solution).astype(np.int64, copy=False)  # uint64 beside int64 would become float64
+    table = np.bincount(2 * truth.astype(np.int64) + answer, minlength=4).tolist()
     return {"tp": table[3], "fp": table[1], "fn": table[2], "tn": table[0]}
