@@ -37,6 +37,9 @@ LOAD_TOLERANCE = 1e-9
 LENGTH_TOLERANCE = 1e-9
 """Relative excess of a route length that float64 summation may cause."""
 
+LARGEST_LOAD = 2**53
+"""Sum of whole demands up to which loads are exact, also beside a capacity in float64; much further on they overflow."""
+
 SHOWN_ROUTES = 5
 """Overloaded routes named one by one; more are counted."""
 
@@ -68,7 +71,8 @@ class CVRPInstance:
     ------
     BadInputError
         For missing or non-finite coordinates, shapes that do not fit, a negative or non-finite demand, a demand
-        above the capacity (names the customer), a capacity that is not a positive number.
+        above the capacity (names the customer), whole demands whose sum is beyond `LARGEST_LOAD`, a capacity that is not
+        a positive number.
     """
 
     name: str
@@ -168,6 +172,8 @@ def _checked_demand(name: str, values: NDArray[Any]) -> NDArray[Any]:
     smallest = demand.min()
     # The comparison is False for NaN, and a finite minimum does not exclude an infinite maximum.
     if smallest >= 0 and np.isfinite(demand.max()):
+        if demand.dtype.kind == "i" and demand.sum(dtype=np.float64) > LARGEST_LOAD:
+            raise BadInputError(f"{name}: the demands add up to more than {LARGEST_LOAD:,}; scale them down.")
         return demand
     bad = int(np.flatnonzero(~(np.isfinite(demand) & (demand >= 0)))[0])
     raise BadInputError(f"{name}: the demand of customer {bad + 1} is {demand[bad]}; expected a number >= 0.")

@@ -136,6 +136,10 @@ def test_route_length_is_limited_unrounded_whatever_the_convention():
         ({"demand": np.array([4, 6, -5, 5])}, "demand of customer 3 is -5"),
         ({"demand": np.array([4, 6, np.nan, 5])}, "demand of customer 3 is nan"),
         ({"demand": np.array([np.inf, 6, 1, 5])}, "demand of customer 1 is inf"),
+        (
+            {"demand": np.array([2**62, 2**62, 1, 1]), "capacity": 2**62},
+            "add up to more than 9,007,199,254,740,992",
+        ),
         ({"demand": np.array([4, 6, 5])}, "3 demands"),
         ({"demand": np.array([], dtype=int), "customers": np.zeros((0, 2))}, "at least 1 customer"),
         ({"demand": np.array(["4", "6", "5", "5"])}, "flat array of numbers"),
