@@ -162,17 +162,26 @@ def _build(manifest: dict[str, Any], arrays: Arrays) -> Dataset:
 
 
 def _pack(key: str, values: Sequence[NDArray[Any] | None]) -> Arrays:
-    """Stack equal shapes; otherwise store them flat with their shapes (a missing one has shape (-1,))."""
-    first = values[0]
-    if all(v is not None and first is not None and v.shape == first.shape for v in values):
-        return {key: np.stack([v for v in values if v is not None])}
+    """Stack equal shapes; otherwise store them flat with their shapes (a missing one has shape (-1,)).
+
+    Whole and real demands in one set, say, are stored as bytes with their types: brought to one, they would be another set.
+    """
+    present = [v for v in values if v is not None]
+    kinds = {v.dtype for v in present}
+    if len(kinds) == 1 and len(present) == len(values) and len({v.shape for v in present}) == 1:
+        return {key: np.stack(present)}
     shapes = [(-1,) if v is None else v.shape for v in values]
     width = max(len(s) for s in shapes)
     table = np.full((len(values), width), -2, dtype=np.int64)
     for row, shape in enumerate(shapes):
         table[row, : len(shape)] = shape
-    present = [v.ravel() for v in values if v is not None]
-    return {f"{key}.shapes": table, f"{key}.flat": np.concatenate(present)}
+    if len(kinds) == 1:
+        return {f"{key}.shapes": table, f"{key}.flat": np.concatenate([v.ravel() for v in present])}
+    return {
+        f"{key}.shapes": table,
+        f"{key}.flat": np.frombuffer(b"".join(v.tobytes() for v in present), dtype=np.uint8),
+        f"{key}.kinds": np.array(["" if v is None else v.dtype.str for v in values]),
+    }
 
 
 def _unpack(arrays: Arrays, key: str, count: int) -> list[NDArray[Any] | None]:
@@ -181,14 +190,17 @@ def _unpack(arrays: Arrays, key: str, count: int) -> list[NDArray[Any] | None]:
             raise ValueError(f"{key} has {len(arrays[key])} rows for {count} instances")
         return list(arrays[key])
     out: list[NDArray[Any] | None] = []
-    flat, offset = arrays[f"{key}.flat"], 0
-    for row in arrays[f"{key}.shapes"]:
+    flat, shapes, offset = arrays[f"{key}.flat"], arrays[f"{key}.shapes"], 0
+    kinds = arrays.get(f"{key}.kinds")
+    for index, row in enumerate(shapes):
         shape = tuple(int(x) for x in row if x != -2)
         if shape == (-1,):
             out.append(None)
             continue
-        size = int(np.prod(shape))
-        out.append(flat[offset : offset + size].reshape(shape))
+        kind = flat.dtype if kinds is None else np.dtype(str(kinds[index]))
+        size = int(np.prod(shape)) * kind.itemsize // flat.dtype.itemsize
+        part = flat[offset : offset + size]
+        out.append((part if kinds is None else part.copy().view(kind)).reshape(shape))
         offset += size
     return out
 

@@ -16,6 +16,7 @@ from nco_bench.datasets.generate import generate
 from nco_bench.datasets.names import whole_of_set
 from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.errors import BadInputError
+from nco_bench.problems.cvrp import CVRPInstance
 from nco_bench.problems.tsp import TSPInstance
 from nco_bench.seals import unseal_document
 
@@ -74,6 +75,21 @@ def test_mixed_sizes_matrices_and_partial_references_come_back(tmp_path: Path) -
     assert known.solution is not None
     assert known.solution.tolist() == [0, 1, 2]
     assert back.instances[1].fixed_edges == ((0, 1),)  # type: ignore[attr-defined]
+
+
+def test_whole_and_real_demands_of_one_set_stay_what_they_are(tmp_path: Path) -> None:
+    points = np.arange(6.0).reshape(3, 2)
+    demands = (np.array([1, 2, 3]), np.array([0.5, 2.0, 3.0]), np.array([3, 2, 1, 4]))
+    instances = [
+        CVRPInstance(str(i), np.zeros(2), np.resize(points, (len(d), 2)), d, 10.0)
+        for i, d in enumerate(demands)
+    ]
+    for number in (2, 3):  # of one size, and of two
+        made = Dataset("both", "cvrp", instances[:number], (None,) * number, Origin("hand"))
+        back = load_saved(save_dataset(made, tmp_path / "both.npz"))
+        assert back.sha256 == made.sha256
+        assert [one.demand.dtype.kind for one in back.instances] == list("ifi")[:number]  # type: ignore[attr-defined]
+        assert [one.demand.tolist() for one in back.instances] == [d.tolist() for d in demands[:number]]  # type: ignore[attr-defined]
 
 
 def test_hash_depends_on_content_and_convention_only() -> None:
