@@ -56,6 +56,13 @@ INTERRUPTED = 130
 GOES_ON = ("run", "reference", "reproduce", "weights pull", "instances pull", "runs merge")
 """Commands that find what an interrupted start of theirs has left."""
 
+MENDABLE = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EACCES: "choose another place, or change its permissions",
+    errno.EPERM: "choose another place, or change its permissions",
+}
+"""What the system refuses to look at, and what to do; whoever opens a file says more of it."""
+
 FOLDERS = ("--results", "--instances", "--out")
 """Options that take a place."""
 
@@ -209,7 +216,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from nco_bench.errors import NcoBenchError, debugging, shown
+    from nco_bench.errors import MOST_SHOWN, NcoBenchError, debugging, shown
 
     try:
         with heartbeat(" ".join(arguments[:1])) if arguments[:1] != ["train"] else nullcontext():
@@ -252,11 +259,9 @@ def _run(arguments: list[str]) -> int:
         _drop_output()
         return 0
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG and not debugging():
-            print(
-                f"error: {shown(error.filename)}: the name is too long; choose a shorter one.",
-                file=sys.stderr,
-            )
+        if error.errno in MENDABLE and error.filename and not debugging():
+            place = f"{shown(str(error.filename), MOST_SHOWN)}: {error.strerror}"
+            print(f"error: {place}; {MENDABLE[error.errno]}.", file=sys.stderr)
             return 2
         if error.errno != errno.ENOSPC or debugging():
             raise

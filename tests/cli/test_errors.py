@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,6 +107,23 @@ def test_a_set_that_lacks_one_of_two_solvers_does_not_hide_the_others(nco_bench:
         assert "tsp9:count=2" in done.stdout
         assert "tsp10" not in done.stdout
         assert missing in done.stderr
+
+
+def test_a_place_that_may_not_be_looked_into_is_refused(
+    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_file = Path.is_file  # whom it is tested by may look into all places
+
+    def closed(path: Path) -> bool:
+        if path.parts[:1] == ("closed",):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    done = nco_bench("run", "nearest-neighbor", "--data", "closed/set.npz")
+    assert_refused(
+        done, "closed/set.npz: Permission denied; choose another place, or change its permissions."
+    )
 
 
 CRASHING = """
@@ -515,6 +533,7 @@ def test_a_file_is_no_folder_of_datasets(nco_bench: Callable[..., Done], command
     "arguments",
     [
         ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", "x" * 300),
+        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--instances", "x" * 300),
         ("run", "nearest-neighbor", "--data", "x" * 300 + ".tsp"),
         ("generate", "tsp", "--n", "8", "--count", "1", "--out", "x" * 300 + ".npz"),
     ],
@@ -522,7 +541,7 @@ def test_a_file_is_no_folder_of_datasets(nco_bench: Callable[..., Done], command
 def test_a_name_that_no_disk_takes_is_one_line(
     nco_bench: Callable[..., Done], arguments: tuple[str, ...]
 ) -> None:
-    assert_refused(nco_bench(*arguments), "xxx", ": the name is too long; choose a shorter one.")
+    assert_refused(nco_bench(*arguments), "xxx", ": File name too long; choose a shorter name.")
 
 
 def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
