@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nco_bench.cards import Card, OfficialFile, network_card, official_weights, weights_owner
 from nco_bench.errors import BadWeightsError
+from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import (
     INSTALL,
     SUFFIX,
@@ -170,7 +171,9 @@ def find(name: str, model: str, problem: str) -> WeightsFile:
     if full is None:
         by_default = name in (model, f"{model}-{problem}")
         return resolve(name, model, problem, remedy=_remedy(model, problem) if by_default else "")
-    if not (cache_folder() / f"{full}.safetensors").is_file():
+    place = cache_folder() / f"{full}{SUFFIX}"
+    # The manifest is written last: another process may be at it, or was killed before.
+    if not (place.is_file() and manifest_path(place).is_file()):
         from nco_bench.weights.pulling import in_mirror, pull
 
         if in_mirror(table[full]) is None:

@@ -90,6 +90,27 @@ def test_missing_weights_name_the_commands_that_get_them(cache: Path) -> None:
         resolve(str(cache / "none.safetensors"), MODEL)
 
 
+def test_official_weights_without_their_manifest_yet_are_imported(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has them in hand, or was killed at it: the manifest comes last."""
+    weights, pulled = cache / "am-official-tsp100.safetensors", []
+    export({"a": torch.zeros(1)}, _manifest(name="am-official-tsp100", model="am"), weights)
+    complete = manifest_path(weights).read_bytes()
+    manifest_path(weights).unlink()
+    with pytest.raises(BadWeightsError, match="get them with 'nco-bench weights pull am-official-tsp100'"):
+        find("am-official-tsp100", "am", "tsp")
+
+    def pull(name: str, say: object) -> None:
+        pulled.append(name)
+        manifest_path(weights).write_bytes(complete)
+
+    monkeypatch.setattr("nco_bench.weights.pulling.in_mirror", lambda entry: weights)
+    monkeypatch.setattr("nco_bench.weights.pulling.pull", pull)
+    assert [find("am-official-tsp100", "am", "tsp").path for _ in range(2)] == [weights] * 2
+    assert pulled == ["am-official-tsp100"]
+
+
 def test_weights_of_another_model_or_problem_are_named(file: WeightsFile) -> None:
     with pytest.raises(BadWeightsError, match="weights of decoder-96x32, not of pens-ar"):
         resolve("mine", "pens-ar")
