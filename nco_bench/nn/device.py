@@ -105,6 +105,17 @@ def synchronise(device: torch.device | str) -> None:
         module.synchronize(device)
 
 
+def generator_state(device: torch.device | str) -> torch.Tensor | None:
+    """Return the state of an accelerator's own generator, bytes of the CPU; None for the CPU, and where it has none."""
+    read = getattr(_module(device), "get_rng_state", None)
+    return None if read is None else read(device)
+
+
+def restore_generator(device: torch.device | str, state: torch.Tensor) -> None:
+    """Let an accelerator draw on from where `generator_state` was asked."""
+    _module(device).set_rng_state(state, device)
+
+
 class Later:
     """Numbers of a device, ``(K,)``, that are asked for later: an accelerator goes on working meanwhile, nobody waits."""
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nco_bench.cards import first_name
 from nco_bench.errors import ResultsError
-from nco_bench.nn.device import Later, of_derivatives, on_cpu, precision
+from nco_bench.nn.device import Later, generator_state, of_derivatives, on_cpu, precision, restore_generator
 from nco_bench.training.checkpoint import (
     LAST,
     Checkpoint,
@@ -264,6 +264,9 @@ class Trainer:
         tensors |= pack_optimizer(self.optimizer, names)
         tensors |= {f"learner/{k}": v for k, v in self._learner_tensors().items()}
         tensors["generator/torch"] = torch.get_rng_state()
+        device = next(iter(self.parameters.values())).device
+        drawn = generator_state(device)  # PENS draws its vectors there
+        tensors |= {} if drawn is None else {f"generator/{device.type}": drawn}
         state = {
             "configuration": self.configuration,
             "progress": dataclasses.asdict(self.progress),
@@ -327,6 +330,10 @@ class Trainer:
                 self.average[key].copy_(value)
         unpack_optimizer(self.optimizer, self.parameters, checkpoint.tensors)
         torch.set_rng_state(checkpoint.tensors["generator/torch"])
+        device = next(iter(self.parameters.values())).device
+        drawn = checkpoint.tensors.get(f"generator/{device.type}")
+        if drawn is not None:
+            restore_generator(device, drawn)
         if isinstance(self.learner, KeepsTensors):
             self.learner.restore(part("learner/"))
         self.progress = Progress(**checkpoint.state["progress"])

@@ -233,6 +233,25 @@ def test_a_run_resumes_on_the_device_and_goes_on_elsewhere(labels: list[Path], t
     steps(5, "cut", resume=True)
 
 
+def test_a_resumed_run_draws_on_where_the_device_stood(
+    labels: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session seeds all generators: the device's would draw the numbers of the session before once more."""
+    device, restored = torch.get_device_module(second.NAME), []
+    monkeypatch.setattr(
+        device, "get_rng_state", lambda _: torch.tensor([1, 2, 3], dtype=torch.uint8), raising=False
+    )
+    monkeypatch.setattr(
+        device, "set_rng_state", lambda state, _: restored.append(state.tolist()), raising=False
+    )
+    for steps in ("1", "2"):
+        train(
+            "decoder-6x128", labels, {**LABELLED, **EVERY, "steps": steps},
+            out=tmp_path / "cut", device=second.NAME, resume=steps == "2", adopt=True, progress="silent",
+        )  # fmt: skip
+    assert restored == [[1, 2, 3]]
+
+
 def test_a_model_is_calibrated(tmp_path: Path) -> None:
     config = dataclasses.asdict(dataclasses.replace(model_config("pens-a"), layers=1))
     torch.manual_seed(0)
