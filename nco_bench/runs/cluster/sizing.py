@@ -110,6 +110,7 @@ def cut(
     pieces: list[_Piece] = []
     answers: list[tuple[Cell, ...] | NcoBenchError] = []
     for request in requests:
+        before = len(skipped)
         try:
             found = list(_pieces(request, profile, claims, skipped, tell))
         except NcoBenchError as error:
@@ -118,8 +119,8 @@ def cut(
             answers.append(error)
             continue
         pieces += found
-        lines = BadInputError("; ".join(dict.fromkeys(skipped)) + ".") if not found else None
-        answers.append(lines or tuple(piece.cell for piece in found))
+        reasons = "; ".join(dict.fromkeys(skipped[before:]))
+        answers.append(tuple(piece.cell for piece in found) if found else BadInputError(f"{reasons}."))
     if not pieces and not lenient:
         raise BadInputError("; ".join(dict.fromkeys(skipped)) + ".")
     tasks: list[Task] = []
