@@ -155,7 +155,7 @@ def _keep_entry(entry: Entry, instances_dir: Path, fetch: Fetch) -> bool:
         target = instances_dir / entry.folder / f"{entry.file}.gz"
         _check_then_write(content, target, lambda temporary: read_checked(temporary, entry))
         if path is not None and path != target:
-            path.unlink()  # the damaged one, which would be found first
+            path.unlink(missing_ok=True)  # the damaged one would be found first; others may pull it, too
         path, fetched = target, True
     if entry.solution_file and find_file([instances_dir], entry.folder, entry.solution_file) is None:
         content = fetch(entry.folder, entry.solution_file)
