@@ -73,6 +73,8 @@ def replacing(
             return
         if path.is_symlink():
             path = Path(os.path.realpath(path))
+        if path.is_dir():  # also one without a name, as the one here
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path)

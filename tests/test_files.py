@@ -52,6 +52,14 @@ def test_the_size_is_said_of_a_full_disk_alone(tmp_path: Path) -> None:
         write(tmp_path / "file" / "below", b"new")
 
 
+def test_a_folder_is_no_place_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "..", "/", str(tmp_path)):
+        with pytest.raises(ResultsError, match=r"cannot be written .*Is a directory"):
+            write(Path(name), "text")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_interrupts_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write(path, b"old")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import itertools
 import json
 import math
@@ -246,14 +247,15 @@ def _publish(members: Sequence[Member], state: Complete, folder: Path, out: Path
         weights = weights_file(folder / f"round-{state.samples}", member.name)
         for file in (weights, manifest_path(weights)):  # the manifest last, as everywhere
             write(out / file.name, file.read_bytes())
-    with (folder / "curves.csv").open("w", newline="") as curves:
-        table = csv.writer(curves)
-        table.writerow(["network", "task", "seed", *COLUMNS, "score"])
-        for member in members:
-            for line in load_state(last_checkpoint(folder, member.name))["progress"]["history"]:
-                score = next((line[key] for key in SCORES if key in line), "")
-                values = [line.get(key, "") for key in COLUMNS]
-                table.writerow([member.network, member.task, member.seed, *values, score])
+    curves = io.StringIO(newline="")
+    table = csv.writer(curves)
+    table.writerow(["network", "task", "seed", *COLUMNS, "score"])
+    for member in members:
+        for line in load_state(last_checkpoint(folder, member.name))["progress"]["history"]:
+            score = next((line[key] for key in SCORES if key in line), "")
+            values = [line.get(key, "") for key in COLUMNS]
+            table.writerow([member.network, member.task, member.seed, *values, score])
+    write(folder / "curves.csv", curves.getvalue())
     content = {"samples": state.samples, "pace": state.pace, "members": [m.name for m in members]}
     write(folder / STATE, json.dumps(content))
 

@@ -112,6 +112,10 @@ def build_site(results: Sequence[Path], out: Path, places: Places, *, check: boo
 
 
 def _refuse_other(out: Path) -> None:
+    if out.name in ("", ".."):
+        raise BadInputError(
+            f"--out {out}: is replaced as a whole; name a folder in it, such as {out / 'site'}."
+        )
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file()):
         raise BadInputError(f"--out {out}: holds something else than a site; name an empty or a new folder.")
 

@@ -103,6 +103,10 @@ def test_same_records_make_the_same_bytes(site: Path, records: Path, tmp_path: P
 
 def test_a_folder_that_holds_something_else_is_refused_untouched(records: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(
+        BadInputError, match=r"--out \.: is replaced as a whole; name a folder in it, such as site"
+    ):
+        build_site([records], Path("."), Places(tmp_path))
     with pytest.raises(BadInputError, match="holds something else"):
         build_site([records], tmp_path, Places(records.parent / "instances"))
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
