@@ -211,7 +211,7 @@ def _train_campaign(
     from nco_bench.training.distributed import reports
     from nco_bench.training.run import train as train_model
 
-    folder = given.out or campaign.with_suffix("")
+    folder = given.out or campaign.parent / campaign.stem
     if unpack is not None:
         unpack_campaign(unpack, folder, say)
     if given.executor == "slurm":

@@ -178,6 +178,8 @@ def train(
         raise BadInputError(
             f"--branch {branch}: begins where that run stands; leave --resume and --start out."
         )
+    if branch is not None and branch.name in ("", ".."):
+        raise BadInputError(f"--branch {branch}: is a folder; name the weights file of the other run.")
     weights = weights_path(out, called)
     check_precision(recipe.precision, device, "--config")
     if reports():

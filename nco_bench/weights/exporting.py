@@ -59,6 +59,8 @@ def export_copy(name_or_path: str, out: Path, precision: str | None = None) -> W
     """
     if precision is not None and precision not in DTYPES:
         raise UnknownNameError("precision", precision, DTYPES)
+    if out.name in ("", ".."):
+        raise ResultsError(f"--out {out}: is a folder; name the weights file.")
     if out.suffix not in ("", SUFFIX):
         raise ResultsError(
             f"--out {out}: weights are written as {SUFFIX}; give the file this ending or none."

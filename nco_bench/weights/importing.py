@@ -77,6 +77,7 @@ def import_checkpoint(
     files = checkpoint_files(model, file, problem)
     if not official:
         _refuse_own(file)
+    called = file.name or file.resolve().name  # a folder may be the one here
     state = {
         prefix + key: value for prefix, path in files.items() for key, value in official_state(path).items()
     }
@@ -101,19 +102,21 @@ def import_checkpoint(
         steps=0,
         samples=0,
         data=TrainingData(*trained_on, instances=0, label_solver="as published"),
-        recipe={"imported_from": file.name, "imported_sha256": imported},
+        recipe={"imported_from": called, "imported_sha256": imported},
         seed=0,
         hours=0.0,
         machine={"imported_on": platform.machine()},
         code_version=__version__,
         licence=f"as {known.repository or 'its authors'} states",
-        notes=note or f"Official weights, imported from {file.name}; training was not ours.",
+        notes=note or f"Official weights, imported from {called}; training was not ours.",
     )
     return export(policy.state_dict(), manifest, place)
 
 
 def _refuse_own(file: Path) -> None:
     """Refuse weights that have a manifest of ours: as official ones they would lose what it says of their training."""
+    if file.is_dir():  # ours are one file
+        return
     try:
         model = read_manifest(manifest_path(file)).model
     except BadWeightsError:  # none is there, or a file of another kind is called so

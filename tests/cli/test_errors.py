@@ -109,6 +109,26 @@ def test_a_set_that_lacks_one_of_two_solvers_does_not_hide_the_others(nco_bench:
         assert missing in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        ("weights export pens-a --out .", "--out .: is a folder; name the weights file."),
+        ("train --campaign .", ".: cannot be read (Is a directory)."),
+        (
+            "train lehd --data labels.npz --budget 1s --branch .",
+            "--branch .: is a folder; name the weights file of",
+        ),
+        ("weights import glop .", "reviser_10/epoch.pt"),  # which is no checkpoint, but the folder is its place
+    ],
+)
+def test_the_folder_here_has_no_name_and_is_refused_or_taken(
+    nco_bench: Callable[..., Done], command: str, cause: str
+) -> None:
+    Path("reviser_10").mkdir()
+    Path("reviser_10/epoch.pt").write_bytes(b"none")
+    assert_refused(nco_bench(*command.split()), cause)
+
+
 def test_a_place_that_may_not_be_looked_into_is_refused(
     nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ KINDS = {
 }  # fmt: skip
 """Numbers of the conventions of distances, for compiled code."""
 IMPROVEMENT = 1e-10
-"""Smallest gain of a move, relative to the edge that it begins with; keeps rounding errors from cycling."""
+"""Smallest gain of a move, relative to what it takes out first; keeps rounding errors from cycling."""
 
 
 @njit(cache=True)
