@@ -179,6 +179,27 @@ def _lock(file: int) -> bool:
     return False
 
 
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process is in a block of the same file, and let none in; where nothing can lock, all come in.
+
+    Parameters
+    ----------
+    lock
+        An empty file that is made and stays; its folder must be there.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be made.
+    """
+    with lock.open("a") as file:
+        if fcntl is not None:
+            with suppress(OSError):  # this file system knows none
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _remove_stale(path: Path) -> None:
     """Remove what killed writers of a file have left beside it: what is old, and locked by no process."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")

@@ -29,7 +29,6 @@ parts (`pack` and `unpack`).
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import math
@@ -42,7 +41,7 @@ from typing import Any
 
 from nco_bench.datasets.places import Places
 from nco_bench.errors import BadInputError, NcoBenchError, UnknownNameError
-from nco_bench.files import write
+from nco_bench.files import alone, write
 from nco_bench.training.campaign_file import Stage, read_campaign
 from nco_bench.training.checkpoint import LAST, PREVIOUS, load_state
 from nco_bench.training.progress import Report
@@ -186,8 +185,7 @@ def _left_of_turn(stage: Stage, folder: Path, turn: int, left: float | None) -> 
 def _locked(folder: Path) -> Iterator[None]:
     """Keep other sessions of the same campaign, on any machine that shares the folder, from its state."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with alone(folder / LOCK):
         yield
 
 

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from nco_bench.cards import OfficialFile, cards, official_weights
 from nco_bench.downloads import TooMuchError, asked, cause
 from nco_bench.errors import BadWeightsError, UnknownNameError
-from nco_bench.files import is_in_a_file
+from nco_bench.files import alone, is_in_a_file
 from nco_bench.progress import BYTES, opened, tracked
 from nco_bench.weights.manifest import manifest_path
 from nco_bench.weights.store import WeightsFile, cache_folder, files_called, verify
@@ -150,6 +150,11 @@ def _download(entry: OfficialFile, say: Callable[[str], None]) -> Path:
             f"{folder}: cannot be made ({cause}); name a folder with NCO_BENCH_CACHE."
         ) from error
     target = folder / f"{entry.git_blob_sha1}{Path(entry.path).suffix}"
+    with alone(folder / f".{target.stem}.lock"):  # who waits here finds what the other has fetched
+        return _downloaded(entry, target, say)
+
+
+def _downloaded(entry: OfficialFile, target: Path, say: Callable[[str], None]) -> Path:
     if target.is_file() and git_blob_sha1(target) == entry.git_blob_sha1:
         return target
     target.unlink(missing_ok=True)

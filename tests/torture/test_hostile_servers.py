@@ -180,11 +180,11 @@ def pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str]
 
 
 def kept(folder: Path) -> list[str]:
-    """Files that a command left, but the part of weights from which the next pull goes on."""
+    """Files that a command left, but the part of weights from which the next pull goes on, and its lock."""
     return [
         path.name
         for path in folder.rglob("*")
-        if path.is_file() and not (path.suffix == ".part" and path.parent.name == "downloads")
+        if path.is_file() and not (path.suffix in (".part", ".lock") and path.parent.name == "downloads")
     ]
 
 

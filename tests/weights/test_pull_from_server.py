@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -61,6 +63,28 @@ def test_an_official_file_comes_through_byte_for_byte_and_runs(
     data = f"{'cvrp' if 'cvrp' in name else 'tsp'}20:count=1"
     command = ["run", entry.model, "--weights", name, "--data", data, "--results", str(tmp_path / "runs")]
     assert run([*command, "--instances", str(tmp_path / "instances")]) == 0
+
+
+def test_two_pulls_of_one_file_are_one_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wrote into one part, and each took the mixture for what the server had sent."""
+    monkeypatch.setenv("NCO_BENCH_CACHE", str(tmp_path))
+    content, fetched = b"x" * 1000, []
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    entry = replace(cards.official_weights()["am-official-tsp100"], git_blob_sha1=blob)
+
+    def fetch(_: object, part: Path) -> None:
+        fetched.append(part)
+        with part.open("ab", buffering=0) as file:
+            for start in range(0, len(content), 250):
+                file.write(content[start : start + 250])
+                time.sleep(0.05)
+
+    monkeypatch.setattr(pulling, "_fetch", fetch)
+    with ThreadPoolExecutor(2) as threads:
+        paths = list(threads.map(lambda _: pulling._download(entry, lambda _: None), range(2)))
+    assert paths[0] == paths[1]
+    assert paths[0].read_bytes() == content
+    assert len(fetched) == 1
 
 
 def test_a_pull_says_that_nothing_came_and_that_the_mirror_is_not_there(
