@@ -118,7 +118,10 @@ def test_a_set_that_lacks_one_of_two_solvers_does_not_hide_the_others(nco_bench:
             "train lehd --data labels.npz --budget 1s --branch .",
             "--branch .: is a folder; name the weights file of",
         ),
-        ("weights import glop .", "reviser_10/epoch.pt"),  # which is no checkpoint, but the folder is its place
+        (
+            "weights import glop .",
+            "reviser_10/epoch.pt",
+        ),  # which is no checkpoint, but the folder is its place
     ],
 )
 def test_the_folder_here_has_no_name_and_is_refused_or_taken(
