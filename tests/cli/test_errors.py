@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import Done, assert_refused
 
-from nco_bench.cli.app import run
 from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.storage import save_dataset
 from nco_bench.problems import tsp
-
-
-@dataclass(frozen=True)
-class Done:
-    """Exit status and output of a command."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def nco_bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Done]:
-    """The command line in this process, in an empty folder, as the entry point runs it."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> Done:
-        capfd.readouterr()
-        status = run(list(arguments))
-        out, err = capfd.readouterr()
-        return Done(status, out, err)
-
-    return call
-
-
-def assert_refused(done: Done, *fragments: str) -> None:
-    assert done.returncode == 2, done.stdout + done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("error: ")
-    for fragment in fragments:
-        assert fragment in lines[0]
-    assert done.stdout == ""
 
 
 def test_what_a_writer_has_to_say_is_one_line_without_a_source_file(nco_bench: Callable[..., Done]) -> None:
@@ -107,46 +70,6 @@ def test_a_set_that_lacks_one_of_two_solvers_does_not_hide_the_others(nco_bench:
         assert "tsp9:count=2" in done.stdout
         assert "tsp10" not in done.stdout
         assert missing in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("command", "cause"),
-    [
-        ("weights export pens-a --out .", "--out .: is a folder; name the weights file."),
-        ("train --campaign .", ".: cannot be read (Is a directory)."),
-        (
-            "train lehd --data labels.npz --budget 1s --branch .",
-            "--branch .: is a folder; name the weights file of",
-        ),
-        (
-            "weights import glop .",
-            "reviser_10/epoch.pt",
-        ),  # which is no checkpoint, but the folder is its place
-    ],
-)
-def test_the_folder_here_has_no_name_and_is_refused_or_taken(
-    nco_bench: Callable[..., Done], command: str, cause: str
-) -> None:
-    Path("reviser_10").mkdir()
-    Path("reviser_10/epoch.pt").write_bytes(b"none")
-    assert_refused(nco_bench(*command.split()), cause)
-
-
-def test_a_place_that_may_not_be_looked_into_is_refused(
-    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_file = Path.is_file  # whom it is tested by may look into all places
-
-    def closed(path: Path) -> bool:
-        if path.parts[:1] == ("closed",):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return is_file(path)
-
-    monkeypatch.setattr(Path, "is_file", closed)
-    done = nco_bench("run", "nearest-neighbor", "--data", "closed/set.npz")
-    assert_refused(
-        done, "closed/set.npz: Permission denied; choose another place, or change its permissions."
-    )
 
 
 CRASHING = """
@@ -317,14 +240,6 @@ def test_mistakes_are_refused_in_one_line(
     assert_refused(nco_bench(*arguments), *fragments)
 
 
-def test_a_results_folder_that_cannot_be_written_is_refused(
-    nco_bench: Callable[..., Done], tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    done = nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--results", "file/runs")
-    assert_refused(done, "file/runs", "--results")
-
-
 def test_a_damaged_dataset_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     path = save_dataset(generate("tsp", 10, 3, "uniform", 1), tmp_path / "set.npz")
     path.write_bytes(b"PK not really a zip")
@@ -424,11 +339,6 @@ def test_the_ending_of_a_report_chooses_its_format(nco_bench: Callable[..., Done
     assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text(encoding="utf-8")
 
 
-def test_typer_mistakes_do_not_touch_the_results(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp20:count=2", "--decoding", "nonsense:1")
-    assert not (tmp_path / "results").exists()
-
-
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
@@ -451,15 +361,6 @@ def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs
     assert_refused(Done(done.returncode, done.stdout, done.stderr), f"pip install 'nco-bench[{extra}]'")
 
 
-def test_a_name_that_is_not_utf8_is_refused(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
-    """Names of old archives: é in Latin-1. Records could not hold it, and the run ended with a traceback."""
-    name = "caf\udce9.txt"
-    (tmp_path / name).write_text("0 0 1 0 0 1\n")
-    done = nco_bench("run", "nearest-neighbor", "--data", name)
-    assert_refused(done, r"caf\udce9.txt: the name is not UTF-8; rename the file or folder")
-    assert [one.name for one in tmp_path.iterdir()] == [name]
-
-
 @pytest.mark.parametrize("key", ["problem", "n", "count", "distribution", "seed"])
 def test_a_param_that_is_an_option_of_its_own_is_refused(nco_bench: Callable[..., Done], key: str) -> None:
     done = nco_bench("generate", "tsp", "--n", "8", "--count", "2", "--param", f"{key}=4")
@@ -471,140 +372,8 @@ def test_a_distribution_of_boxes_is_named_as_it_was_given(nco_bench: Callable[..
     assert_refused(done, "distribution (of boxes: the bin) is 'clustered'; expected LENGTHxWIDTH")
 
 
-def test_a_damaged_dataset_in_the_way_is_to_be_moved(nco_bench: Callable[..., Done]) -> None:
-    again = ("generate", "tsp", "--n", "8", "--count", "2", "--out", "set.npz")
-    assert nco_bench(*again).returncode == 0
-    Path("set.npz").write_bytes(Path("set.npz").read_bytes()[:500])
-    assert_refused(
-        nco_bench(*again), "set.npz: is in the way and cannot be read; move it away and start again"
-    )
-
-
-def test_a_calibration_that_cannot_be_kept_is_not_begun(
-    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("cache").write_text("in the way")
-    monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
-    done = nco_bench("calibrate", "pens-a", "--sizes", "10000")
-    assert_refused(done, "pens-a.calibration.json: cannot be written")
-
-
-def test_references_that_cannot_be_kept_name_the_option_that_says_where(
-    nco_bench: Callable[..., Done],
-) -> None:
-    """`reference` has no --results, which the advice named."""
-    Path("references").write_text("in the way")
-    done = nco_bench("reference", "tsp8:count=1", "--solver", "nearest-neighbor", "--instances", ".")
-    assert done.returncode == 2
-    assert done.stderr.endswith(
-        "cannot be written (Not a directory); choose another folder with --instances.\n"
-    )
-
-
-WITH_RESULTS = [
-    ("report",), ("compare", "two-opt", "savings", "--data", "tsp8:count=1"), ("verify",), ("runs", "list"),
-    ("run", "two-opt", "--data", "tsp8:count=1"), ("reproduce", "pens", "--status"),
-    ("plot", "pareto", "--out", "x.png"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", WITH_RESULTS)
-def test_a_file_that_is_no_archive_is_no_results_folder(
-    nco_bench: Callable[..., Done], command: tuple[str, ...]
-) -> None:
-    Path("runs.csv").write_text("a,b\n")
-    for name, cause in (
-        ("runs.csv", "neither a folder of runs nor an archive"),
-        ("runs.csv/a", "runs.csv is a file"),
-    ):
-        assert_refused(nco_bench(*command, "--results", name), f"{name}: ", cause)
-    assert Path("runs.csv").read_text() == "a,b\n"
-
-
-@pytest.mark.parametrize("command", [*WITH_RESULTS, ("runs", "merge", "other")])
-@pytest.mark.parametrize("target", ["gone/runs", "link"])
-def test_a_link_that_leads_nowhere_is_named(
-    nco_bench: Callable[..., Done], command: tuple[str, ...], target: str
-) -> None:
-    """Readers called the folder absent, `run` said that a file exists, and a link to itself was a traceback."""
-    Path("link").symlink_to(target)
-    for folder in ("link", "link/runs"):
-        assert_refused(
-            nco_bench(*command, "--results", folder),
-            f"--results {folder}: link is a link to {target}, which is not",
-        )
-    assert_refused(
-        nco_bench("generate", "tsp", "--n", "8", "--instances", "link"), "--instances link: link is a"
-    )
-    assert [path.name for path in Path().iterdir()] == ["link"]
-
-
-@pytest.mark.parametrize(
-    "command", [("generate", "tsp", "--n", "8"), ("run", "two-opt", "--data", "tsp8:count=1")]
-)
-def test_a_file_is_no_folder_of_datasets(nco_bench: Callable[..., Done], command: tuple[str, ...]) -> None:
-    """`run` took the file without a word, and kept no references."""
-    Path("file").touch()
-    for folder in ("file", "file/within"):
-        assert_refused(
-            nco_bench(*command, "--instances", folder),
-            f"--instances {folder}: cannot be a folder (file is a file); correct the name.",
-        )
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", "x" * 300),
-        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--instances", "x" * 300),
-        ("run", "nearest-neighbor", "--data", "x" * 300 + ".tsp"),
-        ("generate", "tsp", "--n", "8", "--count", "1", "--out", "x" * 300 + ".npz"),
-    ],
-)
-def test_a_name_that_no_disk_takes_is_one_line(
-    nco_bench: Callable[..., Done], arguments: tuple[str, ...]
-) -> None:
-    assert_refused(nco_bench(*arguments), "xxx", ": File name too long; choose a shorter name.")
-
-
 def test_the_option_that_was_given_is_named(nco_bench: Callable[..., Done]) -> None:
     assert_refused(nco_bench("report", "--document", "--csv"), "--document and --csv exclude each other")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results", ""),
-        ("run", "nearest-neighbor", "--data", "tsp8:count=1", "--results="),
-        ("runs", "merge", "", "--results", "runs"),
-    ],
-)
-def test_an_empty_argument_is_no_folder(nco_bench: Callable[..., Done], arguments: tuple[str, ...]) -> None:
-    """A shell gives one for a variable that is not set, and runs went to the folder that one stood in."""
-    assert_refused(nco_bench(*arguments), "is empty; name something, or leave it out")
-    assert not list(Path().iterdir())
-
-
-@pytest.mark.parametrize(
-    ("problem", "reference", "said"),
-    [("tsp", "nonono", "Unknown solver 'nonono'"), ("bpp3d", "lkh3", "solves tsp and cvrp, not bpp3d")],
-)
-def test_a_reference_that_cannot_be_made_leaves_no_file_without_one(
-    nco_bench: Callable[..., Done], problem: str, reference: str, said: str
-) -> None:
-    made = nco_bench(
-        "generate", problem, "--n", "8", "--count", "2", "--reference", reference, "--out", "s.npz"
-    )
-    assert_refused(made, said)
-    assert not list(Path().iterdir())
-
-
-def test_a_place_in_a_file_is_told_as_that(nco_bench: Callable[..., Done]) -> None:
-    Path("file").write_text("in the way")
-    done = nco_bench("generate", "tsp", "--n", "8", "--count", "2", "--out", "file/set.npz")
-    assert_refused(done, "file/set.npz: cannot be written (file is a file). Choose another place")
-    done = nco_bench("runs", "merge", "nowhere", "--results", "runs")
-    assert_refused(done, "nowhere: no such folder or archive")
 
 
 def test_weights_that_are_not_what_their_name_says_are_told_apart(
@@ -619,16 +388,6 @@ def test_weights_that_are_not_what_their_name_says_are_told_apart(
     )
     Path("w.pt").write_bytes(b"")
     assert_refused(nco_bench("weights", "import", "am", "w.pt"), "w.pt: is empty; get it again")
-
-
-def test_a_cache_that_cannot_be_made_names_its_variable(
-    nco_bench: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("cache").write_text("in the way")
-    monkeypatch.setenv("NCO_BENCH_CACHE", "cache")
-    monkeypatch.delenv("NCO_BENCH_MIRROR", raising=False)
-    done = nco_bench("weights", "pull", "am-official-tsp20")
-    assert_refused(done, "cache is a file", "name a folder with NCO_BENCH_CACHE")
 
 
 def test_a_search_has_a_limit_that_is_a_number(nco_bench: Callable[..., Done]) -> None:
