@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nco_bench.cards import network_card
-from nco_bench.training.recipes import LoopRecipe, recipe_of, recipes_of
+from nco_bench.training.recipes import NETWORK, LoopRecipe, recipe_of, recipes_of
 from nco_bench.weights.manifest import STATED
 
 RUN_CONTROL = frozenset(
@@ -44,6 +44,8 @@ class Paper:
         Other values that the paper has for a field, for other rows of its tables.
     nodes
         Of the labelled instances; 0 where the recipe says it.
+    network
+        Options of the network that it trains, where they are not the defaults.
     """
 
     recipe: LoopRecipe
@@ -51,11 +53,13 @@ class Paper:
     ours: Mapping[str, str]
     also: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     nodes: int = 0
+    network: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON values: the source, what is ours, and the numbers."""
+        """Return JSON values: the source, the network's options, what is ours, and the numbers."""
         return {
             "source": self.source,
+            **({"network": dict(self.network)} if self.network else {}),
             "ours": dict(self.ours),
             **({"also": {key: list(values) for key, values in self.also.items()}} if self.also else {}),
             "recipe": {k: v for k, v in dataclasses.asdict(self.recipe).items() if k not in RUN_CONTROL},
@@ -74,7 +78,7 @@ def papers_of(model: str, learner: str, kind: type[LoopRecipe]) -> Papers:
     return {
         name: Paper(
             recipes[name], values["source"], values.get("ours", {}), values.get("also", {}),
-            values.get("nodes", shared),
+            values.get("nodes", shared), values.get(NETWORK, {}),
         )
         for name, values in stated.items()
         if "source" in values

@@ -21,6 +21,8 @@ OPTIMIZERS = ("adamw", "adam", "muon")
 LENGTHS = ("uniform", "seconds")
 ABOUT = ("source", "ours", "also", "nodes")
 """Keys of a card's recipe that say where it is from and are no numbers of it, see `choices.Paper`."""
+NETWORK = "network"
+"""Key of a card's recipe with the options of the network that it goes with, as ``{ width = 256 }``."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +174,21 @@ def recipes_of(model: str, learner: str, kind: type[R]) -> dict[str, R]:
 
 
 def _built(known: Card, learner: str, name: str, kind: type[R]) -> R:
-    values = {key: v for key, v in recipe_of(known, learner, name).items() if key not in ABOUT}
+    values = {key: v for key, v in recipe_of(known, learner, name).items() if key not in (*ABOUT, NETWORK)}
     own = {f.name for f in dataclasses.fields(kind)}
     for key in values:
         if key not in own:
             raise UnknownNameError(f"field of {known.name}'s recipe {name}", key, own)
     return kind(**{**values, "learner": learner})
+
+
+def network_of(model: str, learner: str, config: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the network that the chosen recipe trains, as ``--config model.KEY=VALUE`` gives them."""
+    known = network_card(model)
+    recipes = known.recipes.get(learner, {})
+    name = config.get("recipe", next(iter(recipes), ""))
+    found = recipe_of(known, learner, name).get(NETWORK, {}) if name in recipes else {}
+    return {key: str(value) for key, value in found.items()}
 
 
 def recipe_for(model: str, config: Mapping[str, str]) -> Recipe:

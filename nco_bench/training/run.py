@@ -26,7 +26,7 @@ from nco_bench.training.learner import GAP, HoldsProcesses, Measure, SharesBatch
 from nco_bench.training.loop import Hooks, train_until_done
 from nco_bench.training.options import model_options, refuse_own_name
 from nco_bench.training.progress import Bar, Board, Lines, Report, Silent, write_log
-from nco_bench.training.recipes import LoopRecipe
+from nco_bench.training.recipes import LoopRecipe, network_of
 from nco_bench.training.start import start_from
 from nco_bench.training.trainer import Trainer
 from nco_bench.weights.manifest import Manifest, manifest_path
@@ -246,7 +246,7 @@ def checked(
         raise BadInputError(
             f"--config model.{next(iter(options))}: its training ({name}) takes no options of the model."
         )
-    return values, options, course, recipe
+    return values, network_of(model, name, values) | options, course, recipe
 
 
 def _start(prepared: Prepared, start: str, model: str) -> None:

@@ -161,8 +161,8 @@ def test_eies_second_network_has_four_layers_of_heads_32_wide(tmp_path):
     """EIE, Table 6: four attention layers instead of three, d = 32 instead of 16, trained on 120 boxes."""
     recipe = COURSE.recipe("attend2pack", {"recipe": "paper-d32"})
     assert (recipe.boxes, recipe.batch, recipe.steps) == (120, 64, 5000)
-    assert "(model.width=256, model.layers=4)" in COURSE.papers("attend2pack")["paper-d32"].source
-    config = {**TINY, "steps": "1", "validate_every": "1000", "model.width": "256", "model.layers": "4"}
+    assert COURSE.papers("attend2pack")["paper-d32"].network == {"width": 256, "layers": 4}
+    config = {**TINY, "recipe": "paper-d32", "steps": "1", "validate_every": "1000"}
     done = train("attend2pack", (), config, out=tmp_path / "wide.safetensors", progress="silent")
     manifest = json.loads(done.manifest.read_text())
     assert (manifest["config"]["width"] // manifest["config"]["heads"], manifest["config"]["layers"]) == (

@@ -329,10 +329,9 @@ def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> 
     """EIE, Table 6: three attention layers become four, d = 16 becomes 32, training on 100 nodes becomes 120."""
     recipe = COURSE.recipe("am", {"recipe": "eie-d32"})
     assert (recipe.size, recipe.batch, recipe.steps, recipe.shrink) == (120, 256, 5000, 0.95)
-    assert "(model.width=256, model.layers=4)" in COURSE.papers("am")["eie-d32"].source
+    assert COURSE.papers("am")["eie-d32"].network == {"width": 256, "layers": 4}
     config = {
         "recipe": "eie-d32", "batch": "2", "steps": "1", "evaluation": "2", "validation_instances": "2", "size": "6",
-        "model.width": "256", "model.layers": "4",
     }  # fmt: skip
     done = train("am", (), config, out=tmp_path / "wide", progress="silent")
     file = resolve(str(done.weights), "am", "tsp")
@@ -341,6 +340,9 @@ def test_eies_second_network_has_heads_of_32_and_four_layers(tmp_path: Path) -> 
     policy: Any = build_path_policy("am", "tsp", **file.manifest.config)
     load_into(policy, file)
     assert len(policy.encoder) == 4
+    deeper = train("am", (), config | {"model.layers": "5"}, out=tmp_path / "deep", progress="silent")
+    shaped = resolve(str(deeper.weights), "am", "tsp").manifest.config
+    assert (shaped["width"], shaped["layers"]) == (256, 5)
 
 
 def test_what_the_recipe_decides_is_no_option_of_the_model() -> None:
