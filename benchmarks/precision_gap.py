@@ -48,6 +48,8 @@ def rounded(x: Tensor) -> Tensor:
     """Round float32 to 10 bits of mantissa, halves away from zero as the hardware's conversion does."""
     if x.dtype != torch.float32:
         return x
+    if x.is_mkldnn:  # a weight that `nco_bench.nn.packed` keeps
+        x = x.to_dense()
     bits = x.contiguous().view(torch.int32)
     return ((bits + (1 << (DROPPED - 1))) & -(1 << DROPPED)).view(torch.float32).view(x.shape)
 
