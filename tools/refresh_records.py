@@ -61,7 +61,10 @@ class Stale:
     def study(self, folder: Path) -> Study:
         """Return what makes it anew below a folder."""
         cell, options = self.cells[0], self.cells[0].options
-        alone = len(self.cells) == 1  # solvers that stand beside each other have their own decodings
+        alone = (
+            len(self.cells) == 1
+        )  # solvers that stand beside each other have their own decodings and settings
+        given = {key: value for key, value in options["params"].items() if f":{key}=" not in cell.label}
         first, last = cell.asked or (0, cell.instances)
         return Study(
             solvers=tuple(dict.fromkeys(one.label for one in self.cells)),
@@ -69,6 +72,7 @@ class Stale:
             decoding=(cell.decoding,) if alone else (),
             logit_scale=options["logit_scale"] if alone else None,
             coordinate_scale=options["coordinate_scale"] if alone else None,
+            param=given if alone else {},
             seed=cell.seed,
             repeats=cell.repeats,
             limit=f"{first + 1}-{last}" if first else last,

@@ -42,7 +42,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NCO_BENCH_INSTANCES", str(tmp_path / "instances"))
     monkeypatch.setattr(refresh_records, "code_revision", dict)
     old, new, results = tmp_path / "old", tmp_path / "new", tmp_path / "results"
-    run(NAME, "tsp20:count=3", limit="2-3", results=old)
+    run(NAME, "tsp20:count=3", limit="2-3", param={"axes": "common"}, results=old)
     run([NAME, "random-insertion"], "tsp20:count=3", limit=1, results=old)
     run(NAME, "tsp20:count=3", limit=1, results=new)
     stored(old, results / "cpu" / "runs.parquet", former=True)
@@ -67,8 +67,8 @@ def test_stale_runs_are_made_anew_and_take_the_places_of_the_old(
     runs = archived_runs(results / "cpu" / "runs.parquet")
     cells = [cell for run in runs for cell in run.cells()]
     assert {cell.weights["sha256"] == "0" * 64 for cell in cells if cell.weights} == {False}
-    assert {(cell.label, tuple(cell.asked or ())) for cell in cells} == {
-        (NAME, (1, 3)), (NAME, (0, 1)), ("random-insertion", (0, 1)),
+    assert {(cell.label, tuple(cell.asked or ()), *cell.options["params"]) for cell in cells} == {
+        (NAME, (1, 3), "axes"), (NAME, (0, 1)), ("random-insertion", (0, 1)),
     }  # fmt: skip
     assert {run.run_id for run in archived_runs(results / "fill" / "runs.parquet")} == before
     capsys.readouterr()
