@@ -109,7 +109,7 @@ def _remedy(error: OSError) -> str:
 
 
 def _is_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_in_a_file(path: Path) -> str:

@@ -28,7 +28,8 @@ from nco_bench.runs.display import QuietDisplay
 
 
 def nco(*arguments: str, results: Path) -> int:
-    return app.run([*arguments, "--results", str(results), "--instances", str(results / "none")])
+    none = (results.parent if results.is_file() else results) / "none"
+    return app.run([*arguments, "--results", str(results), "--instances", str(none)])
 
 
 def cells(results: Path) -> list[Standing]:
