@@ -119,6 +119,7 @@ def test_a_row_opens_its_run_with_command_hashes_records_and_environment(page: A
 def test_an_instance_shows_its_tour_beside_the_best_known(page: Any, site: Path) -> None:
     visit(page, site)
     page.click("tbody th a >> text=nearest-neighbor >> nth=0")
+    page.wait_for_selector("#title")  # until then the first row is still that of the page before
     page.click("tbody th a >> nth=0")
     page.wait_for_selector("svg.routes")
     drawn = page.query_selector_all("svg.routes")
@@ -137,6 +138,7 @@ def test_an_instance_shows_its_tour_beside_the_best_known(page: Any, site: Path)
 def test_routes_of_a_cvrp_start_and_end_at_the_depot(page: Any, site: Path) -> None:
     visit(page, site, "#/?problem=cvrp")
     page.click("tbody th a")
+    page.wait_for_selector("#title")
     page.click("tbody th a >> nth=0")
     page.wait_for_selector("svg.routes")
     routes = [
