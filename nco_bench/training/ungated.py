@@ -128,8 +128,13 @@ def _balance(layer: Layer) -> None:
 
 
 def _share(first: Tensor, then: Tensor) -> Tensor:
-    """Give two matrices the same mean square without changing their product; return by what the first was multiplied."""
+    """Give two matrices the same mean square without changing their product; return by what the first was multiplied.
+
+    A branch of factor 0, as ReZero begins with and grown layers have, stays as it is.
+    """
     factor = (then.norm() / then.numel() ** 0.5 / (first.norm() / first.numel() ** 0.5)).sqrt()
+    if not factor:
+        return torch.ones_like(factor)
     first.mul_(factor)
     then.div_(factor)
     return factor

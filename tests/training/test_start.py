@@ -162,12 +162,15 @@ def test_lehd_starts_near_the_decoder_whose_layers_it_takes() -> None:
     assert agreement(decoder, lehd) > 0.5
 
 
-def test_lehd_without_the_gates_that_it_lacks_computes_what_the_decoder_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [0.3, 0.0])
+def test_lehd_without_the_gates_that_it_lacks_computes_what_the_decoder_does(
+    tmp_path: Path, factor: float
+) -> None:
     decoder = build_path_policy("decoder-6x128", gate=False)
     with torch.no_grad():
         for name, parameter in decoder.named_parameters():
             if name.rpartition(".")[2] in RESIDUAL_WEIGHTS:
-                parameter.fill_(0.3)
+                parameter.fill_(factor)
     gated = resolve("decoder-6x128", "decoder-6x128").manifest
     manifest = dataclasses.replace(gated, config=gated.config | {"gate": False})
     path = export(decoder.state_dict(), manifest, tmp_path / "plain.safetensors").path
