@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.problems.distances import coordinate_fault, edge_rule, euclidean
+from nco_bench.problems.distances import coordinate_fault, edge_rule, euclidean, matrix_fault
 
 NAME = "cvrp"
 VERSION = "1"
@@ -63,7 +63,7 @@ class CVRPInstance:
     convention
         Name of the distance rule, see `nco_bench.problems.distances`; ``explicit`` reads `matrix`.
     matrix
-        ``(N + 1, N + 1)`` float64 distances with the depot first, for the convention ``explicit`` only.
+        ``(N + 1, N + 1)`` float64 distances, not negative, the depot first, for the convention ``explicit`` only.
     max_route_length
         Limit of the unrounded length of one route, or None.
 
@@ -132,11 +132,9 @@ class CVRPInstance:
                 f"{self.name}: distance matrix of shape {self.matrix.shape} for {self.n} customers; "
                 f"expected ({self.n + 1}, {self.n + 1}), depot first."
             )
-        if not np.isfinite(self.matrix).all():
-            a, b = (int(k) for k in np.argwhere(~np.isfinite(self.matrix))[0])
-            raise BadInputError(
-                f"{self.name}: the distance from node {a} to node {b} is not a finite number."
-            )
+        fault = matrix_fault(self.matrix)
+        if fault is not None:
+            raise BadInputError(f"{self.name}: {fault}; expected numbers >= 0.")
 
     @property
     def n(self) -> int:

@@ -37,6 +37,15 @@ def coordinate_fault(coords: FloatArray) -> tuple[int, str] | None:
     return next(((int(bad.any(-1).argmax()), what) for what, bad in faults.items() if bad.any()), None)
 
 
+def matrix_fault(matrix: FloatArray) -> str | None:
+    """Say which entry of a square matrix cannot be a distance, not finite or negative; None where all can."""
+    for what, bad in (("is not a finite number", ~np.isfinite(matrix)), ("is negative", matrix < 0)):
+        if bad.any():
+            a, b = np.argwhere(bad)[0]
+            return f"the distance from node {a} to node {b} {what}"
+    return None
+
+
 def euclidean(a: FloatArray, b: FloatArray) -> FloatArray:
     """Unrounded Euclidean distance in float64, ``(..., 2)`` x ``(..., 2)`` to ``(...)``."""
     d = a - b

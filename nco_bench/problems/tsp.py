@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nco_bench.errors import BadInputError
-from nco_bench.problems.distances import EdgeRule, coordinate_fault, cycle_length, edge_rule
+from nco_bench.problems.distances import EdgeRule, coordinate_fault, cycle_length, edge_rule, matrix_fault
 
 NAME = "tsp"
 VERSION = "1"
@@ -39,7 +39,7 @@ class TSPInstance:
     convention
         Name of the distance rule, see `nco_bench.problems.distances`; ``explicit`` reads `matrix`.
     matrix
-        ``(N, N)`` float64 distances, for the convention ``explicit`` only.
+        ``(N, N)`` float64 distances, not negative and the same both ways, for the convention ``explicit`` only.
     fixed_edges
         Pairs of nodes that a tour must join (TSPLIB's FIXED_EDGES_SECTION, linhp318).
     """
@@ -75,10 +75,14 @@ class TSPInstance:
             raise BadInputError(
                 f"{self.name}: the distance matrix has shape {self.matrix.shape}; expected (N, N)."
             )
-        if not np.isfinite(self.matrix).all():
-            a, b = (int(k) for k in np.argwhere(~np.isfinite(self.matrix))[0])
+        fault = matrix_fault(self.matrix)
+        if fault is not None:
+            raise BadInputError(f"{self.name}: {fault}; expected numbers >= 0.")
+        if not np.array_equal(self.matrix, self.matrix.T):
+            a, b = np.argwhere(self.matrix != self.matrix.T)[0]
             raise BadInputError(
-                f"{self.name}: the distance from node {a} to node {b} is not a finite number."
+                f"{self.name}: the distance from node {a} to node {b} is {self.matrix[a, b]:g}, and "
+                f"{self.matrix[b, a]:g} the other way; expected a symmetric matrix."
             )
 
     def _check_coordinates(self, coords: NDArray[np.float64]) -> None:

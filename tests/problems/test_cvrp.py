@@ -153,6 +153,7 @@ def test_route_length_is_limited_unrounded_whatever_the_convention():
         ({"convention": "explicit"}, "needs a distance matrix"),
         ({"convention": "explicit", "matrix": np.zeros((4, 4))}, r"expected \(5, 5\), depot first"),
         ({"convention": "explicit", "matrix": np.full((5, 5), np.nan)}, "from node 0 to node 0"),
+        ({"convention": "explicit", "matrix": np.eye(5) - 1}, "from node 0 to node 1 is negative; expected"),
         ({"max_route_length": -1.0}, "limit of route lengths is -1.0"),
     ],
 )

@@ -94,6 +94,12 @@ def test_fixed_edge_must_be_in_the_tour_also_across_its_end():
         ({"coords": None, "convention": "explicit", "matrix": np.zeros((3, 2))}, r"expected \(N, N\)"),
         ({"convention": "explicit", "matrix": np.zeros((3, 3))}, "4 coordinates for a matrix of 3 nodes"),
         ({"coords": None, "convention": "explicit", "matrix": np.diag([0, np.nan])}, "from node 1 to node 1"),
+        # two-opt never ended on the first, and Concorde called a tour of the second optimal that was not.
+        ({"coords": None, "convention": "explicit", "matrix": np.eye(3) - 1}, "node 0 to node 1 is negative"),
+        (
+            {"coords": None, "convention": "explicit", "matrix": np.tri(3)},
+            "node 0 to node 1 is 0, and 1 the other",
+        ),
     ],
 )
 def test_bad_instance_is_refused_in_one_line(changes, message):
