@@ -75,7 +75,7 @@ def masked_attention(attention: nn.Module, x: Tensor, padding: Tensor) -> Tensor
         hidden = padding.repeat_interleave(attention.heads, 0)[..., None]
         context = attend(q, k, v.masked_fill(hidden, FAR_BELOW), attention.options.symmetric)
         merged = context.unflatten(0, (-1, attention.heads)).transpose(1, 2).flatten(2)
-        result: Tensor = attention.out(devalue(merged))
+        result: Tensor = attention.out(devalue(merged, attention.options.plain_log))
         return result
     assert isinstance(attention, SoftmaxAttention)
     q, k, v = (

@@ -10,7 +10,13 @@ from nco_bench.errors import BadInputError, UnknownNameError
 from nco_bench.nn.device import PerDevice
 from nco_bench.problems.lra import lra_task
 from nco_bench.solvers.sequences import lra, tropical
-from nco_bench.solvers.sequences.lra import LRAClassifier, LRAConfig, lra_config, masked_layer
+from nco_bench.solvers.sequences.lra import (
+    LRAClassifier,
+    LRAConfig,
+    lra_config,
+    masked_attention,
+    masked_layer,
+)
 
 LRA = trained_by("lra")
 ATTENTIONS = [card.facts["attention"] for card in LRA.values()]
@@ -35,6 +41,16 @@ def test_without_padding_a_layer_is_that_of_the_task_networks(attention: str) ->
     x = torch.randn(2, 12, 32)
     mine = masked_layer(layer, x, torch.zeros(2, 12, dtype=torch.bool))
     torch.testing.assert_close(mine, layer(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", tropical.VARIANTS.values(), ids=list(tropical.VARIANTS))
+def test_without_padding_every_variant_of_tropical_attention_is_itself(
+    options: tropical.TropicalOptions,
+) -> None:
+    """The plain logarithm was undone by the inverse of the other one."""
+    attention, x = tropical.TropicalAttention(32, 2, options), torch.randn(2, 12, 32)
+    mine = masked_attention(attention, x, torch.zeros(2, 12, dtype=torch.bool))
+    torch.testing.assert_close(mine, attention(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
