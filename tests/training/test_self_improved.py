@@ -21,8 +21,8 @@ from nco_bench.nn.build import build_path_policy
 from nco_bench.problems import cvrp
 from nco_bench.solvers.decoding.spec import parse_decoding
 from nco_bench.solvers.path.decode import decode_path
-from nco_bench.solvers.path.policy import PathPolicy, PathState
-from nco_bench.solvers.path.problem import route_arrays, tsp_problem
+from nco_bench.solvers.path.policy import PathNodes, PathPolicy, PathState
+from nco_bench.solvers.path.problem import cvrp_problem, route_arrays, tsp_problem
 from nco_bench.training.learners.pseudo_labels import PseudoLabels, SelfRecipe, draw_instances
 from nco_bench.training.learners.sampling import sample_without_replacement
 from nco_bench.training.learners.self_improved import SelfImproved
@@ -79,6 +79,33 @@ def test_all_solutions_are_found_where_few_exist() -> None:
     paths = sample_without_replacement(Fixed([1.0, 1, 2, 3]), problem, 50, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     assert {tuple(o) for o in paths.order.tolist()} == set(itertools.permutations((1, 2, 3)))
     assert paths.log_prob.exp().sum().item() == pytest.approx(1.0)
+
+
+class Repaired(PathPolicy):
+    """Scores customers by a fixed table, directly and via the depot, and leaves what does not fit to the repair rule."""
+
+    problem, repairs = "cvrp", True
+
+    def embed(self, nodes: PathNodes) -> torch.Tensor:
+        """Return the logarithms of both weights of each node."""
+        table = torch.tensor([[1.0, 1], [1, 1], [3, 3], [1, 3]], dtype=torch.float64)
+        return table.log().expand(len(nodes.coords), -1, -1)
+
+    def scores(self, state: PathState) -> torch.Tensor:
+        """Return them for the candidates."""
+        return state.features[:, 1:-1]
+
+
+def test_a_customer_is_drawn_as_often_as_by_both_choices_that_the_repair_rule_makes_one() -> None:
+    """At the depot either choice goes there: 2, 6 and 4 of 12; the larger of each pair would be 1, 3 and 3 of 7."""
+    count = 4000
+    demand = torch.tensor([0, 1, 1, 1]).repeat(count, 1)
+    problem = cvrp_problem(torch.rand(count, 4, 2), demand, torch.full((count,), 3))
+    paths = sample_without_replacement(Repaired(), problem, 2, torch.Generator().manual_seed(3))
+    first = paths.order.view(count, 2, 3)[:, 0, 0]
+    for customer, expected in ((1, 1 / 6), (2, 1 / 2), (3, 1 / 3)):
+        error = math.sqrt(expected * (1 - expected) / count)
+        assert (first == customer).double().mean().item() == pytest.approx(expected, abs=4.5 * error)
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])

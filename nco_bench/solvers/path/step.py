@@ -9,7 +9,7 @@ Letters in shapes: B batch, R = B C partial solutions, M candidates left, A = M 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
 
@@ -211,8 +211,8 @@ class PathSteps:
         Set when the result is not wanted any more.
     deadline
         When the time of the construction is over, as ``time.monotonic`` tells it; None for no limit.
-    renormalised
-        Whether probabilities sum to 1 again where `_repaired` joined actions, as sampling needs it.
+    drawn
+        Whether solutions are drawn, not searched for: what `_repaired` joins then has the sum of its probabilities.
     """
 
     policy: PathPolicy
@@ -222,7 +222,7 @@ class PathSteps:
     count: int | None = None
     stopped: Event | None = None
     deadline: float | None = None
-    renormalised: bool = False
+    drawn: bool = False
 
     def scores(self, frontier: Frontier) -> tuple[Tensor, Tensor | None]:
         """Return ``(B, C, A)`` logits, and the positions of what is shown, see `action_scores`.
@@ -245,8 +245,8 @@ class PathSteps:
         step = scores.double().log_softmax(dim=2)
         if self.problem.load is None or not getattr(self.policy, "repairs", False):
             return step
-        step = _repaired(self.problem, frontier, step.flatten(0, 1), shown).view(step.shape)
-        return step.log_softmax(dim=2) if self.renormalised else step
+        join = torch.logaddexp if self.drawn else torch.maximum
+        return _repaired(self.problem, frontier, step.flatten(0, 1), shown, join).view(step.shape)
 
     def only(self, frontier: Frontier, moves: int) -> tuple[Tensor, None] | None:
         """Return the last candidate of a tour."""
@@ -285,11 +285,18 @@ class PathSteps:
         return range(left, left - count, -1) if self.limit is None else [1] * count
 
 
-def _repaired(problem: PathProblem, frontier: Frontier, log_prob: Tensor, shown: Tensor | None) -> Tensor:
+def _repaired(
+    problem: PathProblem,
+    frontier: Frontier,
+    log_prob: Tensor,
+    shown: Tensor | None,
+    join: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
     """Join actions that come to the same, where a policy leaves infeasible direct choices to the repair rule.
 
     A direct choice that does not fit (and any at the very start) is carried out via the depot. It would fill the beam with
-    copies, so the choice via the depot takes the better of the two log-probabilities, and the direct one is dropped.
+    copies, so it is dropped, and the choice via the depot takes what `join` makes of both log-probabilities: the better of
+    the two in a search, whose best step is then the greedy one; their sum where solutions are drawn.
     """
     rows = frontier.rows[:, 1:-1] if shown is None else frontier.rows.gather(1, shown + 1)
     load = problem.load
@@ -301,5 +308,5 @@ def _repaired(problem: PathProblem, frontier: Frontier, log_prob: Tensor, shown:
     if frontier.closed:
         same = torch.ones_like(same)
     direct, via = log_prob.view(*rows.shape, 2).unbind(-1)
-    via = torch.where(same, torch.maximum(direct, via), via)
+    via = torch.where(same, join(direct, via), via)
     return torch.stack([direct.masked_fill(same, -torch.inf), via], dim=-1).flatten(1)

@@ -51,7 +51,7 @@ def sample_without_replacement(
         return index
 
     limit = candidate_limit(policy, None)
-    steps = PathSteps(policy, problem, policy.embed(problem.nodes), limit, renormalised=True)
+    steps = PathSteps(policy, problem, policy.embed(problem.nodes), limit, drawn=True)
     return Path.of(beam_search(steps, (start(problem), None), count, keep=keep))
 
 
