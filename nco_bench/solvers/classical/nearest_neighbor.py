@@ -4,7 +4,8 @@ Each step asks for the nearest unvisited node among the K nearest of the current
 k-d tree. If none is left (about one step in 30), a k-d tree of the unvisited nodes is asked; it is built again
 whenever half of its nodes are visited, which costs O(N log N) in all. GEO, ATT and the other rules on coordinates are
 monotone enough in practice that Euclidean neighbours serve, except GEO, where points go to the sphere first; matrix
-instances read their rows. Ties go to the lower node number. There is nothing random: the seed has no effect.
+instances read their rows. Ties go to the lower node number, except in the TSP on coordinates, where the k-d tree decides.
+There is nothing random: the seed has no effect.
 
 CVRP: the nearest customer that still fits into the vehicle; if none fits, back to the depot. O(N^2) time for a matrix.
 """
