@@ -1,4 +1,4 @@
-"""Heat maps by diffusion: the denoiser of DIFUSCO run from pure noise back to time 0 (Section 3.5).
+"""Heat maps by diffusion: the denoiser of DIFUSCO run from pure noise back to time 0 (Section 3).
 
 Draws are a function of seed, sample, step and edge alone, so that a heat map depends neither on the batch nor on how many
 samples are drawn.
@@ -165,7 +165,7 @@ def time_pairs(schedule: str, steps: int, timesteps: int = 1000) -> list[tuple[i
 
 
 def categorical_posterior(edge: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
-    """Return the probability that an edge is there at the earlier time (the sum before Equation 6).
+    """Return the probability that an edge is there at the earlier time, summed over both classes that the network predicts.
 
     Parameters
     ----------
@@ -183,6 +183,6 @@ def categorical_posterior(edge: Tensor, state: Tensor, kept_now: float, kept_the
 
 
 def gaussian_step(noise: Tensor, state: Tensor, kept_now: float, kept_then: float) -> Tensor:
-    """Return the state at the earlier time (Equation 8, the deterministic step of DDIM); `noise` is the predicted one."""
+    """Return the state at the earlier time (the deterministic step of DDIM); `noise` is the predicted one."""
     clean = math.sqrt(kept_then / kept_now) * (state - math.sqrt(1 - kept_now) * noise)
     return clean + math.sqrt(1 - kept_then) * noise

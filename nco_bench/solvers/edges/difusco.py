@@ -1,8 +1,8 @@
 """DIFUSCO, "Graph-based Diffusion Solvers for Combinatorial Optimization" (Sun and Yang, NeurIPS 2023), for the TSP.
 
-An anisotropic graph network (Section 3.4) sees the cities, a noisy set of edges and the time step; it predicts the edges of
-the tour (categorical diffusion, Section 3.2) or the noise (Gaussian diffusion, Section 3.3). Run backwards in time from pure
-noise, it leaves a score for every edge, the heat map that `nco_bench.solvers.edges.merge` turns into a tour.
+An anisotropic graph network sees the cities, a noisy set of edges and the time step; it predicts the edges of the tour
+(categorical diffusion) or the noise (Gaussian diffusion). Run backwards in time from pure noise, it leaves a score for every
+edge, the heat map that `nco_bench.solvers.edges.merge` turns into a tour (Section 3 for all of it).
 
 What the official code (Edward-Sun/DIFUSCO) does and the paper does not say: at inference the categorical state enters as 0
 and 1, though training shows the network values around -1 and 1; the official checkpoints are used this way. The
@@ -75,7 +75,7 @@ class DifuscoConfig:
             )
 
 
-# The processes: how edges are noised (Section 3.1 to 3.3), and which steps inference takes (Section 3.5).
+# The processes: how edges are noised, and which steps inference takes.
 
 
 def kept(config: DifuscoConfig) -> NDArray[np.float64]:
@@ -147,7 +147,7 @@ def time_waves(time: Tensor, features: int) -> Tensor:
 
 
 class AnisotropicLayer(nn.Module):
-    """Edges gate what nodes hear from their neighbours (Section 3.4, after Joshi et al. 2020)."""
+    """Edges gate what nodes hear from their neighbours (after Joshi et al. 2020)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""From scores of edges to a tour: greedy insertion of the edges with the best score per length (DIFUSCO, Section 3.6).
+"""From scores of edges to a tour: greedy insertion of the edges with the best score per length (DIFUSCO, Section 3).
 
 Edges are sorted by (score of i to j + score of j to i) / length; an edge is inserted where both of its ends are ends of
 different paths (union-find), so E edges cost O(E log E). Only the edges that are given are looked at: the complete graph

@@ -1,4 +1,4 @@
-"""The forward process of DIFUSCO (Sections 3.1 to 3.3): tours as edges, edges with noise, and the loss of undoing it.
+"""The forward process of DIFUSCO (Section 3): tours as edges, edges with noise, and the loss of undoing it.
 
 What the official code does and the paper does not say: an edge leads from a node to the next one of the tour, not back;
 what the network sees is stretched by up to a twentieth, edge by edge; the sparse instances of a batch are one graph, over

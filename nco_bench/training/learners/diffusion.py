@@ -1,4 +1,4 @@
-"""Learning to take the noise off the edges of good tours (DIFUSCO, Sections 3.1 to 3.3), as its code does.
+"""Learning to take the noise off the edges of good tours (DIFUSCO, Section 3), as its code does.
 
 Each update puts noise of a random time on the edges of labelled tours; the network is to say which edges are the tour's
 (categorical diffusion) or what the noise is (Gaussian). All draws are a function of seed, update and place in the batch, so
