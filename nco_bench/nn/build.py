@@ -121,6 +121,14 @@ def count_parameters(policy: nn.Module) -> int:
     return sum(parameter.numel() for parameter in policy.parameters())
 
 
+def count_parameters_of(name: str, problem: str) -> int:
+    """Count the trainable values of a model without making them."""
+    import torch
+
+    with torch.device("meta"):
+        return count_parameters(build_path_policy(name, problem))
+
+
 def load_official(policy: nn.Module, name: str, state: dict[str, Tensor], source: str = "state dict") -> None:
     """Load an official state dict into a policy of ours, through the model's `from_official`.
 

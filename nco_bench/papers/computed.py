@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 from nco_bench.papers.judging import Verdict, judge_computed, trained_otherwise
 from nco_bench.papers.published import PublishedTable
+from nco_bench.papers.settings import Ours, compared
 
 Computed = dict[tuple[str, str], float]
 Judged = Verdict | tuple[float, Verdict]
@@ -16,8 +17,7 @@ Judged = Verdict | tuple[float, Verdict]
 
 def decoder_configurations(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], float | Judged]:
     """Parameters of the rows ``D=..., W=...``, counted, and the settings that they are counted from."""
-    from nco_bench.nn.build import model_config
-    from nco_bench.papers.settings import Ours, compared
+    from nco_bench.nn.build import count_parameters_of, model_config
 
     found: Computed = {}
     settings: dict[tuple[str, str], Ours] = {}
@@ -49,21 +49,13 @@ PENS_ROWS = {"LEHD": "lehd", "BQ-NCO": "bq", "BQ-NCO+ESF": "bq-esf", "PENS": "pe
 
 def pens_parameters(table: PublishedTable, scale: str) -> Computed:
     """Parameters in millions of the networks of PENS Table 4, counted in our implementations."""
+    from nco_bench.nn.build import count_parameters_of
+
     return {
         (row, "# Params"): count_parameters_of(name, "tsp") / 1e6
         for row, name in PENS_ROWS.items()
         if row in table.rows
     }
-
-
-def count_parameters_of(name: str, problem: str) -> int:
-    """Count the trainable values of a model without making them."""
-    import torch
-
-    from nco_bench.nn.build import build_path_policy, count_parameters
-
-    with torch.device("meta"):
-        return count_parameters(build_path_policy(name, problem))
 
 
 def registered_parameters(table: PublishedTable, scale: str) -> Computed:
@@ -75,6 +67,7 @@ def registered_parameters(table: PublishedTable, scale: str) -> Computed:
         When one of the rows that ask for it is no solver yet.
     """
     from nco_bench.errors import UnknownNameError
+    from nco_bench.nn.build import count_parameters_of
     from nco_bench.solvers.registry import all_solvers
 
     known = all_solvers()
@@ -132,7 +125,6 @@ def pens_scaling_factors(table: PublishedTable, scale: str) -> Mapping[tuple[str
 def sit_library_counts(table: PublishedTable, scale: str) -> Mapping[tuple[str, str], Judged]:
     """Instances of TSPLIB and CVRPLIB in SIT's Table 2, as our selections of the libraries have them."""
     from nco_bench.datasets.libraries import select
-    from nco_bench.papers.settings import Ours, compared
 
     names = {library: f"{library.lower()}:sit" for library in ("TSPLIB", "CVRPLIB")}
     counts = {library: Ours(len(select(name)), f"instances of {name}") for library, name in names.items()}

@@ -95,8 +95,7 @@ def decoder_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str],
 
 def pens_settings(table: PublishedTable, scale: str) -> dict[tuple[str, str], Any]:
     """The settings in PENS's section 5.1 beside PENS-A and its recipe ``paper``."""
-    from nco_bench.nn.build import model_config
-    from nco_bench.papers.computed import count_parameters_of
+    from nco_bench.nn.build import count_parameters_of, model_config
     from nco_bench.training.recipes import recipe_for
 
     recipe = recipe_for("pens-a", {"recipe": "paper"})
