@@ -18,9 +18,26 @@ from nco_bench.errors import BadInputError
 from nco_bench.nn.device import PerDevice, check_graphs, on_cpu, warn_of_slow
 from nco_bench.problems import Instance
 from nco_bench.solvers.decoding.spec import parse_decoding
-from nco_bench.solvers.network import Family, NetworkSolver, small_problem, to_tensors, to_unit_square
+from nco_bench.solvers.network import (
+    Family,
+    NetworkSolver,
+    small_problem,
+    to_tensors,
+    to_unit_square,
+    to_unit_square_by_one_range,
+)
 from nco_bench.solvers.protocol import Outcome, SolverOptions
 from nco_bench.solvers.stepwise.decode import check_decoding, decode_encode_once, trajectories
+
+
+def apart(coords: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shift and scale each axis of coordinates ``(N, 2)`` to [0, 1]."""
+    low, side = coords.min(axis=0), np.ptp(coords, axis=0)
+    return (coords - low) / np.where(side > 0, side, 1.0)
+
+
+AXES = {"together": to_unit_square, "common": to_unit_square_by_one_range, "apart": apart}
+"""How coordinates come into the unit square: one scale, each axis shifted by itself or both by one; or two scales."""
 
 
 class EncodeOnceSolver(NetworkSolver):
@@ -33,7 +50,7 @@ class EncodeOnceSolver(NetworkSolver):
             "precision": (str, "fp32"),
             "graphs": (str, "off"),
         },
-        choices={"loads": ("exact", "float32"), "axes": ("together", "apart")},
+        choices={"loads": ("exact", "float32"), "axes": tuple(AXES)},
         refused={"--coordinate-scale": "{} is for models with relative positions; leave it out."},
         fractional=True,
         budget=PerDevice(cpu=2**22, gpu=2**28),  # scores; decoding cuts them further
@@ -77,15 +94,9 @@ class EncodeOnceSolver(NetworkSolver):
         """Decode as was asked; there is no intermediate solution to stop at."""
         solutions = decode_encode_once(
             self.policy,
-            *to_tensors(batch, to_unit_square if self.params["axes"] == "together" else apart),
+            *to_tensors(batch, AXES[self.params["axes"]]),
             decoding=self.decoding,
             seeds=torch.arange(seed, seed + len(batch)),
             float32_loads=self.params["loads"] == "float32",
         )
         return list(solutions)
-
-
-def apart(coords: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shift and scale each axis of coordinates ``(N, 2)`` to [0, 1]."""
-    low, side = coords.min(axis=0), np.ptp(coords, axis=0)
-    return (coords - low) / np.where(side > 0, side, 1.0)

@@ -12,6 +12,7 @@ from nco_bench.datasets.kool import kool_tsp, kool_vrp
 from nco_bench.datasets.load import load_path
 from nco_bench.errors import BadInputError, BadWeightsError, UnknownNameError
 from nco_bench.problems import problem
+from nco_bench.problems.tsp import TSPInstance
 from nco_bench.solvers.protocol import SolverOptions
 from nco_bench.solvers.stepwise.solver import EncodeOnceSolver
 from nco_bench.weights.choice import default_weights
@@ -91,3 +92,28 @@ def test_wrong_options_are_refused() -> None:
         EncodeOnceSolver(SolverOptions(solver="pomo", decoding="prc:10"))
     with pytest.raises(BadInputError, match="--coordinate-scale"):
         EncodeOnceSolver(SolverOptions(solver="pomo", coordinate_scale="2"))
+
+
+@pytest.mark.parametrize(
+    ("axes", "seen"),
+    [
+        ("together", [[0, 0], [1, 0.25], [0.5, 1]]),
+        (
+            "common",
+            [[0, 1 / 3], [2 / 3, 1 / 2], [1 / 3, 1]],
+        ),  # all less 10, over 160 - 10: ELG's code for TSPLIB
+        ("apart", [[0, 0], [1, 0.25], [0.5, 1]]),  # the sides are alike
+    ],
+)
+def test_axes_say_how_a_library_instance_comes_into_the_unit_square(
+    axes: str, seen: list[list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, got = np.array([[10.0, 60.0], [110.0, 85.0], [60.0, 160.0]]), []
+    monkeypatch.setattr(
+        "nco_bench.solvers.stepwise.solver.decode_encode_once",
+        lambda policy, coords, *rest, **named: got.append(coords) or [np.arange(3)],
+    )
+    EncodeOnceSolver(SolverOptions(solver="elg", params={"axes": axes})).decode(
+        [TSPInstance("three", points)], 1, None
+    )
+    assert got[0][0].tolist() == [pytest.approx(row) for row in seen]
