@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -24,9 +24,11 @@ from nco_bench.nn.build import build_path_policy, refused_sizes
 from nco_bench.nn.device import PerDevice, full_convolutions, on_cpu
 from nco_bench.nn.memory import keep_freed_memory
 from nco_bench.problems import Instance
+from nco_bench.problems.tsp import TSPInstance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.spec import Decoding, parse_decoding
-from nco_bench.solvers.protocol import Failure, Outcome, Progress, SolverOptions, read_params
+from nco_bench.solvers.protocol import Failure, Outcome, Progress, Solved, SolverOptions, read_params
+from nco_bench.solvers.small import join_fixed_edges
 
 if TYPE_CHECKING:
     from nco_bench.weights.store import WeightsFile
@@ -246,7 +248,8 @@ class NetworkSolver:
                 outcomes += [Failure("failed", str(error))] * len(group)
             else:
                 with torch.inference_mode(), full_convolutions(self.options.device):
-                    outcomes += self.decode(group, seed + first, time_limit)
+                    found = self.decode(group, seed + first, time_limit)
+                outcomes += map(with_fixed_edges, group, found)
             progress(len(outcomes))
         return outcomes
 
@@ -257,6 +260,15 @@ class NetworkSolver:
     def close(self) -> None:
         """Free the network."""
         self.policy = None
+
+
+def with_fixed_edges(instance: Instance, outcome: Outcome) -> Outcome:
+    """Let a tour hold the edges that its instance fixes, of which no network knows."""
+    if not isinstance(instance, TSPInstance) or not instance.fixed_edges or isinstance(outcome, Failure):
+        return outcome
+    if isinstance(outcome, Solved):
+        return replace(outcome, solution=join_fixed_edges(instance, outcome.solution))
+    return join_fixed_edges(instance, outcome)
 
 
 def deadline(time_limit: float | None, count: int) -> float | None:
@@ -285,7 +297,7 @@ def to_unit_square(coords: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def to_unit_square_by_one_range(coords: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shift both axes by the least coordinate of either and scale by their common range, as LEHD's and SIT's codes do.
+    """Shift both axes by the least coordinate of either and scale by their common range, as LEHD's, SIT's and ELG's do.
 
     Coordinates are ``(N, 2)``; in the unit square they stay as they are, as those codes scale instances of libraries only.
     """

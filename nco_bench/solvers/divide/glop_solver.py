@@ -39,7 +39,7 @@ from nco_bench.solvers.divide.glop_routes import (
 )
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
 from nco_bench.solvers.protocol import Failure, Outcome, Solved, SolverOptions, read_params
-from nco_bench.solvers.small import easy_routes, easy_tour, join_fixed_edges
+from nco_bench.solvers.small import easy_routes, easy_tour
 
 if TYPE_CHECKING:
     from nco_bench.solvers.classical.lkh3 import LKH3
@@ -243,7 +243,7 @@ class GlopSolver(NetworkSolver):
             seeds=seeds,
             deadline=end,
         )
-        return [join_fixed_edges(i, tour) for i, tour in zip(batch, found.nodes.cpu().numpy(), strict=True)]
+        return list(found.nodes.cpu().numpy())
 
     def _revisers(self, revision: Revision) -> dict[int, Any]:
         return {length: self.policy.reviser(length) for length, _ in revision.rounds}

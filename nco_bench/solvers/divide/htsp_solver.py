@@ -22,7 +22,7 @@ from nco_bench.solvers.decoding.instances import SYMMETRIES, symmetries
 from nco_bench.solvers.divide.htsp_episode import Sizes, begin, construct, improve
 from nco_bench.solvers.network import Family, NetworkSolver, deadline, to_unit_square
 from nco_bench.solvers.protocol import Outcome, SolverOptions
-from nco_bench.solvers.small import easy_tour, join_fixed_edges
+from nco_bench.solvers.small import easy_tour
 
 LEAST_FRAGMENT = 4
 
@@ -73,10 +73,10 @@ class HtspSolver(NetworkSolver):
         construct(self.policy, episodes, sizes)
         tours = improve(self.policy, episodes, sizes, self.steps, generators, end)
         outcomes: list[Outcome] = []
-        for i, instance in enumerate(instances):
+        for i in range(len(instances)):
             mine = tours[i * copies : (i + 1) * copies]
             lengths = [_length(scaled[i], tour) for tour in mine]
-            outcomes.append(join_fixed_edges(instance, mine[int(np.argmin(lengths))]))
+            outcomes.append(mine[int(np.argmin(lengths))])
         return outcomes
 
 

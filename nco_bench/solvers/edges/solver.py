@@ -22,7 +22,6 @@ from nco_bench.datasets.dataset import Dataset
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.device import PerDevice, on_cpu
 from nco_bench.problems import Instance
-from nco_bench.problems.tsp import TSPInstance
 from nco_bench.progress import tracked
 from nco_bench.solvers.decoding.draws import streams
 from nco_bench.solvers.decoding.spec import Decoding
@@ -33,7 +32,6 @@ from nco_bench.solvers.edges.merge import EdgeMap, edge_map, lengths, merge_gree
 from nco_bench.solvers.edges.two_opt import improve_best_first
 from nco_bench.solvers.network import Family, NetworkSolver, to_unit_square
 from nco_bench.solvers.protocol import Outcome, Solved, SolverOptions
-from nco_bench.solvers.small import join_fixed_edges
 from nco_bench.weights.choice import at_hand
 from nco_bench.weights.shelf import list_weights
 from nco_bench.weights.store import SUFFIX, WeightsFile, resolve
@@ -165,10 +163,7 @@ class DifuscoSolver(NetworkSolver):
             )
             if time_limit is not None and time.perf_counter() - start > time_limit * len(group):
                 break
-        return [
-            join_fixed_edges(instance, tour) if isinstance(instance, TSPInstance) else tour
-            for instance, (_, tour) in zip(group, best, strict=True)
-        ]
+        return [tour for _, tour in best]
 
     def _maps(
         self,

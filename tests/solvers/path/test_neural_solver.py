@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nco_bench.datasets.dataset import Dataset, Origin
 from nco_bench.datasets.generate import generate
 from nco_bench.errors import BadInputError, BadWeightsError
 from nco_bench.nn.build import build_path_policy, count_parameters, model_config
 from nco_bench.nn.logit_scale import esf
-from nco_bench.problems.tsp import TSPInstance
+from nco_bench.problems.tsp import TSPInstance, violations
 from nco_bench.runs.conformance import check_solver
 from nco_bench.solvers.network import to_unit_square_by_one_range
 from nco_bench.solvers.path.solver import PathSolver
 from nco_bench.solvers.protocol import SolverOptions
-from nco_bench.solvers.registry import choose
+from nco_bench.solvers.registry import choose, create
 from nco_bench.weights.choice import default_weights
 from nco_bench.weights.manifest import Manifest, TrainingData
 from nco_bench.weights.shelf import export
@@ -81,3 +82,17 @@ def test_axes_of_another_name_are_refused_and_the_unit_square_is_left_alone() ->
         PathSolver(SolverOptions(solver="sit", params={"axes": "apart"}))
     inside = np.array([[0.2, 0.3], [0.9, 0.4]])
     assert to_unit_square_by_one_range(inside) is inside
+
+
+@pytest.mark.parametrize(
+    ("name", "decoding"),
+    [("lehd", "greedy"), ("lehd", "prc:3"), ("am", "greedy"), ("invit", "greedy"), ("h-tsp", "greedy")],
+)
+def test_tours_of_networks_hold_the_edges_that_an_instance_fixes(name: str, decoding: str) -> None:
+    """Only those of h-tsp, glop and difusco did, so that linhp318 had no feasible tour of any other."""
+    instance = TSPInstance("fixed", np.random.default_rng(3).random((12, 2)), fixed_edges=((2, 9), (4, 11)))
+    dataset = Dataset("fixed", "tsp", (instance,), (None,), Origin("test", "1", "", 0, {}))
+    solver = create(choose(name, SolverOptions(decoding=decoding, weights="random")))
+    solver.prepare(dataset)
+    (outcome,) = solver.solve(dataset.instances, seed=1, time_limit=None, progress=lambda _: None)
+    assert violations(instance, getattr(outcome, "solution", outcome)) == ()
