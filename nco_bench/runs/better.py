@@ -71,19 +71,32 @@ class BetterSolutions:
                         continue
 
     def finish(self, display: Display, instances: Path) -> None:
-        """Say which references were beaten, and store them where that was asked for."""
+        """Say which references were beaten; where that was asked for, store them, and count what they were to the ledger.
+
+        Solvers of one command load their dataset before: the ledger may have got references of another one since.
+        """
         if not self._found:
             return
-        stored = "" if self._kept else "; --update-references keeps them"
-        first = sum(self._dataset.references[position] is None for position in self._found)
-        beaten = f"beats {len(self._found) - first}" if len(self._found) > first else ""
-        found = f"finds {first} new" if first else ""
-        told = " and ".join(filter(None, (beaten, found)))
-        noun = "reference" if len(self._found) == 1 else "references"
-        display.message(f"{self._cell.label} {told} {noun} of {self._dataset.name}{stored}")
-        if self._kept:
-            from nco_bench.runs.offering import offer
+        if not self._kept:
+            self._tell(display, {"beats": len(self._found)}, "; --update-references keeps them")
+            return
+        from nco_bench.runs.offering import offer
 
-            for kept in offer(self._dataset, self._found, instances):
-                if kept.status == "refused":
-                    display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")
+        outcomes = offer(self._dataset, self._found, instances)
+        improved = [kept for kept in outcomes if kept.status == "improved"]
+        first = sum(kept.previous is None for kept in improved)
+        proved = sum(kept.status == "proved" for kept in outcomes)
+        self._tell(display, {"beats": len(improved) - first, "finds": first, "proves": proved})
+        for kept in outcomes:
+            if kept.status == "refused":
+                display.message(f"not kept as a reference of instance {kept.index}: {kept.reason}")
+
+    def _tell(self, display: Display, counts: dict[str, int], then: str = "") -> None:
+        """Say what a cell did to how many references, unless it did nothing."""
+        done = [
+            f"{what} {count}{' new' if what == 'finds' else ''}" for what, count in counts.items() if count
+        ]
+        if done:
+            noun = "reference" if sum(counts.values()) == 1 else "references"
+            told = " and ".join(filter(None, (", ".join(done[:-1]), done[-1])))
+            display.message(f"{self._cell.label} {told} {noun} of {self._dataset.name}{then}")

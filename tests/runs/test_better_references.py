@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nco_bench
+from nco_bench.cli.app import run
 from nco_bench.datasets.load import Places, load_dataset
 from nco_bench.reports.frame.load import load_frame
 
@@ -42,6 +43,19 @@ def test_stored_solutions_become_references_when_that_is_asked_for_later(tmp_pat
     solve(tmp_path, "random-insertion", data, repeats=2, update_references=True)
     best = costs(tmp_path, "random-insertion")
     assert references(tmp_path, data) == pytest.approx([best[i] for i in range(4)])
+
+
+def test_references_that_another_solver_has_just_stored_are_no_new_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--results", str(tmp_path / "runs"), "--instances", str(tmp_path / "instances")]
+    solvers = ["random-insertion", "two-opt"]
+    assert run(["run", *solvers, "--data", "tsp50:count=4", "--update-references", *folders]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if " of tsp50:count=4" in line]
+    assert said == [
+        "random-insertion finds 4 new references of tsp50:count=4",
+        "two-opt beats 4 references of tsp50:count=4",
+    ]
 
 
 def test_better_tours_in_a_file_move_later_reports(tmp_path: Path) -> None:
