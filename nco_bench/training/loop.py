@@ -112,7 +112,9 @@ def train_until_done(
         if progress.step % recipe.log_every == 0:
             _log(trainer, hooks, window)
             window = _Window(progress.samples)
-        if now >= next_validation:
+        if now >= next_validation and not asked:  # an end asked for in a long update is due first
+            asked = asked_to_end()
+        if now >= next_validation and not asked:
             reserve, validated = _validate(trainer, hooks), progress.step
             next_validation = time.monotonic() + recipe.validate_every
         if now - saved >= recipe.checkpoint_every:

@@ -13,6 +13,7 @@ from nco_bench.cli.app import _interrupted, run
 from nco_bench.interrupts import Ending
 from nco_bench.training import loop
 from nco_bench.training.checkpoint import LAST, load_state
+from nco_bench.training.learner import GAP
 from nco_bench.training.progress import Lines
 
 CONFIG = [
@@ -62,6 +63,16 @@ def test_a_training_that_is_ended_and_resumed_ends_as_one_that_never_was(
     ended, uninterrupted = load_file(out), load_file(whole)
     assert all((ended[name] == value).all() for name, value in uninterrupted.items())
     assert load_state(out.with_suffix(".training") / LAST)["progress"]["step"] == 30
+
+
+def test_who_asks_for_an_end_waits_for_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was due after the very update in which the signal came, and may take longer than the update."""
+    out = tmp_path / "w.safetensors"
+    always = ("--config", "validate_every=1e-9")
+    assert _ended_at(3, signal.SIGTERM, monkeypatch, "--out", out, *always) == 143
+    progress = load_state(out.with_suffix(".training") / LAST)["progress"]
+    validated = [line["step"] for line in progress["history"] if GAP in line]
+    assert (progress["step"], validated) == (3, [1, 2])
 
 
 def test_before_the_work_asks_and_when_it_comes_again_a_signal_ends_at_once() -> None:
