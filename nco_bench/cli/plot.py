@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from nco_bench.reports.frame.result_frame import ResultFrame
 
 group = typer.Typer(help="Plots as PNG, PDF or SVG.", no_args_is_help=True)
-Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.")]
+
+
+def _picture(context: typer.Context, value: Path) -> Path:
+    """Check the file's ending, before records are read and networks run for minutes; raises `BadInputError`."""
+    if not context.resilient_parsing:
+        from nco_bench.reports.figures.style import checked_target
+
+        checked_target(value)
+    return value
+
+
+Out = Annotated[Path, typer.Option("--out", help="File that ends in .png, .pdf or .svg.", callback=_picture)]
 Data = Annotated[list[str] | None, typer.Option("--data", help="Only these datasets; repeatable.")]
 Solvers = Annotated[list[str] | None, typer.Option("--solver", help="Only these solvers; repeatable.")]
 

@@ -328,6 +328,15 @@ def test_a_picture_is_no_training_log(nco_bench: Callable[..., Done], tmp_path: 
     assert_refused(nco_bench("plot", "training", "log.csv", "--out", "log.png"), "log.csv", "no CSV file")
 
 
+def test_the_ending_of_a_picture_is_refused_before_networks_run_for_it(
+    nco_bench: Callable[..., Done],
+) -> None:
+    """`plot sightedness`, `repeats` and `features` had solved everything by then; these weights are not there."""
+    for kind in ("sightedness", "repeats", "features"):
+        refused = nco_bench("plot", kind, "sit:weights=none", "--data", "tsp9:count=2", "--out", "p.gif")
+        assert_refused(refused, "p.gif: plots are written as .png, .pdf or .svg, not '.gif'")
+
+
 def test_a_message_of_several_lines_is_folded_to_one(nco_bench: Callable[..., Done], tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_text("not an archive")
     assert_refused(nco_bench("instances", "pull", "tsplib", "--archive", "a.tar.gz"), "a.tar.gz", "archive")
