@@ -39,7 +39,7 @@ class Scored:
         gap = (
             ""
             if self.gap_percent is None
-            else f", {self.gap_percent:.4f} % above the reference {self.reference:.10g}"
+            else f", gap {self.gap_percent:z.4f} % to the reference {self.reference:.10g}"
         )
         return f"cost {self.cost:.10g} ({self.convention}){gap}"
 

@@ -17,6 +17,7 @@ import pytest
 import nco_bench
 from nco_bench.cli.app import run as command
 from nco_bench.errors import BadInputError, ResultsError
+from nco_bench.runs.scoring import Scored
 from nco_bench.study import Study
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -152,6 +153,16 @@ def test_score_knows_the_published_optimum(shared: Path, monkeypatch: pytest.Mon
     scored = nco_bench.score("tsplib/berlin52", np.arange(52))
     assert scored.reference == 7542
     assert nco_bench.score(dataset, np.arange(52)) == scored
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"),
+    [(-1e-9, "gap 0.0000 % to the reference 40"), (-2.5, "gap -2.5000 % to the reference 40")],
+)
+def test_a_score_that_beats_its_reference_is_not_said_to_be_above_it(gap: float, told: str) -> None:
+    """Nor is a score of a problem where more is better, whose gap is positive below the reference."""
+    scored = Scored(40 * (1 + gap / 100), True, (), "euclidean", 40.0, gap)
+    assert scored.describe().endswith(f"(euclidean), {told}")
 
 
 def test_score_knows_the_references_that_run_knows(
