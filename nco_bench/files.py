@@ -9,10 +9,11 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from nco_bench.errors import NcoBenchError, ResultsError
 
@@ -20,6 +21,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 READABLE = 0o644
 """Permissions of what others are to read, whatever the umask."""
@@ -186,17 +189,50 @@ def alone(lock: Path) -> Iterator[None]:
     Parameters
     ----------
     lock
-        An empty file that is made and stays; its folder must be there.
+        An empty file that is made and stays, its folder must be there; or a folder, in which nothing is left.
 
     Raises
     ------
     OSError
         When the file cannot be made.
     """
-    with lock.open("a") as file:
+    is_folder = lock.is_dir()
+    if is_folder and fcntl is None:  # Windows opens none
+        yield
+        return
+    opened = os.open(lock, os.O_RDONLY if is_folder else os.O_CREAT | os.O_WRONLY, 0o666)
+    try:
         if fcntl is not None:
             with suppress(OSError):  # this file system knows none
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def writing_together(folder: Path) -> Iterator[None]:
+    """Let one process at a time write files that belong together into a folder, which is made; those of two would mix."""
+    with suppress(OSError):  # who writes the file says why it cannot be written
+        folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        yield
+
+
+def read_together(folder: Path, read: Callable[[], T], refused: type[NcoBenchError]) -> T:
+    """Read files that belong together; where they are `refused`, once more when nobody is writing into their folder."""
+    with suppress(refused):
+        return read()
+    with _alone_in(folder):
+        return read()
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    with ExitStack() as held:
+        with suppress(OSError):  # a folder that is not there, or may not be looked into
+            if folder.is_dir():
+                held.enter_context(alone(folder))
         yield
 
 

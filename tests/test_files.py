@@ -125,20 +125,22 @@ def test_content_is_on_the_disk_before_it_has_the_name(
     assert seen == [(b"content", False)]
 
 
-def test_one_at_a_time_is_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lock", ""])
+def test_one_at_a_time_is_alone(name: str, tmp_path: Path) -> None:
     order = []
 
     def second() -> None:
-        with files.alone(tmp_path / "lock"):
+        with files.alone(tmp_path / name):
             order.append("second")
 
     with ThreadPoolExecutor(1) as threads:
-        with files.alone(tmp_path / "lock"):
+        with files.alone(tmp_path / name):
             waits = threads.submit(second)
             time.sleep(0.2)
             order.append("first")
         waits.result(timeout=10)
     assert order == ["first", "second"]
+    assert [file.name for file in tmp_path.iterdir()] == [name] * bool(name)
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nco_bench.datasets.dataset import Dataset, Origin, Reference
 from nco_bench.datasets.formats.reading import read_npz
 from nco_bench.errors import BadInputError, NcoBenchError
-from nco_bench.files import READABLE, replacing, write
+from nco_bench.files import READABLE, read_together, replacing, write, writing_together
 from nco_bench.problems import PROBLEMS, problem
 from nco_bench.seals import seal_document, unseal_document
 
@@ -72,8 +72,9 @@ def save_dataset(dataset: Dataset, path: Path) -> Path:
         },
         "references": reference_summary(dataset),
     }
-    manifest["npz_sha256"] = _write_npz(path, arrays)
-    write(path.with_suffix(".json"), seal_document(manifest, indent=1), BadInputError, mode=READABLE)
+    with writing_together(path.parent):
+        manifest["npz_sha256"] = _write_npz(path, arrays)
+        write(path.with_suffix(".json"), seal_document(manifest, indent=1), BadInputError, mode=READABLE)
     return path
 
 
@@ -99,6 +100,10 @@ def load_saved(path: Path) -> Dataset:
     BadInputError
         For a missing or damaged file, or content that does not have the hash in its manifest.
     """
+    return read_together(path.parent, lambda: _load(path), BadInputError)
+
+
+def _load(path: Path) -> Dataset:
     manifest = _read_manifest(path.with_suffix(".json"))
     arrays = read_npz(path, remedy="; make the dataset anew")
     try:

@@ -108,6 +108,8 @@ def generate_dataset(
         found = compute_references(dataset, str(path), how, places, display)
         if to_ledger:
             offer(dataset, {p: r for p, r in enumerate(found) if r is not None}, places.instances)
+        if path.exists():
+            dataset = _keep_known(dataset, path)  # with what another has stored since
         dataset = dataset.with_references(merge(dataset.references, found, dataset.problem))
         save_dataset(dataset, path)
     return Made(dataset, path)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nco_bench.errors import BadWeightsError
-from nco_bench.files import write
+from nco_bench.files import write, writing_together
 from nco_bench.weights import store
 from nco_bench.weights.manifest import (
     Manifest,
     manifest_path,
     manifests_in,
     read_manifest,
-    sha256_of,
     to_json,
 )
 from nco_bench.weights.store import SUFFIX, WeightsFile, files, is_separate, verify
@@ -109,8 +109,9 @@ def keep(path: Path) -> Path | None:
     if manifest_path(target).is_file():
         same = read_manifest(manifest_path(target)).sha256 == read_manifest(manifest_path(path)).sha256
         return target if same else None
-    write(target, path.read_bytes())
-    write(manifest_path(target), manifest_path(path).read_bytes())
+    with writing_together(target.parent):
+        write(target, path.read_bytes())
+        write(manifest_path(target), manifest_path(path).read_bytes())
     return target
 
 
@@ -134,7 +135,8 @@ def export(state: Mapping[str, Tensor], manifest: Manifest, path: Path) -> Weigh
     from safetensors.torch import save
 
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
-    write(path, content)
-    complete = dataclasses.replace(manifest, sha256=sha256_of(path))
-    write(manifest_path(path), to_json(complete))
+    complete = dataclasses.replace(manifest, sha256=hashlib.sha256(content).hexdigest())
+    with writing_together(path.parent):
+        write(path, content)
+        write(manifest_path(path), to_json(complete))
     return WeightsFile(path, complete)

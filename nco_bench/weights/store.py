@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nco_bench.cards import first_name, weights_owner
 from nco_bench.errors import BadWeightsError, MissingWeightsError
+from nco_bench.files import read_together
 from nco_bench.weights.manifest import Manifest, manifest_path, read_manifest
 
 if TYPE_CHECKING:
@@ -239,6 +240,10 @@ def verify(path: Path) -> WeightsFile:
     BadWeightsError
         When the manifest is missing or damaged, or the file is not the one it describes.
     """
+    return read_together(path.parent, lambda: _verified(path), BadWeightsError)
+
+
+def _verified(path: Path) -> WeightsFile:
     if not manifest_path(path).is_file():
         _refuse_if_damaged(path)
     manifest = read_manifest(manifest_path(path))
@@ -279,7 +284,7 @@ def load_state(file: WeightsFile) -> dict[str, Tensor]:
     Raises
     ------
     BadWeightsError
-        When the file is damaged.
+        When the file is damaged, or others have taken its place since it was verified: records would name the former ones.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -287,7 +292,10 @@ def load_state(file: WeightsFile) -> dict[str, Tensor]:
     from nco_bench.weights.packed import forget
 
     try:
-        return load(_content(file.path))
+        content = _content(file.path)
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise BadWeightsError(f"{file.path}: was replaced while it was being read; start again.")
+        return load(content)
     except SafetensorError as error:
         raise BadWeightsError(f"{file.path}: damaged weights file ({error}); get it again.") from error
     finally:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -176,3 +178,27 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path: Path) -> None
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def referenced(cost: float) -> Dataset:
+    made = generate("tsp", 9, 4)
+    return made.with_references([Reference(cost, f"by {cost}")] * len(made))
+
+
+def _write(path: Path, cost: float, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        save_dataset(referenced(cost), path)
+
+
+def test_two_writers_of_a_set_are_never_mixed_nor_read_between_its_files(tmp_path: Path) -> None:
+    path = save_dataset(referenced(1.0), tmp_path / "set.npz")
+    start = multiprocessing.get_context("spawn").Process
+    writers = [start(target=_write, args=(path, cost, 2.0)) for cost in (2.0, 3.0)]
+    for writer in writers:
+        writer.start()
+    seen = set()
+    while any(writer.is_alive() for writer in writers):
+        seen |= {r.cost for r in load_saved(path).references if r is not None}
+    assert {2.0, 3.0} <= seen
+    assert {file.name for file in tmp_path.iterdir()} == {"set.npz", "set.json"}

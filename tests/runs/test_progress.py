@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from nco_bench.cli.output import RunDisplay
+from nco_bench.datasets.dataset import Reference
 from nco_bench.datasets.generate import generate
 from nco_bench.datasets.load import Places
-from nco_bench.datasets.storage import save_dataset
+from nco_bench.datasets.storage import load_saved, save_dataset
 from nco_bench.progress import Batch, opened, per_second, tracked
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
@@ -76,6 +77,24 @@ def data(tmp_path: Path) -> Path:
         "tsp", 10, 8, "uniform", 3, {}, "nearest-neighbor", None, 1, tmp_path / "set.npz", "test"
     )
     return generate_dataset(made, Places(tmp_path), QuietDisplay()).path
+
+
+class Meanwhile(QuietDisplay):
+    """Stores references by another once solving begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def start_cell(self, cell: Titled, total: int, done: int, gaps: Gaps = NO_GAPS) -> None:
+        bare = load_saved(self.path)
+        save_dataset(bare.with_references([Reference(0.5, "another")] * len(bare)), self.path)
+
+
+def test_references_that_another_stores_while_these_are_computed_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    made = GenerateRequest("tsp", 10, 8, "uniform", 3, {}, "nearest-neighbor", None, 1, path, "test")
+    generate_dataset(made, Places(tmp_path), Meanwhile(path))
+    assert {r.solver for r in load_saved(path).references if r is not None} == {"another"}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

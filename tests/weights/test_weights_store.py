@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 from nco_bench.cards import trained_by
 from nco_bench.errors import BadWeightsError
+from nco_bench.files import writing_together
 from nco_bench.nn.build import build_path_policy, count_parameters
 from nco_bench.papers.stored import unchanged
 from nco_bench.seals import unseal_document
@@ -127,6 +130,27 @@ def test_a_changed_file_is_refused(file: WeightsFile) -> None:
     assert {path: problem is None for path, problem in verify_all() if path == file.path} == {
         file.path: False
     }
+
+
+def test_weights_that_take_the_place_of_verified_ones_are_not_loaded_under_their_hash(
+    file: WeightsFile,
+) -> None:
+    export({"a": torch.zeros(4), "b": torch.tensor(2.0)}, _manifest(), file.path)
+    with pytest.raises(BadWeightsError, match="was replaced while it was being read"):
+        load_state(file)
+
+
+def test_a_reader_waits_for_the_manifest_of_weights_that_are_being_written(file: WeightsFile) -> None:
+    before, manifest = file.path.read_bytes(), manifest_path(file.path).read_bytes()
+    export({"a": torch.zeros(4), "b": torch.tensor(2.0)}, _manifest(), file.path)
+    with ThreadPoolExecutor(1) as threads:
+        with writing_together(file.path.parent):
+            file.path.write_bytes(before)
+            found = threads.submit(verify, file.path)
+            time.sleep(0.2)
+            assert not found.done()
+            manifest_path(file.path).write_bytes(manifest)
+        assert found.result(timeout=10).sha256 == file.sha256
 
 
 def test_a_truncated_file_is_called_damaged(file: WeightsFile) -> None:
