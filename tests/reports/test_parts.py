@@ -11,9 +11,9 @@ from run_folders import Results, make_cell, make_records
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.html.tables import notebook_html, table_html
 from nco_bench.reports.render import csv as render_csv
-from nco_bench.reports.render import terminal
+from nco_bench.reports.render import markdown, terminal
 from nco_bench.reports.tables.parts import parts_of
-from nco_bench.reports.tables.table import Table, build_table
+from nco_bench.reports.tables.table import Column, Number, Row, Table, Text, build_table
 
 PROBLEMS = {"tsp20": "tsp", "tsp50": "tsp", "cvrp20": "cvrp", "sort": "sort", "max": "max"}
 
@@ -89,3 +89,20 @@ def test_readers_get_the_parts_and_programs_the_whole(results: Results) -> None:
     assert (notebook_html(table).count("<table"), notebook_html(table).count(table.caption)) == (2, 1)
     header, *rows = csv.reader(io.StringIO(render_csv.render(table)))
     assert (len(header), len(rows)) == (1 + 2 * 3 + 1, 3)
+
+
+def test_markdown_has_a_table_for_each_part_and_of_many_columns_several_with_the_names_of_rows(
+    results: Results,
+) -> None:
+    text = markdown.render(table_of(results, tsp20="ab", cvrp20="bc"))
+    assert [block.count("\n| ") for block in text.split("\n\n")[:2]] == [3, 3]
+    columns = (
+        Column("name", "Method"),
+        *(Column(f"{g}{i}", f"h{i}", group=f"g{g}") for g in range(8) for i in range(3)),
+    )
+    cells = (Text("ours"), *(Number(float(i), 1) for i in range(24)))
+    first, second, rest = markdown.render(Table("t", "c", columns, (Row(cells),))).split("\n\n", 2)
+    assert [line.count(" |") for line in first.splitlines()] == [19, 19, 19]
+    assert second.splitlines()[0].startswith("| Method | g6 h0 |")
+    assert second.splitlines()[2] == "| ours | 18.0 | 19.0 | 20.0 | 21.0 | 22.0 | 23.0 |"
+    assert rest == "\n*c*\n"

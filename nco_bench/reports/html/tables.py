@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from nco_bench.reports.render.terminal import groups_of
-from nco_bench.reports.tables.parts import parts_of
+from nco_bench.reports.tables.parts import groups_of, parts_of
 from nco_bench.reports.tables.table import Number, Table, Value
 
 SHORT = 26

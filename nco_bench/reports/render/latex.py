@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
 
-from nco_bench.reports.render.terminal import groups_of, without_empty_rows
+from nco_bench.reports.tables.parts import groups_of, strips_of
 from nco_bench.reports.tables.table import DASH, Number, Table, Value
 
 WIDE = 9
 """From this many columns on, the table is scaled down to the line width where it is wider."""
-
-STRIP = 19
-"""With more columns than these, it is cut into strips: scaled down, it could not be read."""
 
 LINES = 50
 """With more lines than these in all its strips, each is a table of its own: a float does not break between pages."""
@@ -111,7 +107,7 @@ def _long_environment(table: Table) -> str:
 
 
 def _environment(table: Table) -> str:
-    wide, strips = len(table.columns) >= WIDE, _strips(table)
+    wide, strips = len(table.columns) >= WIDE, strips_of(table)
     apart = len(strips) > 1 and len(strips) * (len(table.rows) + HEAD_LINES) > LINES
     lines = [r"\begin{table}[tbp]", r"\centering", rf"\caption{{{escape(table.caption)}}}"]
     lines += [rf"\label{{tab:{_label(table)}}}", r"\small", r"\smallskip"]
@@ -127,27 +123,6 @@ def _environment(table: Table) -> str:
     lines += _notes(table)
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
-
-
-def _strips(table: Table) -> list[Table]:
-    """Cut a table that would be too small to read into strips, one below the other, between groups of columns."""
-    if len(table.columns) <= STRIP:
-        return [table]
-    strips: list[list[int]] = [[]]
-    for _, members in groups_of(table.columns[1:]):
-        if strips[-1] and len(strips[-1]) + len(members) >= STRIP:
-            strips.append([])
-        strips[-1] += [1 + member for member in members]
-    return [_strip(table, [0, *strip], first=strip is strips[0]) for strip in strips]
-
-
-def _strip(table: Table, shown: list[int], *, first: bool) -> Table:
-    rows = without_empty_rows(table, shown, first=first).rows
-    return replace(
-        table,
-        columns=tuple(table.columns[i] for i in shown),
-        rows=tuple(replace(row, cells=tuple(row.cells[i] for i in shown)) for row in rows),
-    )
 
 
 def _notes_behind(table: Table) -> list[str]:

@@ -1,9 +1,10 @@
-"""A table as GitHub Markdown: one header line, best bold, second underlined, notes and caption below."""
+"""A table as GitHub Markdown: one header line, best bold, second underlined, cut for readers, notes and caption below."""
 
 from __future__ import annotations
 
 import re
 
+from nco_bench.reports.tables.parts import parts_of, strips_of
 from nco_bench.reports.tables.table import Number, Table, Value
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -11,11 +12,16 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 def render(table: Table) -> str:
     """Return Markdown; every special character of names is escaped."""
+    pieces = "\n".join(_lines(strip) for part in parts_of(table) for strip in strips_of(part))
+    notes = [f"{escape(note.mark)} {escape(note.text)}".strip() for note in table.notes]
+    return pieces + "\n" + "".join(f"{n}  \n" for n in notes) + f"\n*{escape(table.caption)}*\n"
+
+
+def _lines(table: Table) -> str:
     headers = [escape(f"{column.group} {column.title}".strip()) for column in table.columns]
     lines = [_line(headers), _line(["---", *["---:"] * (len(headers) - 1)])]
     lines += [_line([_cell(cell) for cell in row.cells]) for row in table.rows]
-    notes = [f"{escape(note.mark)} {escape(note.text)}".strip() for note in table.notes]
-    return "\n".join(lines) + "\n\n" + "".join(f"{n}  \n" for n in notes) + f"\n*{escape(table.caption)}*\n"
+    return "\n".join(lines) + "\n"
 
 
 def escape(text: str) -> str:

@@ -5,14 +5,12 @@ between groups.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nco_bench.reports.tables.captions import BEST
-from nco_bench.reports.tables.parts import parts_of
-from nco_bench.reports.tables.table import DASH, Column, Number, Row, Table, Value
+from nco_bench.reports.tables.parts import groups_of, parts_of, without_empty_rows
+from nco_bench.reports.tables.table import Number, Table, Value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,16 +47,6 @@ def _body(cell: Value) -> str:
 def _marks(cell: Value) -> str:
     """In brackets: a letter at a unit would read as a misprint of it."""
     return f" [{','.join(cell.marks)}]" if cell.marks else ""
-
-
-def groups_of(columns: Sequence[Column]) -> list[tuple[str, list[int]]]:
-    """Upper headers with the indices of the columns below them; a column without group stands alone."""
-    out: list[tuple[str, list[int]]] = []
-    for (group, _), members in groupby(
-        enumerate(columns), key=lambda p: (p[1].group, -1 if p[1].group else p[0])
-    ):
-        out.append((group, [index for index, _ in members]))
-    return out
 
 
 def _lines(table: Table, width: int) -> list[RichText]:
@@ -107,22 +95,6 @@ def _pages(table: Table, width: int) -> list[list[int]]:
             page, used = list(first), sum(widths[i] + GAP for i in first)
         page, used = page + members, used + need
     return [*pages, page]
-
-
-def without_empty_rows(table: Table, indices: list[int], *, first: bool) -> Table:
-    """Leave out rows that hold nothing on this page; those that hold nothing on any stand on the first.
-
-    A page that holds nothing, of sets without references, keeps all: any choice would say whose sets these are.
-    """
-
-    def empty(row: Row, shown: Sequence[int]) -> bool:
-        return all(row.cells[i] == DASH for i in shown if i)
-
-    every = range(len(table.columns))
-    if all(empty(row, indices) for row in table.rows):
-        return table
-    rows = [row for row in table.rows if not empty(row, indices) or (first and empty(row, every))]
-    return replace(table, rows=tuple(rows))
 
 
 def _page(table: Table, indices: list[int]) -> list[RichText]:
