@@ -64,8 +64,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
     measured = measures()
-    if parser.parse_args().json:
+    if options.json:
         print(json.dumps(measured, indent=2))
         return
     for name, value in measured.items():

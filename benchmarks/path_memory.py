@@ -29,6 +29,7 @@ def peak_megabytes() -> float:
 def measure(name: str, count: int, steps: int, layers: int | None, threads: int) -> dict[str, float]:
     """Run the first steps of one greedy construction in this process."""
     import torch
+    from path_exponent import LAYERS
 
     from nco_bench.nn.build import build_path_policy
     from nco_bench.solvers.path.problem import tsp_problem
@@ -37,7 +38,7 @@ def measure(name: str, count: int, steps: int, layers: int | None, threads: int)
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     imports = peak_megabytes()
-    options = {} if layers is None else {{"lehd": "decoder_layers"}.get(name, "layers"): layers}
+    options = {} if layers is None else {LAYERS.get(name, "layers"): layers}
     policy = build_path_policy(name, **options).eval()
     problem = tsp_problem(torch.rand(1, count, 2))
     begun = time.process_time()

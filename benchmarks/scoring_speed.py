@@ -6,6 +6,7 @@ Run: python benchmarks/scoring_speed.py
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -53,6 +54,7 @@ def measure(instance: Instance, solution: NDArray[np.integer]) -> tuple[float, f
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     tsp = generate("tsp", N, 1).instances[0]
     cvrp = generate("cvrp", N, 1).instances[0]
     tour = np.random.default_rng(0).permutation(N)

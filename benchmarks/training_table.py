@@ -10,6 +10,7 @@ copies beside the logs), the course of the validation from the logs in ``results
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,9 @@ For the CVRP, against the references of the test sets (best of HGS, PyVRP and LK
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     ships = [file.manifest for file in list_weights(shipped_folders())]
     learned = [
         manifest for manifest in ships if manifest.recipe.get("learner") in ("supervised", "on-policy")

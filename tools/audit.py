@@ -6,6 +6,7 @@ a build without the network is no finding.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -50,8 +51,12 @@ def audited(program: str, lock: str) -> tuple[dict[str, Any] | None, str]:
 
 def main() -> int:
     """Print findings, or why there are none."""
-    program, lock = sys.argv[1:]
-    found, last = audited(program, lock)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("program", metavar="PIP_AUDIT")
+    parser.add_argument("lock", metavar="LOCK")
+    given = parser.parse_args()
+    lock = given.lock
+    found, last = audited(given.program, lock)
     if found is None:
         told = any(word in last for word in UNREACHABLE)
         print(f"audit: {'skipped, no advisories to be had here' if told else 'failed'} ({last[:200]})")

@@ -9,6 +9,7 @@ compared with the catalogue's. Nothing is written. Status 1 if one differs; what
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,8 @@ def _blob(clones: Path, address: str) -> bytes | None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("clones", type=Path, metavar="CLONES")
+    sys.exit(main(parser.parse_args().clones))

@@ -5,6 +5,7 @@ Run in the environment to be locked: ``.venv/bin/python tools/lock_demo.py``.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
@@ -45,6 +46,7 @@ def closure(requirements: list[Requirement]) -> dict[str, str]:
 
 def main() -> None:
     """Write the lock."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     texts = [
         *project["dependencies"],

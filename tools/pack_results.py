@@ -8,6 +8,7 @@ commit the archives name: pack, then commit archives and deletions together.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import sys
@@ -37,9 +38,12 @@ def purpose(run: Run) -> str:
 
 def main(arguments: list[str]) -> int:
     """Pack, link, and remove where that was asked for; return the exit status."""
-    given = [Path(name) for name in arguments if not name.startswith("-")]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--remove", action="store_true", help="remove the run folders that were packed")
+    given = parser.parse_args(arguments)
     copies: dict[str, list[Run]] = defaultdict(list)
-    for folder in given:
+    for folder in given.folders:
         for run in loose_runs(folder):
             copies[run.run_id].append(run)
     archives: dict[Path, list[Run]] = defaultdict(list)
@@ -60,7 +64,7 @@ def main(arguments: list[str]) -> int:
     for link, archive in sorted(links):
         link.unlink(missing_ok=True)
         link.symlink_to(Path("..") / archive.parent.name / archive.name)
-    if "--remove" in arguments:
+    if given.remove:
         for run in (run for same in copies.values() for run in same):
             shutil.rmtree(run.folder)
     return 0

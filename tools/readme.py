@@ -5,6 +5,7 @@ With ``--check`` nothing is written, and the exit status says whether they are c
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -101,16 +102,22 @@ def draw() -> None:
 
 def main(arguments: list[str]) -> int:
     """Write or check; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; status 1 where it is not current"
+    )
+    parser.add_argument("--picture", action="store_true", help="draw the tour anew, too")
+    given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as empty:  # no weights of this machine, only those that ship
         os.environ["XDG_CACHE_HOME"] = empty
         before = README.read_text()
         after = filled(before)
-    if "--check" in arguments:
+    if given.check:
         if after != before:
             print("README.md is not current; run: python tools/readme.py", file=sys.stderr)
         return int(after != before)
     README.write_text(after)
-    if "--picture" in arguments:
+    if given.picture:
         draw()
     return 0
 

@@ -5,6 +5,7 @@ Usage: python tools/seal_manifests.py
 
 from __future__ import annotations
 
+import argparse
 import json
 
 from nco_bench.files import write
@@ -15,6 +16,7 @@ from nco_bench.weights.store import SHIPPED
 
 def main() -> None:
     """Seal all whose seal is missing or does not fit, and name them."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for path in manifests_in(SHIPPED):
         before = path.read_bytes()
         values = json.loads(before)

@@ -6,8 +6,8 @@ would not become smaller stays as it is.
 
 from __future__ import annotations
 
+import argparse
 import io
-import sys
 from pathlib import Path
 
 from PIL import Image
@@ -15,8 +15,12 @@ from PIL import Image
 COLOURS = 256
 
 
-def main(folders: list[str]) -> None:
-    pictures = sorted(file for folder in folders for file in Path(folder).rglob("*.png"))
+def main() -> None:
+    """Rewrite what gets smaller, and say how much that saved."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    folders = parser.parse_args().folders
+    pictures = sorted(file for folder in folders for file in folder.rglob("*.png"))
     before = sum(file.stat().st_size for file in pictures)
     for file in pictures:
         small = by_palette(file.read_bytes())
@@ -41,4 +45,4 @@ def by_palette(picture: bytes) -> bytes | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

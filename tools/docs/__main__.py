@@ -5,6 +5,7 @@ Warnings are errors. Only ``--links`` uses the network.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -57,10 +58,11 @@ def build(out: Path, *, builder: str = "html") -> int:
 
 def main(arguments: list[str]) -> int:
     """Build or check links; return the exit status."""
-    places = [word for word in arguments if not word.startswith("-")]
-    return build(
-        Path(places[0]) if places else OUT, builder="linkcheck" if "--links" in arguments else "html"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", nargs="?", type=Path, default=OUT)
+    parser.add_argument("--links", action="store_true", help="ask the addresses outside instead")
+    given = parser.parse_args(arguments)
+    return build(given.out, builder="linkcheck" if given.links else "html")
 
 
 if __name__ == "__main__":
