@@ -20,6 +20,7 @@ import pandas as pd
 from nco_bench import __version__
 from nco_bench.datasets.load import Places
 from nco_bench.errors import BadInputError, ResultsError, counted
+from nco_bench.files import writing_together
 from nco_bench.reports.frame.aggregate import summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.result_frame import ResultFrame
@@ -212,19 +213,28 @@ def _environments(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], dict[str, 
 
 def _write(out: Path, documents: Mapping[str, Any]) -> None:
     """Write the folder beside its place, then put it there: a build that is stopped leaves the site of before."""
-    aside = out.with_name(f".{out.name}.part")
-    page = files("nco_bench.reports.site").joinpath("page_files")
-    mark = {"made_by": "nco-bench site build", "version": __version__}
+    out = out.resolve()  # a link stays one
+    aside, before = out.with_name(f".{out.name}.part"), out.with_name(f".{out.name}.before")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
-        (aside / "data").mkdir(parents=True)
-        for name, document in documents.items():
-            content = orjson.dumps(document)
-            (aside / "data" / f"{name}.js").write_bytes(b'NCO.give("%b",%b);\n' % (name.encode(), content))
-        for name in PAGE:
-            (aside / name).write_bytes(page.joinpath(name).read_bytes())
-        (aside / MARK).write_bytes(orjson.dumps(mark, option=orjson.OPT_APPEND_NEWLINE))
-        shutil.rmtree(out, ignore_errors=True)
-        aside.replace(out)
+        with writing_together(out.parent):
+            shutil.rmtree(aside, ignore_errors=True)
+            _fill(aside, documents)
+            shutil.rmtree(before, ignore_errors=True)
+            if out.exists():
+                out.replace(before)
+            aside.replace(out)
+            shutil.rmtree(before, ignore_errors=True)
     except OSError as error:
         raise ResultsError(f"{out}: cannot be written ({error.strerror}).") from error
+
+
+def _fill(folder: Path, documents: Mapping[str, Any]) -> None:
+    page = files("nco_bench.reports.site").joinpath("page_files")
+    mark = {"made_by": "nco-bench site build", "version": __version__}
+    (folder / "data").mkdir(parents=True)
+    for name, document in documents.items():
+        content = orjson.dumps(document)
+        (folder / "data" / f"{name}.js").write_bytes(b'NCO.give("%b",%b);\n' % (name.encode(), content))
+    for name in PAGE:
+        (folder / name).write_bytes(page.joinpath(name).read_bytes())
+    (folder / MARK).write_bytes(orjson.dumps(mark, option=orjson.OPT_APPEND_NEWLINE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,21 @@ def test_a_site_is_replaced_by_the_next(site: Path, records: Path, tmp_path: Pat
     assert not (tmp_path / "site" / "data" / "run-old.js").exists()
     assert (tmp_path / "site" / "index.html").is_file()
     assert [p.name for p in tmp_path.iterdir()] == ["site"]
+
+
+def test_builds_at_once_and_into_a_link_leave_a_whole_site(site: Path, records: Path, tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "place")
+
+    def build(_: int) -> None:
+        build_site([records], tmp_path / "link", Places(records.parent / "instances"))
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(build, range(6)))
+    made = {str(p.relative_to(tmp_path / "place")) for p in (tmp_path / "place").rglob("*")}
+    assert made == {str(p.relative_to(site)) for p in site.rglob("*")}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "place"]
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_nothing_on_the_page_names_another_place(site: Path) -> None:
