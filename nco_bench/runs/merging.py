@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from nco_bench.errors import ResultsError
-from nco_bench.files import is_in_a_file
+from nco_bench.files import is_in_a_file, writing_together
 from nco_bench.runs.archives import ArchivedRun
 from nco_bench.runs.finding import find_runs
 from nco_bench.runs.folders import ASIDE, clear
@@ -50,6 +51,13 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
         For a source without runs, a damaged run, or two runs of one id that say different things; then nothing is copied.
     """
     refuse_file(results)
+    with (
+        writing_together(results) if results.is_dir() else nullcontext()
+    ):  # which is not made for what is refused
+        return _merge(sources, results, unpack)
+
+
+def _merge(sources: Sequence[Path], results: Path, unpack: bool) -> Merged:
     found = [run for source in sources for run in _runs_in(source, results)]
     known = {} if unpack else {run.run_id: run for run in find_runs(results) if isinstance(run, ArchivedRun)}
     added: dict[str, Run] = {}

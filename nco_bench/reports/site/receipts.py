@@ -16,7 +16,7 @@ import orjson
 
 from nco_bench import __version__
 from nco_bench.errors import ResultsError
-from nco_bench.files import write
+from nco_bench.files import write, writing_together
 from nco_bench.runs.stored_run import Run
 
 RECEIPTS = "verified.json"
@@ -68,7 +68,9 @@ def add(folder: Path, runs: Iterable[Run]) -> None:
     """Write receipts of runs that were verified just now, beside those that are there."""
     date = f"{datetime.now(UTC):%Y-%m-%d}"
     new = {run.run_id: {"digest": digest(run), "date": date, "version": __version__} for run in runs}
-    if new:
+    if not new:
+        return
+    with writing_together(_path(folder).parent):  # another may have added some since, which would be lost
         document = {"runs": dict(sorted((read(folder) | new).items()))}
         write(_path(folder), orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from site_records import edit, solve
 
 from nco_bench.cli.app import run
+from nco_bench.files import writing_together
 from nco_bench.reports.site import receipts
 from nco_bench.runs import archive_check, archives
 from nco_bench.runs.finding import find_runs
@@ -46,6 +49,18 @@ def test_records_that_hold_arrive_verified(
     said = capsys.readouterr().err
     assert f"added: {one.run_id}, 4 records" in said
     assert "1 run added, 0 refused" in said
+
+
+def test_receipts_that_another_writes_meanwhile_are_kept(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "board").mkdir()
+    (one,) = find_runs(copy)
+    with ThreadPoolExecutor(1) as threads:
+        with writing_together(tmp_path / "board"):
+            adding = threads.submit(receipts.add, tmp_path / "board", [one])
+            time.sleep(0.5)
+            (tmp_path / "board" / "verified.json").write_text('{"runs": {"other": {"digest": "0"}}}')
+        adding.result(timeout=30)
+    assert set(receipts.read(tmp_path / "board")) == {"other", one.run_id}
 
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
