@@ -111,6 +111,22 @@ def test_ranges_of_tropicals_table_5_match_where_the_default_variants_draw_them(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("network", ["tropical", "vanilla", "adaptive", "ut-vanilla", "ut-adaptive"])
+def test_networks_and_training_are_as_tropicals_text_states_beside_its_table_5(network: str) -> None:
+    """Appendix F and section 4; the note of the table says so."""
+    from nco_bench.problems.tasks import TASKS
+    from nco_bench.solvers.sequences.task_networks import build_task_network
+    from nco_bench.training.learners.task_course import COURSE, batch_of
+
+    config = build_task_network(network, 1, False).config
+    assert (config.layers, config.heads, config.width, config.max_steps) == (1, 2, 64, 32)
+    for name, task in TASKS.items():
+        recipe = COURSE.recipe(network, {"recipe": "paper"}, (name,))
+        assert (recipe.optimizer, recipe.lr, recipe.schedule) == ("adamw", 1e-3, "constant")
+        assert batch_of(recipe, task) == (16 if task.graph else 500)
+        assert (task.train_n, task.length_ood_n) == (8, 16 if task.graph else 64)
+
+
 def test_a_generator_that_draws_otherwise_changes_tropicals_table_5(monkeypatch: pytest.MonkeyPatch) -> None:
     from nco_bench.problems.tasks import knapsack
     from nco_bench.problems.tasks.spec import Ranges
