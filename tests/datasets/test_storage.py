@@ -102,6 +102,24 @@ def test_hash_depends_on_content_and_convention_only() -> None:
     assert one != content_sha256("tsp", [TSPInstance("a", coords + 1e-12)])
 
 
+def test_what_makes_another_problem_of_the_same_places_moves_the_hash_and_comes_back(tmp_path: Path) -> None:
+    """An edge that a tour must have, a matrix's entry, a vehicle's capacity, the longest route that is allowed."""
+    square, places = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]), (np.zeros(2), np.eye(2))
+    tours = [TSPInstance("t", square), TSPInstance("t", square, fixed_edges=((0, 2),))]
+    tours += [TSPInstance("t", None, "explicit", 1.0 - np.diag([0, 0, last])) for last in (0, 1)]
+    routes = [
+        CVRPInstance("r", *places, np.array([1, 1]), capacity, max_route_length=limit)
+        for capacity, limit in ((2, None), (3, None), (2, 5.0), (2, 6.0))
+    ]
+    sets = (("tsp", tours), ("cvrp", routes))
+    for problem, instances in sets:
+        made = Dataset("set", problem, instances, (None,) * 4, Origin("hand"))
+        assert len(set(made.instance_hashes)) == 4
+        back = load_saved(save_dataset(made, tmp_path / f"{problem}.npz"))
+        assert back.instance_hashes == made.instance_hashes
+    assert [one.max_route_length for one in back.instances] == [None, None, 5.0, 6.0]  # type: ignore[attr-defined]
+
+
 def test_a_truncated_npz_is_refused(stored: Path) -> None:
     stored.write_bytes(stored.read_bytes()[:-200])
     with pytest.raises(BadInputError, match=r"set\.npz: not a readable"):

@@ -129,6 +129,20 @@ def test_route_length_is_limited_unrounded_whatever_the_convention():
         )
 
 
+def test_rounding_of_edges_moves_no_route_across_its_limit():
+    # To (2, 2) and back over (1, 1): sqrt(32) = 5.657 long; edges round to 1 + 1 + 3 = 5, and up to 2 + 2 + 3 = 7.
+    diagonal = {"depot": np.zeros(2), "customers": np.array([[1, 1], [2, 2]]), "demand": np.array([1, 1])}
+    for convention, limit, fits in (("cvrplib-nint", 5.5, False), ("ceil", 6.0, True)):
+        instance = plus(**diagonal, convention=convention, max_route_length=limit)
+        assert (violations(instance, np.array([0, 1, 2, 0])) == ()) == fits
+
+
+def test_rounding_of_route_lengths_is_forgiven_and_a_real_excess_is_not():
+    solution = np.array([0, 1, 2, 0, 3, 4, 0])
+    assert violations(plus(max_route_length=12.0 * (1 - 5e-10)), solution) == ()
+    assert len(violations(plus(max_route_length=12.0 * (1 - 1e-8)), solution)) == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

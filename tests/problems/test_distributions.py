@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -206,6 +208,15 @@ def test_published_cluster_and_mixed_sets_look_like_ours(shared):
 def test_names_have_one_canonical_form(text, canonical):
     assert parse_distribution(text).name == canonical
     assert parse_distribution(canonical).name == canonical
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_default_that_a_name_leaves_out_is_the_one_that_is_drawn_with(name):
+    """A canonical name says what differs from the table's defaults; the functions have their own."""
+    known = DISTRIBUTIONS[name].parameters
+    drawn = inspect.signature(DISTRIBUTIONS[name].function).parameters
+    given = {key: one.default for key, one in drawn.items() if one.kind is one.KEYWORD_ONLY}
+    assert given == {key: parameter.default for key, parameter in known.items()}
 
 
 @pytest.mark.parametrize(

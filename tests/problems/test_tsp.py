@@ -78,6 +78,7 @@ def test_tours_of_every_integer_type_are_judged(dtype):
 def test_fixed_edge_must_be_in_the_tour_also_across_its_end():
     instance = square(fixed_edges=((0, 3),))
     assert violations(instance, np.array([0, 1, 2, 3])) == ()
+    assert violations(instance, np.array([3, 2, 1, 0])) == ()  # the other way round
     assert violations(instance, np.array([3, 2, 0, 1])) == ("the fixed edge 0-3 is not in the tour",)
 
 
