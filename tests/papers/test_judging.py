@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nco_bench.papers.judging import half_unit, judge, judge_computed
+from nco_bench.papers.judging import half_unit, judge, judge_computed, part_of_library
 from nco_bench.papers.measuring import Measured, busy
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
@@ -175,6 +175,57 @@ def test_weights_of_another_size_than_the_papers_say_so() -> None:
     same = measured(52.3, 47.0, 57.5, weights={**weights, "training_size": 100})
     assert "size" not in judge(printed("78.3%", 78.3), replace(PRESET, trained_on=100), same).reason
     assert "size" not in judge(printed("78.3%", 78.3), PRESET, found).reason
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "status"),
+    [
+        ("4.94%", 4.94, "differs"),
+        ("4.95%", 4.95, "reproduced"),
+        ("5.90%", 5.9, "reproduced"),
+        ("6.10%", 6.1, "differs"),
+    ],
+)
+def test_each_side_of_an_interval_counts_for_itself(value: str, number: float, status: str) -> None:
+    """5.2 from 4.95 to 6.0, as far above as skewed gaps reach, on the paper's own instances."""
+    preset = replace(PRESET, same_instances=True, paper_instances=100)
+    assert judge(printed(value, number), preset, measured(5.2, 4.95, 6.0)).status == status
+
+
+def test_two_errors_are_added_as_independent_ones_are() -> None:
+    """Ours 0.3 and the paper's 0.3 reach 0.424 below 5.4, not 0.6."""
+    preset = replace(PRESET, paper_instances=100)
+    assert judge(printed("4.98%", 4.98), preset, measured(5.4, 5.1, 5.7)).status == "reproduced"
+    assert judge(printed("4.90%", 4.9), preset, measured(5.4, 5.1, 5.7)).status == "differs"
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "told"),
+    [
+        ({"trained_on_test": True}, "not comparable", "trained on this test set"),
+        ({"limited": True}, "not comparable", "a time limit ended the search early"),
+        ({"instances": 8}, "reproduced (few)", "8 instances"),
+        ({"weights": {"name": "lehd", "share_of_paper": 0.99}}, "other weights", "99 % of the paper's"),
+        ({"weights": {"name": "random"}}, "other weights", "untrained network"),
+    ],
+)
+def test_a_number_that_agrees_is_reproduced_only_where_nothing_speaks_against_it(
+    facts: dict[str, Any], status: str, told: str
+) -> None:
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(0.464, 0.4, 0.5, **facts))
+    assert verdict.status == status
+    assert told in verdict.reason
+
+
+def test_a_set_of_which_some_ran_out_of_memory_and_others_crashed_is_not_out_of_memory() -> None:
+    verdict = judge(printed("0.464%", 0.464), PRESET, measured(None, None, None, oom=1, failed=3))
+    assert (verdict.status, verdict.reason) == ("not run", "none of 3 instances was solved")
+
+
+def test_instances_that_failed_were_tried_and_leave_no_part_of_a_library() -> None:
+    library = replace(PRESET, data=("tsplib:sit",), same_instances=True, paper_instances=33)
+    assert part_of_library(library, measured(7.0, 6.0, 8.0, 32, failed=1)) == ""
+    assert part_of_library(library, measured(7.0, 6.0, 8.0, 31, failed=1)).startswith("32 of the paper's 33")
 
 
 GAP = measured(3.10, 3.05, 3.15)

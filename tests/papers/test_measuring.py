@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from nco_bench.datasets.load import Places
+from nco_bench.papers.entries import in_printed_unit
 from nco_bench.papers.judging import judge
-from nco_bench.papers.measuring import Records
-from nco_bench.papers.preset import load_preset, numeric_cells
-from nco_bench.papers.published import load_table
+from nco_bench.papers.measuring import (
+    Columns,
+    Measured,
+    Records,
+    _against,
+    _of_these,
+    _over_repeats,
+    _ratio,
+    crowding,
+)
+from nco_bench.papers.preset import CellPreset, load_preset, numeric_cells
+from nco_bench.papers.published import PublishedCell, load_table
 from nco_bench.papers.reproducing import reproduce
 from nco_bench.papers.running import Runner, weights_at_hand, weights_missing
+from nco_bench.reports.frame.best_known import gap_percents
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.runs.display import QuietDisplay
 from nco_bench.runs.records import STATUSES
@@ -32,6 +46,7 @@ def test_random_insertion_as_sit_ran_it_gives_the_cost_and_the_gap_that_sit_prin
         g.cell for g in frame.groups if g.cell.label == preset.solver and g.cell.dataset == "lehd_cvrp1000"
     ]
     records = Records(frame)
+    assert records.part(ours, 3, 1)["instance"].tolist() == [0, 1, 2]
     cost = records.measure("cost", ours, 128, 1)
     gap = records.measure(preset.metric, ours, 128, 1, preset.reference_mean)
     assert cost.value == pytest.approx(57.42, abs=0.005)
@@ -105,3 +120,64 @@ def test_a_set_with_a_failure_has_no_gap_to_the_mean_of_the_whole() -> None:
     assert (found.value, found.failed) == (None, 1)
     reason = judge(cell, preset, found).reason
     assert reason == "1 of 128 instances was not solved, and only all have a gap to the paper's mean"
+
+
+def columns(ids: list[int], cost: list[float], reference: list[float], sign: float = 1.0) -> Columns:
+    """Per-instance means, each instance with its gap."""
+    costs, references = np.array(cost), np.array(reference)
+    return Columns(
+        np.array(ids), costs, references, gap_percents(costs, references, sign), np.ones(len(ids)), sign
+    )
+
+
+def test_what_varies_with_the_references_alone_is_no_error_of_a_ratio() -> None:
+    """Costs are 1.5 times references of 1, 2, 4 and 8: the ratio is known exactly, the mean of 5.625 is not."""
+    found = columns([0, 1, 2, 3], [1.5, 3.0, 6.0, 12.0], [1.0, 2.0, 4.0, 8.0])
+    assert _ratio(found) == (pytest.approx(50.0), pytest.approx(50.0), pytest.approx(50.0), 4)
+    assert _of_these(found) == pytest.approx((5.625, 5.625))
+    higher = columns([0, 1], [6.0, 9.0], [8.0, 12.0], -1.0)  # of scores: a quarter is missing
+    assert _ratio(higher)[:3] == pytest.approx((25.0, 25.0, 25.0))
+
+
+def test_costs_are_held_against_those_of_the_same_instances() -> None:
+    ours = columns([0, 2, 5], [11.0, 12.0, 13.0], [np.nan] * 3)
+    held = _against(ours, columns([2, 3, 5], [10.0, 1.0, np.nan], [np.nan] * 3))
+    assert held.reference.tolist() == pytest.approx([np.nan, 10.0, np.nan], nan_ok=True)
+    assert held.gap.tolist() == pytest.approx([np.nan, 20.0, np.nan], nan_ok=True)
+    scores = columns([2], [8.0], [np.nan], -1.0)
+    assert _against(scores, columns([2], [10.0], [np.nan], -1.0)).gap.tolist() == pytest.approx([20.0])
+
+
+def test_the_spread_over_repeats_is_that_of_their_means_over_solved_instances() -> None:
+    """Means 2 and 4: sqrt(2). The failed solve of the second repeat has no cost that counts."""
+    ok, failed = STATUSES.index("ok"), STATUSES.index("failed")
+    rows = [(0, ok, 1.0), (0, ok, 3.0), (1, ok, 4.0), (1, failed, 9.0)]
+    part = pd.DataFrame(rows, columns=["repeat", "status", "cost"])
+    assert _over_repeats(part, 2) == pytest.approx(2**0.5)
+    assert _over_repeats(part, 1) is None
+
+
+def test_a_load_that_slows_is_that_of_the_quietest_run() -> None:
+    busy_one, quiet = ({"load_average": [load, 0, 0], "cpu_count": 2} for load in (8.0, 3.0))
+    assert crowding([busy_one, quiet, {}]) == 1.5
+    assert (crowding([{"load_average": [0.1, 0, 0], "cpu_count": 2}]), crowding([])) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "printed_count", "metric", "expected"),
+    [
+        ("seconds", 0, "latency", 1.5),
+        ("milliseconds", 0, "latency", 1500.0),
+        ("seconds", 128, "seconds", 192.0),
+        ("minutes", 10_000, "seconds", 250.0),
+        ("hours", 10_000, "seconds", 15_000 / 3600),
+        ("percent", 10_000, "gap", 1.5),
+    ],
+)
+def test_seconds_of_an_instance_become_what_is_printed(
+    unit: str, printed_count: int, metric: str, expected: float
+) -> None:
+    cell = PublishedCell("LEHD", "TSP100 | Time", "1", 1.0, unit, None)
+    measured: Any = Measured(1.5, None, None, 100, cell=None)  # type: ignore[arg-type]
+    found = in_printed_unit(measured, CellPreset(metric=metric, printed_count=printed_count), cell)
+    assert (found.value, found.low) == (pytest.approx(expected), None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from run_folders import Results, make_cell, make_records
 
-from nco_bench.reports.frame.aggregate import summarise
+from nco_bench.reports.frame.aggregate import gap_of_means, summarise
 from nco_bench.reports.frame.load import load_frame
 from nco_bench.reports.frame.summary import CellSummary
 
@@ -26,6 +27,13 @@ def test_both_gap_definitions(results: Results) -> None:
     assert summary.gap_of_means_percent == pytest.approx(100 * 2 / 12)
     assert summary.gap_std_percent == pytest.approx(28.284271, rel=1e-6)  # 20 sqrt(2)
     assert (summary.mean_cost, summary.mean_reference) == (7.0, 6.0)
+
+
+def test_a_gap_of_means_is_to_the_size_of_the_reference() -> None:
+    """From -10 to -8 is worse by 20 % where lower is better, and better by as much where higher is."""
+    costs, references = np.array([-7.0, -9.0]), np.array([-10.0, -10.0])
+    assert gap_of_means(costs, references) == pytest.approx(20.0)
+    assert gap_of_means(costs, references, -1.0) == pytest.approx(-20.0)
 
 
 def test_failed_instances_are_counted_and_left_out_of_the_mean(results: Results) -> None:

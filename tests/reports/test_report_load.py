@@ -112,6 +112,28 @@ def test_all_gaps_are_to_the_best_reference_that_any_run_knew(results: Results) 
     assert "references of 1 instance changed" in frame.notes[0]
 
 
+def test_the_best_reference_is_the_highest_where_higher_is_better(results: Results) -> None:
+    """Run 1 saw a load rate of 75, run 2 one of 80: against 80, rates 60 and 72 have gaps of 25 and 10 %."""
+    facts = {"problem": "bpp3d", "objective": "max", "convention": "load-rate"}
+    first, second = (make_cell(0, solver, "bpp3d20", **facts) for solver in ("a", "b"))
+    results.run("r1", (first, make_records(first, [60.0], [75.0])))
+    results.run("r2", (second, make_records(second, [72.0], [80.0])))
+    found = summarise(load_frame(results.folder))
+    assert [s.mean_gap_percent for s in found] == pytest.approx([25.0, 10.0])
+    assert [s.gap_of_means_percent for s in found] == pytest.approx([25.0, 10.0])
+
+
+def test_a_repeat_that_was_computed_again_leaves_the_other_repeats(results: Results) -> None:
+    cell = make_cell(0, "lkh3", "tsp100", repeats=2, latency_seconds=0.2)
+    later = make_cell(0, "lkh3", "tsp100", repeats=2, latency_seconds=0.3)
+    both = make_records(cell, [11.0], [10.0]) + make_records(cell, [12.0], [10.0], repeat=1)
+    results.run("r1", (cell, both))
+    results.run("r2", (later, make_records(later, [13.0], [10.0])))
+    [summary] = summarise(load_frame(results.folder))
+    assert (summary.solves, summary.mean_cost, summary.group.repeated) == (2, 12.5, 1)
+    assert summary.group.latency_seconds == 0.3
+
+
 def test_mixed_conventions_in_one_column_are_refused_with_both_runs(results: Results) -> None:
     one = make_cell(0, "lkh3", "tsplib/berlin52", convention="tsplib-nint", dataset_sha256="aa")
     two = make_cell(0, "pomo", "tsplib/berlin52", convention="euclidean", dataset_sha256="bb")

@@ -18,6 +18,7 @@ from nco_bench.reports.render import json as render_json
 from nco_bench.reports.render import latex as render_latex
 from nco_bench.reports.render import markdown as render_markdown
 from nco_bench.reports.render import terminal as render_terminal
+from nco_bench.reports.tables.presets import cost_decimals, gap_decimals
 from nco_bench.reports.tables.table import (
     DASH,
     Number,
@@ -118,6 +119,15 @@ def test_fewer_instances_than_others_are_marked_and_cannot_win(results: Results)
     assert "1 of 2 instances run" in table.notes[0].text
 
 
+def test_a_run_that_was_stopped_cannot_win(results: Results) -> None:
+    """It has the instances that all have, the first two, but was asked for three."""
+    cells = [make_cell(i, solver, "tsp100", asked=(0, 3 - i)) for i, solver in enumerate("ab")]
+    parts = zip(cells, ([10.0, 10.0], [11.0, 11.0]), strict=True)
+    results.run("r1", *((cell, make_records(cell, costs, [10.0] * 2)) for cell, costs in parts))
+    cell = row(build_table("main", load_frame(results.folder)), "a")["tsp100/gap"]
+    assert (rank(cell), cell.marks) == (0, ("†",))
+
+
 @pytest.mark.parametrize(("name", "column"), [("main", "tsp100/time"), ("times", "tsp100/total")])
 def test_the_time_of_fewer_instances_than_the_header_says_is_marked(
     results: Results, name: str, column: str
@@ -163,6 +173,13 @@ def test_other_data_under_the_same_name_get_their_own_column(results: Results) -
     assert groups == {"", "tsp100 [11111111] (1)", "tsp100 [22222222] (1)"}
 
 
+def test_records_of_another_scorer_get_their_own_column(results: Results) -> None:
+    one, two = (make_cell(i, "a", "tsp100", problem_version=str(i + 1)) for i in range(2))
+    results.run("r1", (one, make_records(one, [8.0], [8.0])), (two, make_records(two, [9.0], [8.0])))
+    table = build_table("main", load_frame(results.folder))
+    assert {c.group for c in table.columns} == {"", "tsp100 [scorer 1] (1)", "tsp100 [scorer 2] (1)"}
+
+
 def test_caption_names_convention_gap_reference_hardware_seed(results: Results) -> None:
     caption = table_of(results, ("a", [11.0])).caption
     for fact in ("euclidean", "mean over instances", "lkh3", "Test CPU @ 2.0 GHz, 2 cores", "Seed: 1234"):
@@ -184,6 +201,30 @@ def test_gap_of_means_on_request(results: Results) -> None:
     assert isinstance(value, Number)
     assert value.value == pytest.approx(100 * 2 / 12)
     assert "100 (mean cost − mean reference) / mean reference" in table.caption
+
+
+def test_the_interval_stands_beside_its_mean_low_before_high(results: Results) -> None:
+    """Gaps of 10 and 30 %: Student's t of one degree of freedom is 12.7062, the standard error is 10."""
+    cells = row(table_of(results, ("a", [11.0, 13.0]), name="gaps"), "a")
+    values = [cells[f"tsp100/{key}"].value for key in ("gap", "low", "high", "std", "ratio")]  # type: ignore[union-attr]
+    assert values == pytest.approx([20.0, 20 - 127.062, 20 + 127.062, 200**0.5, 20.0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "decimals"),
+    [
+        (cost_decimals, [7.76, -99.9], 3),
+        (cost_decimals, [7.76, 100.0], 2),
+        (cost_decimals, [9999.9], 2),
+        (cost_decimals, [10_000.0], 1),
+        (gap_decimals, [1.5, 0.0], 3),
+        (gap_decimals, [1.5, 5e-4], 4),
+        (gap_decimals, [1.5, -5e-4], 4),
+        (gap_decimals, [1.5, 1e-6], 3),
+    ],
+)
+def test_decimals_of_a_column_tell_its_numbers_apart(rule: Any, values: list[float], decimals: int) -> None:
+    assert rule(values) == decimals
 
 
 def test_both_gaps_carry_the_daggers_and_what_belongs_to_the_mean_does_not(results: Results) -> None:

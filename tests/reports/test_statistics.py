@@ -31,6 +31,17 @@ def test_interval_of_a_large_sample_is_that_of_many_resamples(monkeypatch: pytes
     assert bootstrap_interval(values, resamples=20_000) == pytest.approx((low, high), abs=0.02 * (high - low))
 
 
+def test_the_expansion_agrees_with_the_whole_bootstrap_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole numbers it is known: that of their sum is their histogram convolved with itself, here 40 times."""
+    values = np.rint(-100 * np.log1p(-(np.arange(40) + 0.5) / 40)).astype(int)
+    sums = np.ones(1)
+    for _ in values:
+        sums = np.convolve(sums, np.bincount(values) / len(values))
+    ends = np.interp([0.025, 0.975], np.cumsum(sums), np.arange(len(sums)) + 0.5) / len(values)
+    monkeypatch.setattr(statistics, "EXACT_UP_TO", 39)
+    assert bootstrap_interval(values.astype(float)) == pytest.approx(tuple(ends), abs=5e-4 * np.ptp(ends))
+
+
 def test_interval_is_the_same_every_time_and_none_for_one_value() -> None:
     values = np.array([1.0, 2.0, 4.0])
     assert bootstrap_interval(values) == bootstrap_interval(values)
@@ -74,6 +85,14 @@ def test_wilcoxon_agrees_with_scipy_where_that_is_exact_and_beyond() -> None:
     assert wilcoxon_p(values) == pytest.approx(scipy.stats.wilcoxon(values).pvalue)
 
 
+def test_zeros_among_many_differences_are_ranked_as_among_few() -> None:
+    """Where SciPy's normal approximation counts, too: Pratt's treatment, not Wilcoxon's, which leaves them out before."""
+    values = np.concatenate([np.random.default_rng(0).normal(0.3, 1.0, 60), np.zeros(40)])
+    theirs = {way: scipy.stats.wilcoxon(values, zero_method=way).pvalue for way in ("pratt", "wilcox")}
+    assert wilcoxon_p(values) == pytest.approx(theirs["pratt"])
+    assert wilcoxon_p(values) != pytest.approx(theirs["wilcox"], rel=0.01)
+
+
 def test_values_that_differ_by_rounding_are_no_outliers() -> None:
     """An exact solver's gaps: 0 up to float64, whose quartiles are equal, and one instance that it missed."""
     values = np.array([0.0] * 9 + [2e-14, -1e-14, 0.3])
@@ -104,10 +123,35 @@ def test_comparison_is_paired_by_instance(results: Results) -> None:
     assert "2 wins, 1 tie, 1 loss of a" in sentence(found)
 
 
-def test_instances_that_one_solver_failed_are_not_compared(results: Results) -> None:
-    paired(results, [11.0, "failed", 13.0], [12.0, 12.0, "oom"])
+def test_what_differs_by_rounding_ties_at_any_size_and_a_millionth_does_not(results: Results) -> None:
+    """Gaps of the same tours differ in their last digits, whose signs no test of ranks may count."""
+    a, b = [1e6, 1e6, 1e-4, 3.0], [1e6 + 1e-4, 1e6 + 1, 1e-4 + 1e-10, 3.0 + 1e-12]
+    cells = [make_cell(i, solver, "tsp100") for i, solver in enumerate("ab")]
+    parts = zip(cells, (a, b), strict=True)
+    results.run("r1", *((cell, make_records(cell, costs, [1e6, 1e6, 1e-4, 3.0])) for cell, costs in parts))
     found = compare(load_frame(results.folder), "a", "b", "tsp100")
-    assert (found.instances, found.only_a, found.only_b) == (1, 1, 1)
+    assert (found.wins, found.ties, found.losses) == (2, 2, 0)
+    assert found.p_value == pytest.approx(2 / 4)  # two differences of one sign: 2 of 2^2
+
+
+def test_repeats_are_averaged_before_two_solvers_are_compared(results: Results) -> None:
+    """Means 11 and 12 of a, whose first repeats are the worse ones, against 11.5 and 12.5."""
+    one, two = make_cell(0, "a", "tsp100", repeats=2), make_cell(1, "b", "tsp100")
+    first, second = (make_records(one, [12 - 2 * i, 13 - 2 * i], [10.0] * 2, repeat=i) for i in range(2))
+    results.run("r1", (one, first + second), (two, make_records(two, [11.5, 12.5], [10.0] * 2)))
+    found = compare(load_frame(results.folder), "a", "b", "tsp100")
+    assert (found.wins, found.losses, found.mean_a, found.mean_b) == (
+        2,
+        0,
+        pytest.approx(15),
+        pytest.approx(20),
+    )
+
+
+def test_instances_that_one_solver_failed_are_not_compared(results: Results) -> None:
+    paired(results, [11.0, "failed", 13.0, 14.0], [12.0, 12.0, "oom", "failed"])
+    found = compare(load_frame(results.folder), "a", "b", "tsp100")
+    assert (found.instances, found.only_a, found.only_b) == (1, 2, 1)
     assert (found.low, found.p_value) == (None, None)
 
 
