@@ -51,9 +51,8 @@ def merge(sources: Sequence[Path], results: Path, *, unpack: bool = False) -> Me
         For a source without runs, a damaged run, or two runs of one id that say different things; then nothing is copied.
     """
     refuse_file(results)
-    with (
-        writing_together(results) if results.is_dir() else nullcontext()
-    ):  # which is not made for what is refused
+    # Where there is no folder yet, none is made for what is refused.
+    with writing_together(results) if results.is_dir() else nullcontext():
         return _merge(sources, results, unpack)
 
 
