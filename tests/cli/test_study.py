@@ -14,7 +14,7 @@ from nco_bench.runs.finding import find_runs
 
 Command = Callable[..., tuple[str, str]]
 STUDY = """\
-solvers = ["nearest-neighbor", "lehd"]  # the smallest
+solvers = ["random-insertion", "lehd"]  # the smallest
 data = ["tsp20:count=3", "tsp30"]
 decoding = ["greedy", "beam:2"]
 weights = "random"
@@ -56,7 +56,7 @@ def test_a_file_is_a_study_of_all_combinations_and_is_kept_with_the_records(nco_
     pytest.importorskip("torch")
     Path("study.toml").write_text(STUDY)
     printed = json.loads(nco_bench("run", "--config", "study.toml", "--json")[0])
-    methods = [("nearest-neighbor", ""), ("lehd", "greedy"), ("lehd", "beam:2")]
+    methods = [("random-insertion", ""), ("lehd", "greedy"), ("lehd", "beam:2")]
     expected = {
         (*method, data, seed, instance)
         for method in methods
@@ -75,10 +75,10 @@ def test_a_file_is_a_study_of_all_combinations_and_is_kept_with_the_records(nco_
 
 def test_the_command_line_wins_over_the_file(nco_bench: Command) -> None:
     Path("study.toml").write_text(
-        'solvers = "nearest-neighbor"\ndata = ["tsp20:count=3"]\nrepeats = 2\nresults = "there"\nfresh = false\n'
+        'solvers = "random-insertion"\ndata = ["tsp20:count=3"]\nrepeats = 2\nresults = "there"\nfresh = false\n'
     )
     nco_bench("run", "--config", "study.toml", "--repeats", "1", "--seed", "9")
-    assert solved("there") == {("nearest-neighbor", "", "tsp20:count=3", 9, i) for i in range(3)}
+    assert solved("there") == {("random-insertion", "", "tsp20:count=3", 9, i) for i in range(3)}
     nco_bench(
         "run", "two-opt", "--config", "study.toml", "--data", "tsp30", "--limit", "1", "--results", "here"
     )
@@ -145,24 +145,24 @@ def test_a_key_of_the_file_is_not_blamed_as_an_option(nco_bench: Command, key: s
 )
 def test_a_set_that_ends_before_the_limit_is_named(nco_bench: Command, limit: str, told: list[str]) -> None:
     for more in (["--dry-run"], ["--json"], ["--jobs", "2"]):
-        line = nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=3", "--limit", limit, *more)[1]
+        line = nco_bench("run", "random-insertion", "--data", "tsp9:count=3", "--limit", limit, *more)[1]
         assert [one in line for one in told] == [True] * len(told)
         assert line.count("--limit") == len(told)
 
 
 def test_a_dry_run_writes_nothing_and_says_what_a_run_then_does(nco_bench: Command) -> None:
-    arguments = ("run", "nearest-neighbor", "two-opt", "--data", "tsp30", "--limit", "6", "--repeats", "2")
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "4")
+    arguments = ("run", "random-insertion", "farthest-insertion", "--data", "tsp30", "--limit", "6", "--repeats", "2")
+    nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "4")
     before = sorted(os.listdir("results/runs"))
     plan = json.loads(nco_bench(*arguments, "--seed", "1234", "--seed", "8", "--dry-run", "--json")[0])
     assert sorted(os.listdir("results/runs")) == before
     assert sorted(os.listdir(".")) == ["results"]
     told = {(c["solver"], c["seed"]): (c["solves"], c["stored"], c["to_solve"]) for c in plan["cells"]}
     assert told == {
-        ("nearest-neighbor", 1234): (12, 4, 8),
-        ("nearest-neighbor", 8): (12, 0, 12),
-        ("two-opt", 1234): (12, 0, 12),
-        ("two-opt", 8): (12, 0, 12),
+        ("random-insertion", 1234): (12, 4, 8),
+        ("random-insertion", 8): (12, 0, 12),
+        ("farthest-insertion", 1234): (12, 0, 12),
+        ("farthest-insertion", 8): (12, 0, 12),
     }
     assert (plan["to_solve"], plan["stored"]) == (44, 4)
     nco_bench(*arguments)
@@ -206,11 +206,11 @@ def test_the_estimate_is_the_mean_of_stored_records_or_of_one_instance(nco_bench
 
 
 def test_a_dry_run_in_the_terminal_is_a_table_with_a_sum(nco_bench: Command) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "4")
-    out, err = nco_bench("run", "nearest-neighbor", "hgs", "--data", "tsp30", "--limit", "6", "--dry-run")
+    nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "4")
+    out, err = nco_bench("run", "random-insertion", "hgs", "--data", "tsp30", "--limit", "6", "--dry-run")
     header, row, total = out.splitlines()
     assert header.split()[:4] == ["solver", "dataset", "seed", "to"]
-    assert row.split()[:5] == ["nearest-neighbor", "tsp30", "1234", "2", "4"]
+    assert row.split()[:5] == ["random-insertion", "tsp30", "1234", "2", "4"]
     assert total.startswith("2 to solve, 4 stored; expected time ")
     assert "would skip hgs on tsp30" in err
 

@@ -46,11 +46,11 @@ def records(folder: Path) -> list[Any]:
 
 
 def test_a_stored_set_of_another_count_changes_nothing(nco_bench: Command) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "4")
+    nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "4")
     before = records(Path("results/runs"))
     nco_bench("generate", "tsp", "--n", "30", "--count", "16")
     assert json.loads(nco_bench("verify", "--json")[0])["ok"]
-    _, talk = nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "4")
+    _, talk = nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "4")
     assert "4 of 4 stored before" in talk
     assert records(Path("results/runs")) == before
     assert json.loads(nco_bench("show", "tsp30", "--json")[0])["count"] == 10_000
@@ -60,17 +60,17 @@ def test_a_stored_set_of_another_count_changes_nothing(nco_bench: Command) -> No
 @pytest.mark.parametrize("old", [False, True])
 def test_sets_that_begin_alike_share_their_records(nco_bench: Command, first: str, old: bool) -> None:
     other = {"tsp30:count=6": "tsp30", "tsp30": "tsp30:count=6"}[first]
-    nco_bench("run", "nearest-neighbor", "--data", first, "--limit", "6")
+    nco_bench("run", "random-insertion", "--data", first, "--limit", "6")
     if old:
         as_schema_1(Path("results/runs"))
-    _, talk = nco_bench("run", "nearest-neighbor", "--data", other, "--limit", "6")
+    _, talk = nco_bench("run", "random-insertion", "--data", other, "--limit", "6")
     assert "6 of 6 stored before" in talk
     assert len(records(Path("results/runs"))) == 6
     assert json.loads(nco_bench("verify", "--json")[0])["ok"]
 
 
 def test_records_hold_the_hash_of_what_was_solved(nco_bench: Command) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30:count=6", "--limit", "3-5")
+    nco_bench("run", "random-insertion", "--data", "tsp30:count=6", "--limit", "3-5")
     hashes = generate("tsp", 30).instance_hashes
     assert [(r.instance, r.instance_sha256) for r in records(Path("results/runs"))] == [
         (i, hashes[i]) for i in (2, 3, 4)
@@ -83,23 +83,23 @@ def test_records_hold_the_hash_of_what_was_solved(nco_bench: Command) -> None:
 
 def test_run_compare_and_report_mean_the_same_set_by_a_name(nco_bench: Command) -> None:
     """One was run on the first 6 of tsp30, the other on the first 4 under the longer name, and on 4 to 8."""
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30:count=6")
+    nco_bench("run", "random-insertion", "--data", "tsp30:count=6")
     nco_bench("run", "farthest-insertion", "--data", "tsp30", "--limit", "4")
     nco_bench("run", "farthest-insertion", "--data", "tsp30", "--limit", "5-8")
     everything = cells(nco_bench)
     assert everything["table"]["columns"][1]["group"] == "tsp30 (8)"
-    assert everything["nearest-neighbor on tsp30"]["instances"] == 6
+    assert everything["random-insertion on tsp30"]["instances"] == 6
     assert everything["farthest-insertion on tsp30"]["instances"] == 8
     six = cells(nco_bench, "--data", "tsp30:count=6")
     assert six["table"]["columns"][1]["group"] == "tsp30:count=6 (6)"
     costs = [r.cost for r in records(Path("results/runs")) if r.instance < 6][6:]
     assert six["farthest-insertion on tsp30:count=6"]["mean_cost"] == pytest.approx(np.mean(costs))
-    arguments = ("compare", "nearest-neighbor", "farthest-insertion", "--json", "--data")
+    arguments = ("compare", "random-insertion", "farthest-insertion", "--json", "--data")
     assert json.loads(nco_bench(*arguments, "tsp30:count=6")[0])["instances"] == 6
     paired = json.loads(nco_bench(*arguments, "tsp30")[0])
     assert (paired["instances"], paired["only_a"], paired["only_b"]) == (6, 0, 2)
     printed, _ = nco_bench(
-        "run", "nearest-neighbor", "farthest-insertion", "--data", "tsp30:count=6", "--json"
+        "run", "random-insertion", "farthest-insertion", "--data", "tsp30:count=6", "--json"
     )
     assert [c["instances"] for c in json.loads(printed)["cells"]] == [6, 6]
     assert {c["dataset"] for c in json.loads(printed)["cells"]} == {"tsp30:count=6"}
@@ -110,11 +110,11 @@ def test_run_compare_and_report_mean_the_same_set_by_a_name(nco_bench: Command) 
 def test_a_gap_appears_when_its_reference_does_and_no_solver_runs_again(
     nco_bench: Command, old: bool, name: str
 ) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30:count=5")
+    nco_bench("run", "random-insertion", "--data", "tsp30:count=5")
     if old:
         as_schema_1(Path("results/runs"))
     before = records(Path("results/runs"))
-    assert cells(nco_bench)["nearest-neighbor on tsp30:count=5"]["mean_gap_percent"] is None
+    assert cells(nco_bench)["random-insertion on tsp30:count=5"]["mean_gap_percent"] is None
     nco_bench("reference", name, "--solver", "two-opt")
     first = cells(nco_bench)
     nco_bench("reference", name, "--solver", "lkh3")
@@ -122,21 +122,21 @@ def test_a_gap_appears_when_its_reference_does_and_no_solver_runs_again(
     assert records(Path("results/runs")) == before
     best = {r.instance: r.cost for r in records(Path("instances/references"))}  # LKH's came last
     gaps = [100 * (r.cost / best[r.instance] - 1) for r in before]
-    found = [t["nearest-neighbor on tsp30:count=5"]["mean_gap_percent"] for t in (first, second)]
+    found = [t["random-insertion on tsp30:count=5"]["mean_gap_percent"] for t in (first, second)]
     assert found[1] == pytest.approx(np.mean(gaps))
     assert found[0] < found[1]
     today = json.loads(nco_bench("show", name, "--json")[0])
     assert today["references"]["count"] == int(name[-1])
     assert "lkh3, found 20" in second["table"]["caption"]
-    sentence, _ = nco_bench("compare", "nearest-neighbor", "nearest-neighbor", "--data", "tsp30:count=5")
+    sentence, _ = nco_bench("compare", "random-insertion", "random-insertion", "--data", "tsp30:count=5")
     assert f" {found[1]:.4f} %, " in sentence
     assert "percentage points of gap" in sentence
 
 
 def test_references_made_with_a_set_fill_the_gaps_of_what_was_run_before(nco_bench: Command) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp30", "--limit", "3")
+    nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "3")
     nco_bench("generate", "tsp", "--n", "30", "--count", "4", "--reference", "two-opt")
-    found = cells(nco_bench)["nearest-neighbor on tsp30"]
+    found = cells(nco_bench)["random-insertion on tsp30"]
     instances = generate("tsp", 30, 4).instances
     runs = find_runs(Path("instances/references"))
     best = {
@@ -189,12 +189,12 @@ def test_a_run_that_was_stopped_says_so_and_its_second_half_shows_the_gap_of_the
 
 
 def test_shards_of_a_run_that_was_stopped_know_what_all_of_them_were_asked_for(nco_bench: Command) -> None:
-    nco_bench("run", "nearest-neighbor", "--data", "tsp9:count=6", "--jobs", "2")
+    nco_bench("run", "random-insertion", "--data", "tsp9:count=6", "--jobs", "2")
     (missing, *_) = sorted(Path("results/runs").iterdir())
     for path in missing.iterdir():
         path.unlink()
     missing.rmdir()
-    assert cells(nco_bench)["nearest-neighbor on tsp9:count=6"]["asked_solves"] == 6
+    assert cells(nco_bench)["random-insertion on tsp9:count=6"]["asked_solves"] == 6
     assert "3 of the 6 instances asked for" in nco_bench("report", "--latex")[0]
 
 

@@ -190,7 +190,9 @@ def test_greedy_solutions_become_shorter() -> None:
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()
-    assert mean() < 0.9 * before
+        if step % 20 == 19 and mean() < 0.9 * before:
+            return
+    raise AssertionError(f"{before:.3f} before, {mean():.3f} after 120 updates")
 
 
 @pytest.mark.parametrize(
