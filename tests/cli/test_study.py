@@ -151,7 +151,17 @@ def test_a_set_that_ends_before_the_limit_is_named(nco_bench: Command, limit: st
 
 
 def test_a_dry_run_writes_nothing_and_says_what_a_run_then_does(nco_bench: Command) -> None:
-    arguments = ("run", "random-insertion", "farthest-insertion", "--data", "tsp30", "--limit", "6", "--repeats", "2")
+    arguments = (
+        "run",
+        "random-insertion",
+        "farthest-insertion",
+        "--data",
+        "tsp30",
+        "--limit",
+        "6",
+        "--repeats",
+        "2",
+    )
     nco_bench("run", "random-insertion", "--data", "tsp30", "--limit", "4")
     before = sorted(os.listdir("results/runs"))
     plan = json.loads(nco_bench(*arguments, "--seed", "1234", "--seed", "8", "--dry-run", "--json")[0])

@@ -13,8 +13,7 @@ from nco_bench.cli.app import _interrupted, run
 from nco_bench.interrupts import Ending
 from nco_bench.training import loop
 from nco_bench.training.checkpoint import LAST, load_state
-from nco_bench.training.learner import GAP
-from nco_bench.training.progress import Lines
+from nco_bench.training.progress import Lines, measures_of
 
 CONFIG = [
     "size=5", "batch=4", "steps=30", "epoch_steps=10", "evaluation=4", "validation_instances=4", "log_every=1",
@@ -71,7 +70,7 @@ def test_who_asks_for_an_end_waits_for_no_validation(tmp_path: Path, monkeypatch
     always = ("--config", "validate_every=1e-9")
     assert _ended_at(3, signal.SIGTERM, monkeypatch, "--out", out, *always) == 143
     progress = load_state(out.with_suffix(".training") / LAST)["progress"]
-    validated = [line["step"] for line in progress["history"] if GAP in line]
+    validated = [line["step"] for line in progress["history"] if measures_of([line])]
     assert (progress["step"], validated) == (3, [1, 2])
 
 
