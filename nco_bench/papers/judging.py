@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nco_bench.errors import counted
-from nco_bench.papers.measuring import HARDWARE_METRICS, Measured
+from nco_bench.papers.measuring import HARDWARE_METRICS, UPPER, Measured
 from nco_bench.papers.preset import CellPreset
 from nco_bench.papers.published import PublishedCell
 from nco_bench.reports.frame.statistics import BOOTSTRAP_FROM
@@ -89,7 +89,10 @@ def judge(cell: PublishedCell, preset: CellPreset, measured: Measured) -> Verdic
     if preset.metric in HARDWARE_METRICS:
         place = f"measured on {measured.hardware or 'other hardware'}"
         busy = f" {measured.busy}" if measured.busy and preset.metric != "memory" else ""
-        return Verdict("not comparable", f"{place}, of {part}, so too low" if part else place + busy)
+        if not part:
+            return Verdict("not comparable", place + busy)
+        bound = "too low" if not busy else "no bound either way"  # fewer instances, but each took longer
+        return Verdict("not comparable", f"{place}{busy.removesuffix(UPPER)}, of {part}, so {bound}")
     if part and preset.metric in COUNTS:
         return Verdict("not comparable", f"of {part}")
     if measured.trained_on_test:

@@ -306,6 +306,10 @@ def crowding(environments: Sequence[Mapping[str, Any]]) -> float:
     return max(1.0, min(shares, default=1.0))
 
 
+UPPER = ", so an upper bound"
+"""What `busy` ends with."""
+
+
 def busy(environments: Sequence[Mapping[str, Any]]) -> str:
     """Say what load the busiest of some runs started under; empty where every run had a core to itself."""
     loads = [
@@ -314,7 +318,7 @@ def busy(environments: Sequence[Mapping[str, Any]]) -> str:
         if (load := e.get("load_average")) and e.get("cpu_count")
     ]
     load, cores = max(loads, default=(0.0, 1))
-    return f"beside a load of {load:.0f} on {cores} cores, so an upper bound" if load > cores else ""
+    return f"beside a load of {load:.0f} on {cores} cores{UPPER}" if load > cores else ""
 
 
 def _columns(part: pd.DataFrame, cell: Cell) -> Columns:

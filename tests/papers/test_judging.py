@@ -345,7 +345,13 @@ def test_what_is_read_of_a_part_of_a_library_says_so_whatever_else_it_says() -> 
     solved = judge(printed("33", 33.0), replace(library, metric="solved"), measured(16.0, None, None, 16))
     assert (solved.status, solved.reason) == ("not comparable", f"of {part}")
     seconds = measured(1.0, None, None, 16, busy="beside a load of 4 on 2 cores, so an upper bound")
-    time = judge(printed("1m", 60.0), replace(library, metric="seconds"), seconds)
-    assert time.reason == f"measured on other hardware, of {part}, so too low"
+    timed = replace(library, metric="seconds")
+    both = judge(printed("1m", 60.0), timed, seconds).reason
+    assert (
+        both == f"measured on other hardware beside a load of 4 on 2 cores, of {part}, so no bound either way"
+    )
+    assert judge(printed("1m", 60.0), timed, measured(1.0, None, None, 16)).reason == (
+        f"measured on other hardware, of {part}, so too low"
+    )
     whole = judge(printed("33", 33.0), replace(library, metric="solved"), measured(33.0, None, None, 33))
     assert whole.status == "reproduced"
