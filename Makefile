@@ -46,8 +46,11 @@ demo: $(USER)
 site: $(USER)
 	$(BIN)/nco-bench site build --results results/cpu --results results/classical --out site
 
+# TESTS='not soak' leaves out a quarter of their time (tests/conftest.py says which), TESTS=soak runs those alone.
+TESTS ?= soak or not soak
 test: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --durations=20 -m "not slow and not gpu and not network"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --durations=20 \
+	    -m "($(TESTS)) and not slow and not gpu and not network"
 
 # A real SLURM of one node, up and down again. Where it cannot be had (no root, no apt-get) one line says why, and all is well.
 # CLUSTER_TESTS= takes the slow ones along: time limits, out of memory, a node that dies, campaigns, papers.

@@ -16,6 +16,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SOAK = (
+    "torture/",
+    "cards/test_cards.py",
+    "cli/test_options_twice.py",
+    "devices/test_benchmarks.py",
+    "devices/test_several.py",
+    "isolation/test_child_clock.py",
+    "runs/test_robustness.py",
+    "solvers/external/test_stranger.py",
+    "solvers/test_extremes.py",
+    "solvers/test_own_modules.py",
+    "training/test_campaign.py",
+    "training/test_flagships.py",
+    "training/test_turned_copies.py",
+)
+"""Files that take a quarter of all time: kills, strangers, faults, every solver in turn, and trainings to their end."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks choose
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what soaks."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).as_posix().startswith(SOAK):
+            item.add_marker("soak")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The developers' folder of papers, fixtures and instances; tests that need it skip without it."""
