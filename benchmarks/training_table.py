@@ -44,7 +44,7 @@ HEAD = """# How far the path models are trained
 Greedy gaps in percent with half widths of 95 % intervals (instances in brackets), as the manifests state them; in italics
 what the paper prints. `validation` is the last gap in the training log, on instances held out of training. Samples are
 sub-paths with one decision each. Made by `benchmarks/training_table.py`; the pictures beside this page by
-`nco-bench plot training LOG... --level paper=GAP --out PNG`. (AM's loss is the length of its tours, of instances that
+`nco-bench plot training LOG... --level paper=GAP --out FILE.png`. (AM's loss is the length of its tours, of instances that
 grow meanwhile; of SIT's first three runs only the last one's log is there, what came before is in its manifest.)
 """
 

@@ -6,7 +6,6 @@ How a model learns is its course (see `courses`); this file knows files, checkpo
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -36,13 +35,6 @@ from nco_bench.weights.store import SUFFIX
 
 CHECKPOINTS = ".training"
 """Suffix of the folder of checkpoints, in place of the weights file's."""
-
-SHORT_SECONDS = 60.0
-"""A budget below this may be less than what is finished in any case takes."""
-
-
-class ShortBudgetWarning(UserWarning):
-    """A budget that cannot be kept: less than one update and a validation may take."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +184,6 @@ def train(
     check_precision(recipe.precision, device, "--config")
     if reports():
         warn_of_slow(recipe.precision, device, "--config")
-        _warn_of_short(budget_s)
     with joined(device) as mine, ExitStack() as held:
         torch.manual_seed(seed)
         assignment = Assignment(model, recipe, tuple(data), problem, seed, mine, judges, places, options)
@@ -331,17 +322,6 @@ def _refuse_impossible(model: str, recipe: LoopRecipe, budget_s: float | None) -
         )
     if budget_s is not None and budget_s <= 0:
         raise BadInputError(f"--budget {budget_s:g}: expected more than 0 seconds.")
-
-
-def _warn_of_short(budget_s: float | None) -> None:
-    """Say at once, and not by silence, that a few seconds are no limit to what is always finished."""
-    if budget_s is not None and budget_s < SHORT_SECONDS:
-        warnings.warn(
-            f"--budget {budget_s:g}s: an update that is begun and one validation are finished whatever they take, and a "
-            "model's first update on a machine compiles its loops: this may take minutes.",
-            ShortBudgetWarning,
-            stacklevel=3,
-        )
 
 
 @contextmanager
